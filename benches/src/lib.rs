@@ -1,0 +1,1 @@
+//! Measurements of Mainspring; the benches are in `benches/`.

@@ -1,0 +1,1 @@
+//! Exact, cheap timers for any async runtime.

@@ -1,0 +1,3 @@
+//! Runs tasks on one thread.
+
+pub(crate) mod budget;
