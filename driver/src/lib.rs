@@ -1,1 +1,56 @@
 //! Exact, cheap timers for any async runtime.
+//!
+//! This crate is timers only: a timing wheel, a lock-free timer state, and a driver around them. It knows no
+//! executor, no I/O and no poller, and depends on nothing, so any runtime, or any thread that can park, can
+//! embed it. The runtime `mainspring` is built on it.
+//!
+//! * [`Wheel`]: a hierarchical timing wheel with exact deadlines; pure and safe. It is told what time it is.
+//! * [`TimerEntry`]: a timer, as a future. The wheel points at it: arming allocates nothing.
+//! * [`StateCell`]: the atomic word in it that says where the timer stands.
+//! * [`Driver`] and [`Handle`]: the lock around the wheel. The loop asks [`Driver::next_wake`] before it parks
+//!   and calls [`Driver::process`] after.
+//! * [`WakeList`]: a batch of wakers, woken without the lock.
+//! * [`Clock`], [`TestClock`], [`Nanos`]: what time it is.
+//!
+//! Promises: a timer never fires early and is never lost; timers that are due fire by (deadline,
+//! registration); no foreign code runs under the lock; every duration is legal; the work of a call is bounded
+//! by its budget; in a steady state nothing is allocated.
+//!
+//! ```
+//! use std::time::Duration;
+//! use mainspring_driver::{Driver, Nanos, TestClock};
+//! use futures::{FutureExt, future::join};
+//!
+//! let test = TestClock::new(Nanos::ZERO);
+//! let mut driver = Driver::new(test.clock(), || ());
+//! let handle = driver.handle().clone();
+//! let mut both = Box::pin(join(
+//!     handle.sleep(Duration::from_millis(1)),
+//!     handle.sleep(Duration::from_secs(3600)),
+//! ));
+//!
+//! let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+//! while both.poll_unpin(&mut cx).is_pending() {
+//!     let next = driver.next_deadline().expect("a timer is armed");
+//!     test.set(next);
+//!     let _ = driver.process(next, 1024);
+//! }
+//! assert_eq!(test.now(), Nanos::new(3_600_000_000_000));
+//! ```
+
+mod clock;
+mod driver;
+mod entry;
+mod nanos;
+mod state;
+mod sync;
+mod wake_list;
+pub mod wheel;
+
+pub use clock::{Clock, TestClock};
+pub use driver::{Driver, Handle, Processed, Stats, Unpark};
+pub use entry::{Shutdown, TimerEntry};
+pub use nanos::Nanos;
+pub use state::{State, StateCell};
+pub use wake_list::{PanicPayload, WakeList};
+pub use wheel::Wheel;

@@ -1,0 +1,130 @@
+//! Where "now" comes from: the system's monotonic clock, or a clock that a test turns by hand.
+//!
+//! Ground rules:
+//!
+//! * A clock that never reads [`Nanos::NEVER`]: a timer that never comes due must not come due.
+//! * A real clock does not go back. A test clock may, so that the driver's answer to it can be tested:
+//!   nothing fires early, nothing is lost, and time goes on once it has caught up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::Nanos;
+
+/// The latest reading that a clock gives.
+const LAST: u64 = Nanos::NEVER.get() - 1;
+
+/// A source of "now".
+///
+/// ```
+/// use mainspring_driver::Clock;
+///
+/// let clock = Clock::monotonic();
+/// let before = clock.now();
+/// assert!(clock.now() >= before);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Clock(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Counts from the instant at which it was made.
+    Monotonic(Instant),
+    /// Shows what its [`TestClock`] was set to.
+    Test(Arc<AtomicU64>),
+}
+
+impl Clock {
+    /// The system's monotonic clock, counting from now on. On Linux it stands still while the machine is
+    /// suspended.
+    pub fn monotonic() -> Clock {
+        Clock(Kind::Monotonic(Instant::now()))
+    }
+
+    /// The current time. One reading of the system's clock; no system call on the usual platforms.
+    #[inline]
+    pub fn now(&self) -> Nanos {
+        match &self.0 {
+            Kind::Monotonic(origin) => since(*origin, Instant::now()),
+            Kind::Test(at) => Nanos::new(at.load(Ordering::Acquire).min(LAST)),
+        }
+    }
+
+    /// The instant at which a real clock began; `None` for a test clock.
+    pub fn origin(&self) -> Option<Instant> {
+        match self.0 {
+            Kind::Monotonic(origin) => Some(origin),
+            Kind::Test(_) => None,
+        }
+    }
+}
+
+fn since(origin: Instant, now: Instant) -> Nanos {
+    Nanos::new(Nanos::from_duration(now.saturating_duration_since(origin)).get().min(LAST))
+}
+
+/// A clock that is turned by hand: for tests and simulations.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring_driver::{Nanos, TestClock};
+///
+/// let test = TestClock::new(Nanos::ZERO);
+/// let clock = test.clock();
+/// test.advance(Duration::from_secs(5));
+/// assert_eq!(clock.now(), Nanos::new(5_000_000_000));
+/// ```
+#[derive(Clone, Debug)]
+pub struct TestClock(Arc<AtomicU64>);
+
+impl TestClock {
+    /// A clock that shows `at` until it is turned.
+    pub fn new(at: Nanos) -> TestClock {
+        TestClock(Arc::new(AtomicU64::new(at.get())))
+    }
+
+    /// The face of this clock, to be given to a driver.
+    pub fn clock(&self) -> Clock {
+        Clock(Kind::Test(self.0.clone()))
+    }
+
+    /// What the clock shows.
+    pub fn now(&self) -> Nanos {
+        Nanos::new(self.0.load(Ordering::Acquire).min(LAST))
+    }
+
+    /// Turns the clock on by `duration`; it stops just before the end of time.
+    pub fn advance(&self, duration: Duration) {
+        self.set(self.now().saturating_add(duration));
+    }
+
+    /// Sets the clock to `at`, which may lie in its past.
+    pub fn set(&self, at: Nanos) {
+        // Release: whoever reads the new time also sees what was done before the clock was turned.
+        self.0.store(at.get(), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_clock_reads_never() {
+        let test = TestClock::new(Nanos::NEVER);
+        assert!(test.clock().now() < Nanos::NEVER);
+        test.advance(Duration::MAX);
+        assert!(test.clock().now() < Nanos::NEVER);
+    }
+
+    #[test]
+    fn a_real_clock_counts_from_its_origin_and_does_not_go_back() {
+        let clock = Clock::monotonic();
+        let first = clock.now();
+        assert!(first.as_duration() < Duration::from_secs(3600));
+        assert!((0..1000).all(|_| clock.now() >= first));
+        let origin = clock.origin().expect("a real clock has an origin");
+        assert_eq!(since(origin + Duration::from_secs(1), origin), Nanos::ZERO);
+    }
+}

@@ -1,0 +1,592 @@
+//! `TimerEntry`: what a pinned future holds and the wheel points at; and `Entries`, the wheel of them.
+//!
+//! Ground rules. An entry is shared between its owner (whoever holds `Pin<&mut TimerEntry>`, or drops it)
+//! and the driver (whoever holds the driver's lock):
+//!
+//! * The state cell says whose the rest is. While it is a deadline the entry is linked: the wheel holds an
+//!   [`EntryRef`] to it, its place is valid and its waker present. In any other state the driver has no
+//!   pointer to it, and all of it is the owner's.
+//! * Only the owner writes the waker, and only under the lock while linked. It may compare it without the
+//!   lock (`will_wake` reads bits that nobody else writes). It clones before locking and drops after
+//!   unlocking, because both are foreign code.
+//! * Place and rank are read and written under the lock only, or by the owner while idle.
+//! * To fire, the driver, under the lock, copies the waker's bits, then swaps the state as its last touch.
+//!   From that moment the owner may free the entry from another thread. If the swap fails, a reset came
+//!   first: the copy is forgotten, for the waker still belongs to the entry, which is filed again. (Swapping
+//!   first and taking the waker after is a use after free.)
+//! * After locking, everybody reads the state again.
+//! * The wheel's pointer is made from a shared reference, and once an entry has been registered only
+//!   `Pin<&TimerEntry>` is formed, save in `Drop`. All that the driver touches is an atomic or lies in an
+//!   `UnsafeCell`.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomPinned;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::Nanos;
+use crate::driver::{Handle, Inner};
+use crate::state::{State, StateCell};
+use crate::sync::{AtomicU64, Ordering, UnsafeCell};
+use crate::wheel::{Due, Place, Rank, Slack, Store, Wheel};
+
+/// The driver was shut down, so the timer can never fire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shutdown(pub(crate) ());
+
+impl fmt::Display for Shutdown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the timer driver was shut down")
+    }
+}
+
+impl std::error::Error for Shutdown {}
+
+/// A timer: a future that is ready once its deadline has passed.
+///
+/// It is registered with the driver at its first pending poll, under the lock, without an allocation: the
+/// entry itself is what the wheel points at, so it must stay where it is while it is polled. Dropping it
+/// unregisters it; once it has fired, or if it was never polled, that takes no lock.
+///
+/// Entries are `Send` and `Sync`: they may be polled, reset and dropped on any thread, also after the driver
+/// is gone.
+///
+/// # Cancel safety
+///
+/// A poll that was given up costs nothing: the deadline stands, and the next poll goes on.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring_driver::{Clock, Driver, Nanos, TestClock, Unpark};
+/// use futures::executor::block_on;
+///
+/// let test = TestClock::new(Nanos::ZERO);
+/// let mut driver = Driver::new(test.clock(), || ());
+/// let timer = driver.handle().sleep(Duration::from_millis(5));
+/// test.advance(Duration::from_millis(5));
+/// block_on(timer).expect("the driver is there");
+/// ```
+pub struct TimerEntry {
+    state: StateCell,
+    /// The deadline asked for. While linked the state says the same.
+    wanted: AtomicU64,
+    handle: Handle,
+    linked: UnsafeCell<Linked>,
+    _pin: PhantomPinned,
+}
+
+struct Linked {
+    /// Present exactly while the state is a deadline.
+    waker: MaybeUninit<Waker>,
+    rank: Rank,
+    place: Place,
+    /// How far a park may put the timer off: a fixed slack, or `None` for the driver's default.
+    tolerance: Option<Slack>,
+}
+
+// SAFETY: what is not `Send` in an entry is `EntryRef`s' doing: the `Linked` part, which is only touched by the
+// owner or under the driver's lock, whatever the thread (see the ground rules); the waker in it is `Send`.
+unsafe impl Send for TimerEntry {}
+// SAFETY: `&TimerEntry` gives access to atomics only (`deadline`, `is_elapsed`, `handle`); all that touches
+// `Linked` takes `Pin<&mut TimerEntry>` or the driver's lock.
+unsafe impl Sync for TimerEntry {}
+
+impl fmt::Debug for TimerEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimerEntry")
+            .field("deadline", &self.deadline())
+            .field("state", &self.state.load())
+            .finish_non_exhaustive()
+    }
+}
+
+impl TimerEntry {
+    /// A timer of this driver, due at `deadline`. It is registered at its first pending poll.
+    pub fn new(handle: &Handle, deadline: Nanos) -> TimerEntry {
+        TimerEntry {
+            state: StateCell::new(),
+            wanted: AtomicU64::new(deadline.get()),
+            handle: handle.clone(),
+            linked: UnsafeCell::new(Linked {
+                waker: MaybeUninit::uninit(),
+                rank: Rank::new(0, Slack::ZERO),
+                place: Place::NOWHERE,
+                tolerance: None,
+            }),
+            _pin: PhantomPinned,
+        }
+    }
+
+    /// The driver to which this timer belongs.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// When the timer is due.
+    #[inline]
+    pub fn deadline(&self) -> Nanos {
+        // Relaxed: only the owner writes it, so whoever holds a reference is ordered after that.
+        Nanos::new(self.wanted.load(Ordering::Relaxed))
+    }
+
+    /// Whether the timer was found due, by the driver or by a poll. A timer that has not been polled since
+    /// its deadline passed may not know yet.
+    #[inline]
+    pub fn is_elapsed(&self) -> bool {
+        self.state.load() == State::Fired
+    }
+
+    /// Sets how far a park may outlast the deadline so that timers end together: `None` is the driver's
+    /// default (1/128 of the time to the deadline when it is armed, at most a millisecond), zero ends the
+    /// park at the deadline. The timer fires as soon as the driver is awake and it is due, whatever its
+    /// tolerance. Holds from the next time it is armed.
+    pub fn set_tolerance(self: Pin<&mut Self>, tolerance: Option<Duration>) {
+        let this = self.as_ref();
+        let _locked;
+        if let State::Deadline(_) = this.state.load() {
+            _locked = this.handle.lock();
+        }
+        this.linked.with_mut(|linked| {
+            // SAFETY: `linked` is ours alone: the lock is held, or the entry is not linked and we are its
+            // owner, which `Pin<&mut Self>` proves.
+            unsafe { (*linked).tolerance = tolerance.map(Slack::at_most) }
+        });
+    }
+
+    /// Polls the timer: ready once the deadline has passed.
+    ///
+    /// The first poll that is pending registers it. A pending poll reads the clock only if the deadline lies
+    /// within a millisecond of the driver's latest reading, and at every 64th such poll, so that a loop that
+    /// never lets the driver run still sees its timer elapse.
+    ///
+    /// # Errors
+    ///
+    /// [`Shutdown`] if the driver was shut down before the deadline.
+    pub fn poll_elapsed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
+        let this = self.as_ref();
+        match this.state.load() {
+            State::Fired => Poll::Ready(Ok(())),
+            State::Shutdown => Poll::Ready(Err(Shutdown(()))),
+            State::Idle => this.poll_idle(cx),
+            State::Deadline(deadline) => this.poll_linked(deadline, cx),
+        }
+    }
+
+    /// Moves the deadline, to any time.
+    ///
+    /// To a later time it is one compare-and-swap, without the lock. To an earlier one the timer is filed
+    /// again; to one that is past it is ready at the next poll, and its task is woken. The timer keeps its
+    /// place in the order of registration, unless it had fired: then it starts anew at its next poll.
+    pub fn reset(self: Pin<&mut Self>, deadline: Nanos) {
+        let this = self.as_ref();
+        this.wanted.store(deadline.get(), Ordering::Relaxed);
+        match this.state.load() {
+            State::Idle | State::Shutdown => {}
+            State::Fired => this.state.forget(),
+            State::Deadline(_) => match this.state.extend(deadline) {
+                Ok(()) => this.handle.count_reset(),
+                Err(State::Fired) => this.state.forget(),
+                Err(State::Deadline(_)) => this.bring_forward(deadline),
+                Err(State::Idle | State::Shutdown) => {}
+            },
+        }
+    }
+
+    /// Unregisters the timer, if it is registered: its waker is dropped and it will not fire. The next poll
+    /// registers it again.
+    pub fn cancel(self: Pin<&mut Self>) {
+        let this = self.as_ref();
+        match this.state.load() {
+            State::Deadline(_) => drop(this.unlink(StateCell::disarm, Inner::count_cancelled)),
+            State::Fired => this.state.forget(),
+            State::Idle | State::Shutdown => {}
+        }
+    }
+
+    fn poll_idle(self: Pin<&Self>, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
+        let deadline = self.deadline();
+        if self.handle.has_passed(deadline) {
+            self.state.settle();
+            return Poll::Ready(Ok(()));
+        }
+        let waker = cx.waker().clone();
+        match self.arm(deadline, waker) {
+            Ok(unpark) => {
+                if unpark {
+                    self.handle.unpark();
+                }
+                Poll::Pending
+            }
+            Err((refused, waker)) => {
+                drop(waker);
+                Poll::Ready(refused)
+            }
+        }
+    }
+
+    /// Links the entry, unless the driver is closed or past the deadline: then the waker comes back. Says
+    /// whether the driver must be unparked.
+    #[allow(clippy::type_complexity)]
+    fn arm(self: Pin<&Self>, deadline: Nanos, waker: Waker) -> Result<bool, (Result<(), Shutdown>, Waker)> {
+        let mut locked = self.handle.lock();
+        if locked.is_closed() {
+            self.state.refuse();
+            return Err((Err(Shutdown(())), waker));
+        }
+        if deadline <= locked.published() {
+            self.state.settle();
+            return Err((Ok(()), waker));
+        }
+        let default = self.handle.default_slack(deadline);
+        let entry = EntryRef(NonNull::from(self.get_ref()));
+        let rank = self.linked.with_mut(|linked| {
+            // SAFETY: the entry is idle, so `linked` is its owner's, and this is the owner.
+            let linked = unsafe { &mut *linked };
+            linked.waker.write(waker);
+            linked.rank = Rank::new(locked.next_number(), linked.tolerance.unwrap_or(default));
+            linked.rank
+        });
+        self.state.arm(deadline);
+        locked.entries.insert(entry, deadline, rank);
+        Ok(locked.must_unpark(deadline, rank))
+    }
+
+    fn poll_linked(self: Pin<&Self>, deadline: Nanos, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
+        if self.handle.has_passed_lately(deadline) {
+            // Nobody has let the driver fire it.
+            return match self.unlink(StateCell::settle, Inner::count_fired) {
+                Some(waker) => {
+                    drop(waker);
+                    Poll::Ready(Ok(()))
+                }
+                None => self.poll_ended(),
+            };
+        }
+        let same = self.linked.with(|linked| {
+            // SAFETY: the state was a deadline when we, the owner, read it, so the waker has been written;
+            // only we write it, and the driver at most copies it. If the entry fires meanwhile the bits
+            // stay, and `will_wake` compares only them, and does not follow the data pointer.
+            unsafe { (*linked).waker.assume_init_ref() }.will_wake(cx.waker())
+        });
+        if same {
+            return Poll::Pending;
+        }
+        let new = cx.waker().clone();
+        let locked = self.handle.lock();
+        let unwanted = match self.state.load() {
+            State::Deadline(_) => Ok(self.linked.with_mut(|linked| {
+                // SAFETY: the lock is held and the entry is linked: the driver is not looking, and the waker
+                // is present.
+                let waker = unsafe { (*linked).waker.assume_init_mut() };
+                std::mem::replace(waker, new)
+            })),
+            _ => Err(new),
+        };
+        drop(locked);
+        match unwanted {
+            Ok(old) => {
+                drop(old);
+                Poll::Pending
+            }
+            Err(new) => {
+                drop(new);
+                self.poll_ended()
+            }
+        }
+    }
+
+    /// The entry was linked a moment ago and is so no more.
+    fn poll_ended(self: Pin<&Self>) -> Poll<Result<(), Shutdown>> {
+        Poll::Ready(if self.state.load() == State::Shutdown { Err(Shutdown(())) } else { Ok(()) })
+    }
+
+    /// A reset to an earlier time than the one filed.
+    #[cold]
+    fn bring_forward(self: Pin<&Self>, deadline: Nanos) {
+        let mut locked = self.handle.lock();
+        if !matches!(self.state.load(), State::Deadline(_)) {
+            drop(locked);
+            if self.state.load() == State::Fired {
+                self.state.forget();
+            }
+            return;
+        }
+        let waker = self.take_out(&mut locked);
+        if deadline <= locked.published() {
+            self.state.settle();
+            locked.count_fired();
+            drop(locked);
+            waker.wake();
+            return;
+        }
+        let default = self.handle.default_slack(deadline);
+        let entry = EntryRef(NonNull::from(self.get_ref()));
+        let rank = self.linked.with_mut(|linked| {
+            // SAFETY: the lock is held and the entry has just been taken out of the wheel.
+            let linked = unsafe { &mut *linked };
+            linked.waker.write(waker);
+            linked.rank = linked.rank.with_slack(linked.tolerance.unwrap_or(default));
+            linked.rank
+        });
+        self.state.arm(deadline);
+        locked.entries.insert(entry, deadline, rank);
+        let unpark = locked.must_unpark(deadline, rank);
+        drop(locked);
+        if unpark {
+            self.handle.unpark();
+        }
+    }
+
+    /// Takes the entry out of the wheel, moves it on with `leave`, and returns its waker, to be dropped
+    /// without the lock. `None` if it is not linked any more.
+    fn unlink(&self, leave: fn(&StateCell), count: fn(&mut Inner)) -> Option<Waker> {
+        let mut locked = self.handle.lock();
+        match self.state.load() {
+            State::Deadline(_) => {
+                let waker = self.take_out(&mut locked);
+                leave(&self.state);
+                count(&mut locked);
+                Some(waker)
+            }
+            _ => None,
+        }
+    }
+
+    /// Removes a linked entry from the wheel and moves its waker out. The caller changes the state before it
+    /// unlocks.
+    fn take_out(&self, locked: &mut Inner) -> Waker {
+        let place = self.linked.with(|linked| {
+            // SAFETY: the lock is held.
+            unsafe { (*linked).place }
+        });
+        let removed = locked.entries.remove(place);
+        debug_assert_eq!(removed.map(|entry| entry.0), Some(NonNull::from(self)), "a wrong place");
+        self.linked.with(|linked| {
+            // SAFETY: the state is a deadline, so the waker is present; the lock is held and the wheel has no
+            // pointer to the entry any more, so nobody copies it; the caller leaves the deadline state (or
+            // writes a new waker) before unlocking, so it is moved out once.
+            unsafe { (*linked).waker.assume_init_read() }
+        })
+    }
+}
+
+impl Future for TimerEntry {
+    type Output = Result<(), Shutdown>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_elapsed(cx)
+    }
+}
+
+impl Drop for TimerEntry {
+    fn drop(&mut self) {
+        // A state that is no deadline means that the driver has no pointer to the entry, and no lock is
+        // needed: `load` acquires the driver's last touch.
+        if let State::Deadline(_) = self.state.load() {
+            drop(self.unlink(StateCell::disarm, Inner::count_cancelled));
+        }
+    }
+}
+
+/// The wheel's pointer to a linked entry.
+///
+/// # Invariants
+///
+/// * It was made from a `Pin<&TimerEntry>`.
+/// * It exists in the wheel of an [`Entries`] only, and only while its entry is linked; the owner unlinks it
+///   before the entry is freed. So under the lock it may be followed.
+#[derive(Clone, Copy)]
+struct EntryRef(NonNull<TimerEntry>);
+
+// SAFETY: an `EntryRef` is followed under the driver's lock only, on whatever thread, and what it leads to
+// is `Sync`.
+unsafe impl Send for EntryRef {}
+
+impl EntryRef {
+    /// The entry.
+    ///
+    /// # Safety
+    ///
+    /// * The lock of the driver whose wheel held this is held.
+    /// * The entry is linked, and the reference is not used after it has been moved out of that state.
+    #[inline]
+    unsafe fn entry<'a>(self) -> &'a TimerEntry {
+        // SAFETY: the entry is linked, so it is alive and pinned; only shared references to it exist.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Arrows 3 and 4: moves the entry out of its deadline if that is not after `now`, and returns its
+    /// waker; the entry may be gone when this returns. If it was reset to a time after `now`, returns that:
+    /// it stays linked and must be filed again.
+    ///
+    /// # Safety
+    ///
+    /// * The lock of the driver whose wheel held this is held.
+    /// * The entry is linked, and its cell has been taken out of the wheel.
+    #[inline]
+    unsafe fn fire(
+        self,
+        now: Nanos,
+        leave: fn(&StateCell, Nanos) -> Result<(), State>,
+    ) -> Result<Waker, Nanos> {
+        // SAFETY: as the caller promises; after the swap succeeds it is not used.
+        let entry = unsafe { self.entry() };
+        let mut state = entry.state.load();
+        loop {
+            let State::Deadline(deadline) = state else {
+                unreachable!("an entry in the wheel is not linked but {state:?}");
+            };
+            if deadline > now {
+                return Err(deadline);
+            }
+            let copy = entry.linked.with(|linked| {
+                // SAFETY: the lock is held and the entry is linked: the waker is present and the owner does
+                // not write it. The bits are copied as `MaybeUninit`, so that a copy that is not needed is
+                // forgotten.
+                unsafe { (&raw const (*linked).waker).read() }
+            });
+            match leave(&entry.state, deadline) {
+                // SAFETY: the swap moved the waker's ownership from the entry to this copy.
+                Ok(()) => return Ok(unsafe { copy.assume_init() }),
+                Err(now_at) => state = now_at,
+            }
+        }
+    }
+}
+
+/// What the driver asks of the next entry.
+pub(crate) enum Next {
+    /// This one has fired.
+    Fired(Waker),
+    /// The moves are used up.
+    Exhausted,
+    /// Nothing further is due.
+    Idle,
+}
+
+/// The wheel of linked entries. It lives under the driver's lock, and nothing else holds an [`EntryRef`].
+pub(crate) struct Entries {
+    wheel: Wheel<EntryRef>,
+}
+
+impl Entries {
+    pub(crate) fn new(at: Nanos) -> Entries {
+        Entries { wheel: Wheel::new(at) }
+    }
+
+    #[inline]
+    fn insert(&mut self, entry: EntryRef, deadline: Nanos, rank: Rank) {
+        self.wheel.insert(&mut Places, entry, deadline, rank);
+    }
+
+    #[inline]
+    fn remove(&mut self, place: Place) -> Option<EntryRef> {
+        self.wheel.remove(&mut Places, place)
+    }
+
+    /// Fires the next entry that is due at `now`.
+    #[inline]
+    pub(crate) fn fire_next(&mut self, now: Nanos, moves: &mut usize) -> Next {
+        loop {
+            match self.wheel.next_due(&mut Places, now, moves) {
+                Due::Idle => return Next::Idle,
+                Due::Exhausted => return Next::Exhausted,
+                Due::Fire { key, rank, .. } => {
+                    // SAFETY: `&mut self` means that the lock is held; the entry was in the wheel until a
+                    // moment ago, so it is linked.
+                    match unsafe { key.fire(now, StateCell::fire) } {
+                        Ok(waker) => return Next::Fired(waker),
+                        Err(later) => self.insert(key, later, rank),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Moves any entry to shutdown.
+    pub(crate) fn shut_down_next(&mut self) -> Option<Waker> {
+        let (key, _) = self.wheel.take_any()?;
+        // SAFETY: as in `fire_next`. No deadline is later than NEVER, so it cannot be refused.
+        unsafe { key.fire(Nanos::NEVER, StateCell::shut_down) }.ok()
+    }
+
+    #[inline]
+    pub(crate) fn next_wake(&self) -> Option<Nanos> {
+        self.wheel.next_wake()
+    }
+
+    pub(crate) fn next_deadline(&mut self) -> Option<Nanos> {
+        self.wheel.next_deadline(&mut Places)
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.wheel.len()
+    }
+
+    pub(crate) fn moved(&self) -> u64 {
+        self.wheel.moved()
+    }
+
+    /// Asserts the wheel's invariants.
+    pub(crate) fn check(&self) {
+        self.wheel.check(|key| {
+            // SAFETY: `&self` means that the lock is held, and the key is in the wheel.
+            let entry = unsafe { key.entry() };
+            assert!(matches!(entry.state.load(), State::Deadline(_)), "an entry in the wheel is not linked");
+            entry.linked.with(|linked| {
+                // SAFETY: the lock is held.
+                unsafe { (*linked).place }
+            })
+        });
+    }
+}
+
+/// Writes places into the entries themselves, and reads their deadlines there.
+struct Places;
+
+impl Store<EntryRef> for Places {
+    #[inline]
+    fn set_place(&mut self, key: EntryRef, place: Place) {
+        // SAFETY: the wheel speaks only of keys that are in it or being put there, and is only called by
+        // `Entries`, under the lock.
+        let entry = unsafe { key.entry() };
+        entry.linked.with_mut(|linked| {
+            // SAFETY: the lock is held.
+            unsafe { (*linked).place = place }
+        });
+    }
+
+    #[inline]
+    fn deadline(&mut self, key: EntryRef, filed: Nanos) -> Nanos {
+        // SAFETY: as in `set_place`.
+        let entry = unsafe { key.entry() };
+        match entry.state.load() {
+            State::Deadline(deadline) => deadline,
+            _ => filed,
+        }
+    }
+
+    #[inline]
+    fn prefetch(&mut self, key: EntryRef) {
+        prefetch(key.0.as_ptr());
+    }
+}
+
+/// Asks the processor to load what `at` points to, ahead of its use.
+#[inline(always)]
+fn prefetch(at: *const TimerEntry) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint: it reads nothing and cannot fault, whatever the address; SSE is part
+        // of every x86_64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>()) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}

@@ -1,0 +1,112 @@
+//! `Nanos`: a point on a driver's timeline, in nanoseconds since the driver's clock began.
+//!
+//! Ground rules:
+//!
+//! * Conversion and saturation live here and nowhere else: every `Duration` is legal, nothing panics.
+//! * No `Nanos` is larger than [`Nanos::NEVER`]. The values above it belong to
+//!   [`StateCell`](crate::StateCell), whose word is a deadline or one of its states, so a deadline can never
+//!   be mistaken for a state.
+//! * A clock never reads `NEVER`, so a timer set to it stays pending for good.
+
+use core::fmt;
+use core::time::Duration;
+
+/// A point in time: nanoseconds since the driver's clock began.
+///
+/// 64 bits of nanoseconds are 584 years; whatever lies beyond is [`Nanos::NEVER`].
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring_driver::Nanos;
+///
+/// let start = Nanos::new(1_000);
+/// let later = start.saturating_add(Duration::from_micros(3));
+/// assert_eq!(later, Nanos::new(4_000));
+/// assert_eq!(later.saturating_duration_since(start), Duration::from_micros(3));
+/// assert_eq!(start.saturating_add(Duration::MAX), Nanos::NEVER);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Nanos(u64);
+
+const NANOS_PER_SEC: u64 = 1_000_000_000;
+
+impl Nanos {
+    /// The moment the clock began.
+    pub const ZERO: Nanos = Nanos(0);
+
+    /// The end of time: a deadline that never comes. Seven values are left above it, for the states.
+    pub const NEVER: Nanos = Nanos(u64::MAX - 7);
+
+    /// The point `nanos` nanoseconds after the clock began; anything beyond [`Nanos::NEVER`] becomes it.
+    #[inline]
+    pub const fn new(nanos: u64) -> Nanos {
+        if nanos > Nanos::NEVER.0 { Nanos::NEVER } else { Nanos(nanos) }
+    }
+
+    /// The number of nanoseconds since the clock began.
+    #[inline]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The point `duration` after the clock began, or [`Nanos::NEVER`] if that is too far.
+    #[inline]
+    pub const fn from_duration(duration: Duration) -> Nanos {
+        Nanos::new(whole_nanos(duration))
+    }
+
+    /// The time since the clock began.
+    #[inline]
+    pub const fn as_duration(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
+    /// The point `duration` later, or [`Nanos::NEVER`] if that is too far.
+    #[inline]
+    pub const fn saturating_add(self, duration: Duration) -> Nanos {
+        Nanos::new(self.0.saturating_add(whole_nanos(duration)))
+    }
+
+    /// The time from `earlier` to `self`; zero if `earlier` is not earlier.
+    #[inline]
+    pub const fn saturating_duration_since(self, earlier: Nanos) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Debug for Nanos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Nanos::NEVER { f.write_str("never") } else { write!(f, "{}ns", self.0) }
+    }
+}
+
+/// The nanoseconds in `duration`, saturating.
+#[inline]
+const fn whole_nanos(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(NANOS_PER_SEC).saturating_add(duration.subsec_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_constructor_reaches_the_states() {
+        for far in [u64::MAX, u64::MAX - 1, u64::MAX - 2, u64::MAX - 3, u64::MAX - 7] {
+            assert_eq!(Nanos::new(far), Nanos::NEVER);
+            assert_eq!(Nanos::new(1).saturating_add(Duration::from_nanos(far)), Nanos::NEVER);
+            assert_eq!(Nanos::from_duration(Duration::from_nanos(far)), Nanos::NEVER);
+        }
+        assert_eq!(Nanos::new(u64::MAX - 8).get(), u64::MAX - 8);
+        assert_eq!(Nanos::from_duration(Duration::MAX), Nanos::NEVER);
+        assert_eq!(Nanos::NEVER.saturating_add(Duration::from_nanos(1)), Nanos::NEVER);
+    }
+
+    #[test]
+    fn durations_are_exact_to_the_nanosecond() {
+        let d = Duration::new(3, 141_592_653);
+        assert_eq!(Nanos::from_duration(d).get(), 3_141_592_653);
+        assert_eq!(Nanos::from_duration(d).as_duration(), d);
+        assert_eq!(Nanos::new(7).saturating_duration_since(Nanos::new(9)), Duration::ZERO);
+    }
+}

@@ -1,0 +1,136 @@
+//! `WakeList`: a fixed batch of wakers, collected under a lock and woken without it.
+//!
+//! Ground rules:
+//!
+//! * A waker runs foreign code: it may arm, cancel or drop timers, take any lock, or panic. So no lock and no
+//!   borrow is held while the list wakes.
+//! * A waker that panics takes nobody else's wake-up with it: all are woken, then the first panic is handed
+//!   to the caller, who resumes it when its own work is done.
+//! * No unsafe is needed here: `Option<Waker>` is no larger than `Waker`.
+
+use core::task::Waker;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a panic left behind; to be given to [`std::panic::resume_unwind`].
+pub type PanicPayload = Box<dyn Any + Send + 'static>;
+
+/// A batch of at most [`WakeList::CAPACITY`] wakers.
+///
+/// ```
+/// use std::task::Waker;
+/// use mainspring_driver::WakeList;
+///
+/// let mut list = WakeList::new();
+/// list.push(Waker::noop().clone());
+/// assert!(!list.is_full());
+/// assert!(list.wake_all().is_none(), "nobody panicked");
+/// assert!(list.is_empty());
+/// ```
+#[derive(Debug)]
+pub struct WakeList {
+    wakers: [Option<Waker>; WakeList::CAPACITY],
+    len: usize,
+}
+
+impl Default for WakeList {
+    fn default() -> WakeList {
+        WakeList::new()
+    }
+}
+
+impl WakeList {
+    /// How many wakers a list holds. Large enough that the lock's cost is spread over many, small enough
+    /// that nobody waits long for the lock.
+    pub const CAPACITY: usize = 32;
+
+    /// An empty list.
+    pub const fn new() -> WakeList {
+        WakeList { wakers: [const { None }; WakeList::CAPACITY], len: 0 }
+    }
+
+    /// Whether no further waker fits.
+    #[inline]
+    pub const fn is_full(&self) -> bool {
+        self.len == WakeList::CAPACITY
+    }
+
+    /// Whether there is nobody to wake.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a waker.
+    ///
+    /// # Panics
+    ///
+    /// If the list [is full](WakeList::is_full).
+    #[inline]
+    #[track_caller]
+    pub fn push(&mut self, waker: Waker) {
+        assert!(!self.is_full(), "a WakeList holds at most {} wakers: wake them first", WakeList::CAPACITY);
+        self.wakers[self.len] = Some(waker);
+        self.len += 1;
+    }
+
+    /// Wakes all in the order in which they came, and empties the list. Returns the first panic, if any
+    /// waker panicked.
+    pub fn wake_all(&mut self) -> Option<PanicPayload> {
+        let mut first = None;
+        let len = core::mem::take(&mut self.len);
+        for slot in &mut self.wakers[..len] {
+            if let Some(waker) = slot.take() {
+                // AssertUnwindSafe: the waker is gone after the call, whatever happened in it, and the list
+                // is not touched by it.
+                let woken = catch_unwind(AssertUnwindSafe(move || waker.wake()));
+                if let Err(payload) = woken {
+                    first.get_or_insert(payload);
+                }
+            }
+        }
+        first
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    struct Count(AtomicUsize, usize);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            if self.0.fetch_add(1, Ordering::Relaxed) + 1 == self.1 {
+                panic!("wake number {}", self.1);
+            }
+        }
+    }
+
+    #[test]
+    fn the_panic_of_one_loses_nobody_elses_wake_up() {
+        for kth in [1, 2, 31, 32] {
+            let count = Arc::new(Count(AtomicUsize::new(0), kth));
+            let mut list = WakeList::new();
+            while !list.is_full() {
+                list.push(Waker::from(count.clone()));
+            }
+            let payload = list.wake_all().expect("one of them panicked");
+            assert_eq!(*payload.downcast::<String>().expect("a message"), format!("wake number {kth}"));
+            assert_eq!(count.0.load(Ordering::Relaxed), 32);
+            assert!(list.is_empty() && list.wake_all().is_none());
+            assert_eq!(Arc::strong_count(&count), 1, "a woken waker was kept");
+        }
+    }
+
+    #[test]
+    fn a_dropped_list_drops_its_wakers() {
+        let count = Arc::new(Count(AtomicUsize::new(0), 0));
+        let mut list = WakeList::new();
+        list.push(Waker::from(count.clone()));
+        drop(list);
+        assert_eq!((Arc::strong_count(&count), count.0.load(Ordering::Relaxed)), (1, 0));
+    }
+}

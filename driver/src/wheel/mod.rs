@@ -1,0 +1,564 @@
+//! `Wheel`: a hierarchical timing wheel with exact deadlines. A pure, safe data structure.
+//!
+//! It is told what time it is, and whom to tell of a cell's new place. It owns no clock, no lock and no
+//! atomic, calls no foreign code but its [`Store`], and never fails.
+//!
+//! ```text
+//!   level 7  ▕▏▏▏▏ … 64 slots of 2^58 ns (9 years)     a deadline waits in the slot of the highest bit in
+//!     …                                                which it differs from `elapsed`, always ahead of it
+//!   level 1  ▕▏▏▏▏ … 64 slots of 2^22 ns (4.2 ms)   ─┐
+//!   level 0  ▕▏▏▏▏ … 64 slots of 2^16 ns (65 µs)   ◀─┘ deal: `now` has reached the slot's start
+//!               └──▶ batch: what is due in the slot, sorted ──▶ next_due
+//! ```
+//!
+//! Ground rules:
+//!
+//! * Exact: nothing leaves before its own deadline, to the nanosecond. A slot is only where a cell waits.
+//! * In order: what is due leaves by (deadline, number), as its owner's true deadline says at the moment at
+//!   which its level-0 slot is split. Slots do not overlap, so the order holds across them too.
+//! * When `now` passes a slot's start, the slot is dealt out (level 1 and up) or split (level 0), earliest
+//!   slot first, even if nothing in it is due: [`level`] rests on it. A slot being dealt is finished before
+//!   anything else happens; what is inserted meanwhile goes straight to lower levels.
+//! * Work is sliced: a deal may stop after any cell. Sorting one level-0 slot is the one step that cannot.
+//! * A cell lies in the slot that [`level::SlotId::of`] computes from its filed deadline, save those of the
+//!   slot being dealt and of the batch. The occupied bit is set exactly while a slot holds cells. Bounds are
+//!   never too late. [`Wheel::check`] says whether all that is so; debug builds ask it after every change.
+//! * The true deadline of a timer may be later than the filed one ([`Store::deadline`]). The wheel asks when
+//!   it touches the cell anyway: when a slot is dealt or split.
+
+mod level;
+mod rank;
+mod slot;
+
+use std::fmt;
+
+use level::{LEVELS, Occupied, SLOTS, SlotId};
+use slot::{Cell, Slots};
+
+pub use rank::{Rank, Slack};
+
+use crate::Nanos;
+
+/// Above this many cells, debug builds check the wheel no longer after every change.
+const CHECKED_UP_TO: usize = 64;
+/// While a slot is dealt or a batch is sorted, owners this many cells ahead are fetched into the cache.
+const AHEAD: u32 = 12;
+/// A batch's memory up to this many cells is always kept.
+const BATCH_KEPT: usize = 1024;
+
+/// Where a cell lies: what its owner shows to have it removed.
+///
+/// It is valid from the [`Store::set_place`] that announced it until the next one for the same key, or until
+/// the cell leaves the wheel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place(u32);
+
+impl Place {
+    /// In the batch of due cells, not in a slot.
+    const BATCH: u32 = 1 << 31;
+    const OFFSET_BITS: u32 = 5;
+    const MAX_CHUNKS: u32 = Place::BATCH >> Place::OFFSET_BITS;
+
+    /// A place at which nothing lies: for owners that are in no wheel.
+    pub const NOWHERE: Place = Place(u32::MAX);
+
+    #[inline]
+    fn in_slot(chunk: u32, offset: u32) -> Place {
+        Place(chunk << Place::OFFSET_BITS | offset)
+    }
+
+    #[inline]
+    fn in_batch(index: usize) -> Place {
+        Place(Place::BATCH | index as u32)
+    }
+
+    #[inline]
+    fn slot_parts(self) -> Option<(u32, u32)> {
+        let in_slot = self.0 & Place::BATCH == 0;
+        in_slot.then_some((self.0 >> Place::OFFSET_BITS, self.0 & ((1 << Place::OFFSET_BITS) - 1)))
+    }
+
+    #[inline]
+    fn batch_index(self) -> usize {
+        (self.0 & !Place::BATCH) as usize
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.slot_parts() {
+            Some((chunk, offset)) => write!(f, "chunk {chunk} cell {offset}"),
+            None if *self == Place::NOWHERE => f.write_str("nowhere"),
+            None => write!(f, "due {}", self.batch_index()),
+        }
+    }
+}
+
+/// Whom the wheel tells where a key's cell lies, and asks for its true deadline.
+pub trait Store<K> {
+    /// The cell of `key` now lies at `place`.
+    fn set_place(&mut self, key: K, place: Place);
+
+    /// The deadline of `key`, which is filed under `filed`. It may have moved to a later time since, never
+    /// to an earlier one; the default says that it has not moved.
+    #[inline]
+    fn deadline(&mut self, key: K, filed: Nanos) -> Nanos {
+        let _ = key;
+        filed
+    }
+
+    /// The wheel is going to speak of `key` soon.
+    #[inline]
+    fn prefetch(&mut self, key: K) {
+        let _ = key;
+    }
+}
+
+/// What [`Wheel::next_due`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due<K> {
+    /// This timer is due and has left the wheel.
+    Fire {
+        /// Whose it is.
+        key: K,
+        /// The deadline under which it was filed when its order was settled.
+        deadline: Nanos,
+        /// Its number and slack.
+        rank: Rank,
+    },
+    /// There may be more, but the moves that were granted are used up.
+    Exhausted,
+    /// Nothing further is due.
+    Idle,
+}
+
+/// A hierarchical timing wheel over keys that somebody else owns.
+///
+/// Insert and remove are O(1); a timer moves at most seven times between its insertion and its end.
+///
+/// ```
+/// use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
+/// use mainspring_driver::Nanos;
+///
+/// /// Keeps the place of each key, which here is an index.
+/// struct Places(Vec<Place>);
+/// impl Store<usize> for Places {
+///     fn set_place(&mut self, key: usize, place: Place) {
+///         self.0[key] = place;
+///     }
+/// }
+///
+/// let mut places = Places(vec![Place::NOWHERE; 3]);
+/// let mut wheel = Wheel::new(Nanos::ZERO);
+/// for (key, deadline) in [(0, 700), (1, 300), (2, 500)] {
+///     wheel.insert(&mut places, key, Nanos::new(deadline), Rank::new(key as u64, Slack::ZERO));
+/// }
+/// assert_eq!(wheel.remove(&mut places, places.0[2]), Some(2));
+/// assert_eq!(wheel.next_wake(), Some(Nanos::new(300)));
+///
+/// let mut moves = 1000;
+/// let mut fired = vec![];
+/// while let Due::Fire { key, .. } = wheel.next_due(&mut places, Nanos::new(1_000), &mut moves) {
+///     fired.push(key);
+/// }
+/// assert_eq!(fired, [1, 0]);
+/// ```
+pub struct Wheel<K> {
+    occupied: Occupied,
+    slots: Slots<K>,
+    /// Where the wheel stands: all slots that start at or before it have been dealt or split.
+    elapsed: Nanos,
+    /// The slot being dealt.
+    dealing: Option<SlotId>,
+    /// Due cells in order; those that were cancelled since are `None`. Empty once `cursor` reaches the end.
+    batch: Vec<Option<Cell<K>>>,
+    /// What of the batch has left.
+    cursor: usize,
+    /// Recent batches were no larger than this.
+    batch_peak: usize,
+    len: usize,
+    moved: u64,
+}
+
+impl<K> fmt::Debug for Wheel<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wheel")
+            .field("elapsed", &self.elapsed)
+            .field("len", &self.len)
+            .field("occupied", &self.occupied)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Copy> Wheel<K> {
+    /// An empty wheel that stands at `at`.
+    pub fn new(at: Nanos) -> Wheel<K> {
+        Wheel {
+            occupied: Occupied::default(),
+            slots: Slots::new(LEVELS * SLOTS),
+            elapsed: at,
+            dealing: None,
+            batch: Vec::new(),
+            cursor: 0,
+            batch_peak: 0,
+            len: 0,
+            moved: 0,
+        }
+    }
+
+    /// Where the wheel stands. Nothing due before it is left in a slot, save what was inserted late.
+    #[inline]
+    pub fn elapsed(&self) -> Nanos {
+        self.elapsed
+    }
+
+    /// How many timers are in the wheel.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no timer is in the wheel.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many times a cell was moved from a slot to a lower one, or filed anew, so far.
+    #[inline]
+    pub fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// Files `key` under `deadline`; one that is past is due at once. O(1).
+    #[inline]
+    pub fn insert(&mut self, store: &mut impl Store<K>, key: K, deadline: Nanos, rank: Rank) {
+        self.len += 1;
+        self.file(store, Cell { when: deadline, rank, key });
+        self.debug_check();
+    }
+
+    /// Takes the timer at `place` out, and returns its key; `None` if nothing lies there. O(1).
+    #[inline]
+    pub fn remove(&mut self, store: &mut impl Store<K>, place: Place) -> Option<K> {
+        let key = match place.slot_parts() {
+            Some(_) => {
+                let (cell, slot, filler) = self.slots.swap_remove(place)?;
+                if let Some(key) = filler {
+                    store.set_place(key, place);
+                }
+                if self.slots.is_empty(slot) {
+                    self.occupied.clear(slot);
+                    if self.dealing == Some(slot) {
+                        self.dealing = None;
+                    }
+                }
+                cell.key
+            }
+            None => self.batch.get_mut(place.batch_index())?.take()?.key,
+        };
+        self.len -= 1;
+        self.debug_check();
+        Some(key)
+    }
+
+    /// Takes out the next timer that is due at `now`, by (deadline, number); moves the wheel on to `now`.
+    ///
+    /// Call it again, with the same `now`, until it is [`Due::Idle`]. Each cell that has to be moved costs
+    /// one of `moves`; when they are used up it stops with [`Due::Exhausted`], and goes on from there at the
+    /// next call. A `now` before [`elapsed`](Wheel::elapsed) changes nothing.
+    pub fn next_due(&mut self, store: &mut impl Store<K>, now: Nanos, moves: &mut usize) -> Due<K> {
+        if now < self.elapsed {
+            return Due::Idle;
+        }
+        loop {
+            while let Some(slot) = self.batch.get_mut(self.cursor) {
+                if slot.is_some_and(|cell| cell.when > now) {
+                    return Due::Idle;
+                }
+                self.cursor += 1;
+                if let Some(Cell { key, when, rank }) = slot.take() {
+                    if let Some(Some(ahead)) = self.batch.get(self.cursor + AHEAD as usize) {
+                        store.prefetch(ahead.key);
+                    }
+                    self.len -= 1;
+                    self.debug_check();
+                    return Due::Fire { key, deadline: when, rank };
+                }
+            }
+            self.end_batch();
+            if let Some(slot) = self.dealing {
+                if !self.deal(store, slot, moves) {
+                    return Due::Exhausted;
+                }
+            }
+            match self.occupied.earliest().map(|slot| (slot, slot.start(self.elapsed))) {
+                Some((slot, start)) if start <= now => {
+                    self.elapsed = self.elapsed.max(start);
+                    if slot.level() > 0 {
+                        self.dealing = Some(slot);
+                    } else if self.slots.earliest(slot) <= now {
+                        self.split(store, slot, now, moves);
+                    } else {
+                        self.elapsed = now;
+                        return Due::Idle;
+                    }
+                }
+                _ => {
+                    self.elapsed = now;
+                    self.slots.release_some();
+                    self.debug_check();
+                    return Due::Idle;
+                }
+            }
+        }
+    }
+
+    /// No timer wants to be woken before this: the earliest deadline-plus-slack, or somewhat less after
+    /// timers were cancelled or moved. `None` if the wheel is empty.
+    ///
+    /// While timers are due that have not left yet, it is a time not later than the wheel's own.
+    pub fn next_wake(&self) -> Option<Nanos> {
+        if let Some(cell) = self.batch[self.cursor..].iter().flatten().next() {
+            return Some(cell.when.min(self.elapsed));
+        }
+        if self.dealing.is_some() {
+            return Some(self.elapsed);
+        }
+        let mut best = None;
+        for slot in self.occupied.iter() {
+            if best.is_some_and(|best| slot.start(self.elapsed) > best) {
+                break;
+            }
+            let wake = self.slots.wake(slot);
+            best = Some(best.map_or(wake, |best: Nanos| best.min(wake)));
+        }
+        best
+    }
+
+    /// The earliest deadline of all, exactly. Timers whose deadline has moved are filed anew on the way, so
+    /// this may take O(n) once, where [`next_wake`](Wheel::next_wake) is a handful of steps.
+    pub fn next_deadline(&mut self, store: &mut impl Store<K>) -> Option<Nanos> {
+        let mut due: Option<Nanos> = None;
+        for cell in self.batch[self.cursor..].iter().flatten() {
+            let when = store.deadline(cell.key, cell.when);
+            due = Some(due.map_or(when, |due| due.min(when)));
+            if when == cell.when {
+                break;
+            }
+        }
+        if let Some(slot) = self.dealing {
+            let mut unlimited = usize::MAX;
+            self.deal(store, slot, &mut unlimited);
+        }
+        while let Some(slot) = self.occupied.earliest() {
+            self.refile(store, slot);
+            if !self.slots.is_empty(slot) {
+                let earliest = self.slots.earliest(slot);
+                return Some(due.map_or(earliest, |due| due.min(earliest)));
+            }
+        }
+        due
+    }
+
+    /// Takes out any timer, in no particular order: for emptying a wheel that is no longer needed.
+    pub fn take_any(&mut self) -> Option<(K, Nanos)> {
+        while self.cursor < self.batch.len() {
+            self.cursor += 1;
+            if let Some(cell) = self.batch[self.cursor - 1].take() {
+                self.len -= 1;
+                return Some((cell.key, cell.when));
+            }
+        }
+        self.dealing = None;
+        let slot = self.occupied.earliest()?;
+        let cell = self.slots.pop(slot)?;
+        if self.slots.is_empty(slot) {
+            self.occupied.clear(slot);
+        }
+        self.len -= 1;
+        Some((cell.key, cell.when))
+    }
+
+    /// Files a cell in the slot that its deadline has from where the wheel stands.
+    #[inline]
+    fn file(&mut self, store: &mut impl Store<K>, cell: Cell<K>) {
+        let slot = SlotId::of(self.elapsed, cell.when);
+        let place = self.slots.push(slot, cell);
+        self.occupied.set(slot);
+        store.set_place(cell.key, place);
+    }
+
+    /// Deals a slot out to lower ones, a cell for each of `moves`. Says whether it is empty.
+    fn deal(&mut self, store: &mut impl Store<K>, slot: SlotId, moves: &mut usize) -> bool {
+        debug_assert!(slot.level() > 0 && slot.start(self.elapsed) == self.elapsed);
+        while *moves > 0 {
+            if let Some(ahead) = self.slots.peek(slot, AHEAD) {
+                store.prefetch(ahead);
+            }
+            let Some(mut cell) = self.slots.pop(slot) else { break };
+            cell.when = store.deadline(cell.key, cell.when);
+            self.file(store, cell);
+            self.moved += 1;
+            *moves -= 1;
+        }
+        let done = self.slots.is_empty(slot);
+        if done {
+            self.occupied.clear(slot);
+            self.dealing = None;
+        }
+        self.debug_check();
+        done
+    }
+
+    /// Splits the current level-0 slot at `now`: what is due becomes the batch, in order; the rest stays.
+    fn split(&mut self, store: &mut impl Store<K>, slot: SlotId, now: Nanos, moves: &mut usize) {
+        let mut late = Vec::new();
+        let batch = &mut self.batch;
+        let elapsed = self.elapsed;
+        // Two of the closures tell the store something, at different times.
+        let store = std::cell::RefCell::new(store);
+        self.slots.sift(
+            slot,
+            |cell| cell.when > now,
+            |mut cell| {
+                let when = store.borrow_mut().deadline(cell.key, cell.when);
+                let moved = when > std::mem::replace(&mut cell.when, when);
+                // One that now waits in a later slot must not overtake those between, even if it is due.
+                if moved && (when > now || SlotId::of(elapsed, when) != slot) {
+                    late.push(cell);
+                } else {
+                    batch.push(Some(cell));
+                }
+            },
+            |key, place| store.borrow_mut().set_place(key, place),
+        );
+        let store = store.into_inner();
+        if self.slots.is_empty(slot) {
+            self.occupied.clear(slot);
+        }
+        *moves = moves.saturating_sub(self.batch.len() + late.len());
+        self.moved += late.len() as u64;
+        for cell in late {
+            self.file(store, cell);
+        }
+        self.batch.sort_unstable_by_key(|cell| cell.map(|cell| (cell.when, cell.rank)));
+        for index in 0..self.batch.len() {
+            if let Some(Some(ahead)) = self.batch.get(index + AHEAD as usize) {
+                store.prefetch(ahead.key);
+            }
+            if let Some(cell) = self.batch[index] {
+                store.set_place(cell.key, Place::in_batch(index));
+            }
+        }
+        self.debug_check();
+    }
+
+    /// Files those cells of a slot anew whose deadline has moved, and makes the slot's bounds exact.
+    fn refile(&mut self, store: &mut impl Store<K>, slot: SlotId) {
+        let mut late = Vec::new();
+        let elapsed = self.elapsed;
+        let store = std::cell::RefCell::new(store);
+        self.slots.sift(
+            slot,
+            |cell| {
+                let when = store.borrow_mut().deadline(cell.key, cell.when);
+                cell.when = when;
+                SlotId::of(elapsed, when) == slot
+            },
+            |cell| late.push(cell),
+            |key, place| store.borrow_mut().set_place(key, place),
+        );
+        let store = store.into_inner();
+        if self.slots.is_empty(slot) {
+            self.occupied.clear(slot);
+        }
+        self.moved += late.len() as u64;
+        for cell in late {
+            self.file(store, cell);
+        }
+        self.debug_check();
+    }
+
+    /// Makes room for the next batch. A large one's memory is kept while batches of that size recur, and
+    /// shrinks with them.
+    #[inline]
+    fn end_batch(&mut self) {
+        if self.cursor == 0 {
+            return;
+        }
+        self.batch_peak = self.batch.len().max(self.batch_peak - self.batch_peak / 8);
+        self.batch.clear();
+        self.cursor = 0;
+        let keep = BATCH_KEPT.max(2 * self.batch_peak);
+        if self.batch.capacity() > 2 * keep {
+            self.batch.shrink_to(keep);
+        }
+    }
+
+    /// Asserts the invariants at the top of this file, with the place that each key's owner knows.
+    ///
+    /// # Panics
+    ///
+    /// If one does not hold: then the wheel has a defect. It takes O(n); debug builds do it after every
+    /// change of a small wheel, without the owners' places.
+    pub fn check(&self, mut place_of: impl FnMut(K) -> Place) {
+        let mut len = 0;
+        let mut chunks = 0;
+        for id in (0..LEVELS).flat_map(|l| (0..SLOTS).map(move |s| SlotId::new(l, s))) {
+            let count = self.slots.len(id);
+            assert_eq!(self.occupied.contains(id), count > 0, "the bit of {id:?} is wrong");
+            for (cell, place) in self.slots.cells(id) {
+                let at = SlotId::of(self.elapsed, cell.when);
+                assert!(at == id || self.dealing == Some(id), "{:?} lies in {id:?}, not {at:?}", cell.when);
+                assert!(self.slots.earliest(id) <= cell.when, "{id:?} starts too late for {:?}", cell.when);
+                assert!(self.slots.wake(id) <= cell.wake(), "{id:?} wakes too late for {:?}", cell.when);
+                assert_eq!(place_of(cell.key), place, "an owner has a wrong place");
+                len += 1;
+            }
+            assert_eq!(self.slots.cells(id).count(), count, "{id:?} has a hole");
+            chunks += count.div_ceil(32);
+        }
+        for (index, cell) in self.batch.iter().enumerate() {
+            assert!(index >= self.cursor || cell.is_none(), "a cell that has left is still in the batch");
+            if let Some(cell) = cell {
+                assert_eq!(place_of(cell.key), Place::in_batch(index), "an owner has a wrong place");
+                len += 1;
+            }
+        }
+        let batch = self.batch[self.cursor..].iter().flatten().map(|cell| (cell.when, cell.rank));
+        assert!(batch.is_sorted(), "the batch is out of order");
+        assert_eq!(len, self.len, "the count is wrong");
+        assert_eq!(self.slots.chunks().0, chunks, "chunks were lost");
+    }
+
+    /// Bytes that the wheel has allocated, about.
+    pub fn allocated_bytes(&self) -> usize {
+        let (used, free) = self.slots.chunks();
+        (used + free) * 32 * size_of::<Option<Cell<K>>>()
+            + self.batch.capacity() * size_of::<Option<Cell<K>>>()
+            + LEVELS * SLOTS * 24
+    }
+
+    #[inline]
+    fn debug_check(&self) {
+        if cfg!(debug_assertions) && self.len <= CHECKED_UP_TO {
+            self.check_bits();
+        }
+    }
+
+    /// The part of [`Wheel::check`] that needs no owners and is quick enough for every change.
+    fn check_bits(&self) {
+        let mut len = self.batch[self.cursor..].iter().flatten().count();
+        for id in self.occupied.iter() {
+            assert!(!self.slots.is_empty(id), "the bit of {id:?} is wrong");
+            for (cell, _) in self.slots.cells(id) {
+                let at = SlotId::of(self.elapsed, cell.when);
+                assert!(at == id || self.dealing == Some(id), "{:?} lies in {id:?}, not {at:?}", cell.when);
+                assert!(self.slots.earliest(id) <= cell.when && self.slots.wake(id) <= cell.wake());
+                len += 1;
+            }
+        }
+        assert_eq!(len, self.len, "the count is wrong");
+    }
+}

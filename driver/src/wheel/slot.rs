@@ -1,0 +1,322 @@
+//! Slots: unordered arrays of cells, in chunks from a pool.
+//!
+//! A timer's cell is 24 bytes: when it is due, its number and slack, and whom it belongs to. A slot is a
+//! stack of chunks of 32 cells, all full but the topmost, so it grows without copying, and it is read as a
+//! stream. The owner of a cell keeps its [`Place`], so that it is found and removed in one step.
+//!
+//! Ground rules:
+//!
+//! * A place names a chunk of the pool and an offset in it. It is valid until the cell moves, and whoever
+//!   moves a cell tells its owner.
+//! * Removing a cell fills the hole with the slot's last one: only the topmost chunk is ever partly filled.
+//! * A slot's bounds never lie later than the truth. Removal does not raise them; an empty slot has none.
+//! * The pool keeps at most as many free chunks as are in use (and a handful); the surplus is released in
+//!   small steps by [`Pool::release_some`].
+
+use super::level::SlotId;
+use super::{Place, Rank};
+use crate::Nanos;
+
+/// Cells of a chunk; a power of two.
+const CHUNK: u32 = 32;
+/// Free chunks that are kept however few are in use.
+const KEPT: usize = 16;
+/// No chunk.
+const NONE: u32 = u32::MAX;
+
+/// One timer in the wheel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell<K> {
+    /// The deadline under which the timer is filed; its true one may be later.
+    pub(super) when: Nanos,
+    pub(super) rank: Rank,
+    pub(super) key: K,
+}
+
+impl<K> Cell<K> {
+    /// The latest moment to which a park may put this timer off.
+    #[inline]
+    pub(super) fn wake(&self) -> Nanos {
+        Nanos::new(self.when.get().saturating_add(self.rank.slack().as_nanos()))
+    }
+}
+
+#[derive(Debug)]
+struct Chunk<K> {
+    /// The slot this chunk belongs to.
+    slot: SlotId,
+    /// The chunk under this one.
+    below: u32,
+    /// Filled from the front.
+    cells: [Option<Cell<K>>; CHUNK as usize],
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    /// The topmost chunk.
+    top: u32,
+    len: u32,
+    /// No cell is due before this.
+    earliest: Nanos,
+    /// No cell wants the park to end before this.
+    wake: Nanos,
+}
+
+const EMPTY: Slot = Slot { top: NONE, len: 0, earliest: Nanos::NEVER, wake: Nanos::NEVER };
+
+/// All slots of a wheel, and the chunks they are made of.
+#[derive(Debug)]
+pub(super) struct Slots<K> {
+    slots: Box<[Slot]>,
+    pool: Pool<K>,
+}
+
+impl<K: Copy> Slots<K> {
+    pub(super) fn new(count: usize) -> Slots<K> {
+        Slots { slots: vec![EMPTY; count].into_boxed_slice(), pool: Pool::new() }
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self, id: SlotId) -> bool {
+        self.slots[id.index()].len == 0
+    }
+
+    #[inline]
+    pub(super) fn earliest(&self, id: SlotId) -> Nanos {
+        self.slots[id.index()].earliest
+    }
+
+    #[inline]
+    pub(super) fn wake(&self, id: SlotId) -> Nanos {
+        self.slots[id.index()].wake
+    }
+
+    /// Puts a cell on top of a slot.
+    #[inline]
+    pub(super) fn push(&mut self, id: SlotId, cell: Cell<K>) -> Place {
+        let slot = &mut self.slots[id.index()];
+        let offset = slot.len % CHUNK;
+        if offset == 0 {
+            slot.top = self.pool.take(id, slot.top);
+        }
+        slot.len += 1;
+        slot.earliest = slot.earliest.min(cell.when);
+        slot.wake = slot.wake.min(cell.wake());
+        self.pool.chunk_mut(slot.top).cells[offset as usize] = Some(cell);
+        Place::in_slot(slot.top, offset)
+    }
+
+    /// Takes the topmost cell of a slot.
+    #[inline]
+    pub(super) fn pop(&mut self, id: SlotId) -> Option<Cell<K>> {
+        let slot = &mut self.slots[id.index()];
+        if slot.len == 0 {
+            return None;
+        }
+        slot.len -= 1;
+        let offset = slot.len % CHUNK;
+        let chunk = self.pool.chunk_mut(slot.top);
+        let cell = chunk.cells[offset as usize].take();
+        if offset == 0 {
+            let below = chunk.below;
+            self.pool.give_back(slot.top);
+            slot.top = below;
+            if slot.len == 0 {
+                *slot = EMPTY;
+            }
+        }
+        debug_assert!(cell.is_some(), "a hole in a slot");
+        cell
+    }
+
+    /// The key `depth` cells below the top of a slot, if it lies within the two topmost chunks: what a loop
+    /// of `pop` will soon come to.
+    #[inline]
+    pub(super) fn peek(&self, id: SlotId, depth: u32) -> Option<K> {
+        let slot = &self.slots[id.index()];
+        let index = slot.len.checked_sub(1 + depth)?;
+        let top = self.pool.chunk(slot.top);
+        let chunk = if index / CHUNK == (slot.len - 1) / CHUNK { top } else { self.pool.chunk(top.below) };
+        chunk.cells[(index % CHUNK) as usize].map(|cell| cell.key)
+    }
+
+    /// Takes the cell at `place`. Returns it, its slot, and the owner of the cell that now lies there.
+    #[inline]
+    pub(super) fn swap_remove(&mut self, place: Place) -> Option<(Cell<K>, SlotId, Option<K>)> {
+        let (chunk, offset) = place.slot_parts()?;
+        let id = self.pool.get(chunk)?.slot;
+        let Slot { top, len, .. } = self.slots[id.index()];
+        if chunk == top && offset == len.checked_sub(1)? % CHUNK {
+            return self.pop(id).map(|cell| (cell, id, None));
+        }
+        let wanted = self.pool.chunk(chunk).cells[offset as usize]?;
+        let moved = self.pop(id)?;
+        self.pool.chunk_mut(chunk).cells[offset as usize] = Some(moved);
+        Some((wanted, id, Some(moved.key)))
+    }
+
+    /// Walks a slot from its top to its bottom, and sets its bounds anew. `judge` sees each cell once, with
+    /// its place; what it does not want kept is removed and handed to `removed`, and `moved` hears of the
+    /// cell that fills the hole.
+    pub(super) fn sift(
+        &mut self,
+        id: SlotId,
+        mut judge: impl FnMut(&mut Cell<K>) -> bool,
+        mut removed: impl FnMut(Cell<K>),
+        mut moved: impl FnMut(K, Place),
+    ) {
+        let Slot { mut top, len, .. } = self.slots[id.index()];
+        let (mut earliest, mut wake) = (Nanos::NEVER, Nanos::NEVER);
+        let mut index = len;
+        while index > 0 {
+            // A whole chunk at a time, from its last cell to its first: the cell that fills a hole comes
+            // from above and has been judged already.
+            let below = self.pool.chunk(top).below;
+            for offset in (0..=(index - 1) % CHUNK).rev() {
+                index -= 1;
+                let Some(cell) = &mut self.pool.chunk_mut(top).cells[offset as usize] else { continue };
+                if judge(cell) {
+                    earliest = earliest.min(cell.when);
+                    wake = wake.min(cell.wake());
+                    continue;
+                }
+                let place = Place::in_slot(top, offset);
+                if let Some((cell, _, filler)) = self.swap_remove(place) {
+                    removed(cell);
+                    if let Some(key) = filler {
+                        moved(key, place);
+                    }
+                }
+            }
+            top = below;
+        }
+        let slot = &mut self.slots[id.index()];
+        if slot.len > 0 {
+            slot.earliest = earliest;
+            slot.wake = wake;
+        }
+    }
+
+    /// Releases a little of the memory that a burst has left behind.
+    #[inline]
+    pub(super) fn release_some(&mut self) {
+        self.pool.release_some();
+    }
+
+    /// Chunks in use and chunks kept free.
+    pub(super) fn chunks(&self) -> (usize, usize) {
+        (self.pool.used, self.pool.free)
+    }
+
+    /// Visits all cells of a slot with their places, from the top; for checks and listings.
+    pub(super) fn cells(&self, id: SlotId) -> impl Iterator<Item = (&Cell<K>, Place)> {
+        let mut next = self.slots[id.index()].top;
+        let mut left = self.slots[id.index()].len;
+        std::iter::from_fn(move || {
+            let index = left.checked_sub(1)?;
+            let (chunk, offset) = (next, index % CHUNK);
+            left = index;
+            if offset == 0 {
+                next = self.pool.chunk(chunk).below;
+            }
+            let cell = self.pool.chunk(chunk).cells[offset as usize].as_ref()?;
+            Some((cell, Place::in_slot(chunk, offset)))
+        })
+    }
+
+    /// How many cells a slot holds.
+    pub(super) fn len(&self, id: SlotId) -> usize {
+        self.slots[id.index()].len as usize
+    }
+}
+
+/// The chunks of all slots. A chunk that is not in use is either free, its memory kept, or vacant.
+#[derive(Debug)]
+struct Pool<K> {
+    chunks: Vec<Option<Box<Chunk<K>>>>,
+    /// The free chunks, a list through `below`.
+    first_free: u32,
+    free: usize,
+    /// Chunks whose memory was released.
+    vacant: Vec<u32>,
+    used: usize,
+}
+
+impl<K: Copy> Pool<K> {
+    fn new() -> Pool<K> {
+        Pool { chunks: Vec::new(), first_free: NONE, free: 0, vacant: Vec::new(), used: 0 }
+    }
+
+    #[inline]
+    fn get(&self, id: u32) -> Option<&Chunk<K>> {
+        self.chunks.get(id as usize)?.as_deref()
+    }
+
+    #[inline]
+    fn chunk(&self, id: u32) -> &Chunk<K> {
+        // A slot's chunk is in the pool: `take` put it there, and only `give_back` frees it.
+        self.get(id).expect("a slot's chunk is in the pool")
+    }
+
+    #[inline]
+    fn chunk_mut(&mut self, id: u32) -> &mut Chunk<K> {
+        self.chunks[id as usize].as_deref_mut().expect("a slot's chunk is in the pool")
+    }
+
+    /// A chunk for `slot`, to lie on top of `below`.
+    #[inline]
+    fn take(&mut self, slot: SlotId, below: u32) -> u32 {
+        self.used += 1;
+        if self.first_free != NONE {
+            let id = self.first_free;
+            let chunk = self.chunk_mut(id);
+            let next = chunk.below;
+            chunk.slot = slot;
+            chunk.below = below;
+            self.first_free = next;
+            self.free -= 1;
+            return id;
+        }
+        self.make(slot, below)
+    }
+
+    #[cold]
+    fn make(&mut self, slot: SlotId, below: u32) -> u32 {
+        let chunk = Box::new(Chunk { slot, below, cells: [const { None }; CHUNK as usize] });
+        if let Some(id) = self.vacant.pop() {
+            self.chunks[id as usize] = Some(chunk);
+            return id;
+        }
+        let id = self.chunks.len() as u32;
+        assert!(id < Place::MAX_CHUNKS, "more than two thousand million timers in one wheel");
+        self.chunks.push(Some(chunk));
+        id
+    }
+
+    /// Frees a chunk, whose cells have all been taken.
+    #[inline]
+    fn give_back(&mut self, id: u32) {
+        let first_free = self.first_free;
+        self.chunk_mut(id).below = first_free;
+        self.first_free = id;
+        self.free += 1;
+        self.used -= 1;
+    }
+
+    fn release_some(&mut self) {
+        for _ in 0..8 {
+            if self.free <= self.used + KEPT {
+                return;
+            }
+            let id = self.first_free;
+            self.first_free = self.chunk(id).below;
+            self.chunks[id as usize] = None;
+            self.vacant.push(id);
+            self.free -= 1;
+        }
+        if self.used == 0 && self.free == 0 {
+            self.chunks = Vec::new();
+            self.vacant = Vec::new();
+        }
+    }
+}
