@@ -1,0 +1,159 @@
+//! The half of an executor that any thread may use: the inbox, and the means to rouse the owner.
+//!
+//! A sender and the owner that is about to park must not miss one another. Each writes first and then looks:
+//!
+//! ```text
+//!   sender                                     owner
+//!   (1) puts its item in, `ready = true`       (1) "I am parking" (in the Notify's own state)
+//!   (2) notify: does the owner park?           (2) has_ready: is `ready` set?
+//! ```
+//!
+//! Both writes and both reads are sequentially consistent, so at least one of the two sees the other.
+//!
+//! Ground rules:
+//!
+//! * `ready` is set exactly while the inbox holds something; both change under the lock.
+//! * Nothing is dropped and nobody notified under the lock. A refused item goes back to its sender.
+//! * Once closed an inbox stays closed and empty.
+//! * There is one [`Owner`] to a `Remote`, and it never leaves the thread that made it.
+
+use super::join::JoinHandle;
+use super::task::{Runnable, Unclaimed};
+use std::marker::PhantomData;
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How an executor rouses its owner thread.
+///
+/// It is called after something has become ready, and only where that was not done by the owner thread
+/// inside [`Executor::enter`](super::Executor::enter). It should cost little while the owner is awake.
+pub(crate) trait Notify: Send + Sync + 'static {
+    /// Makes the present or the next park of the owner end at once.
+    fn notify(&self);
+}
+
+/// Something for the owner to take in.
+pub(super) enum Item {
+    /// A task of the executor is ready.
+    Wake(Arc<dyn Runnable>),
+    /// A new task: register it and queue it.
+    Spawn(Arc<dyn Runnable>),
+}
+
+struct Inbox {
+    items: Vec<Item>,
+    closed: bool,
+}
+
+/// The half of an executor that any thread may use.
+pub(crate) struct Remote {
+    inbox: Mutex<Inbox>,
+    ready: AtomicBool,
+    notify: Arc<dyn Notify>,
+}
+
+impl Remote {
+    /// Makes `future` a task of the executor. If that has shut down the future is dropped here and now, and
+    /// the handle says that it was cancelled.
+    pub(crate) fn spawn<F>(self: &Arc<Self>, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let mut task = Unclaimed::remote(future, self);
+        if let Err(item) = self.push(Item::Spawn(task.runnable())) {
+            // The inbox did not keep it, so that this thread has the task for itself again.
+            drop(item);
+            task.refuse();
+        }
+        JoinHandle::new(task.claim())
+    }
+
+    /// Whether the executor has shut down.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// Rouses the owner.
+    pub(super) fn notify(&self) {
+        self.notify.notify();
+    }
+
+    /// Whether the inbox holds something.
+    pub(super) fn has_items(&self) -> bool {
+        // SeqCst: step (2) of the owner. It orders this load after the owner's "I am parking".
+        self.ready.load(Ordering::SeqCst)
+    }
+
+    /// Puts `item` in and rouses the owner; hands it back if the executor has shut down.
+    ///
+    /// From here on the item's task may be gone, and with it everything it kept alive: the caller has to hold
+    /// an `Arc` of this `Remote` that is not the task's.
+    pub(super) fn push(self: &Arc<Self>, item: Item) -> Result<(), Item> {
+        let mut inbox = self.lock();
+        if inbox.closed {
+            drop(inbox);
+            return Err(item);
+        }
+        inbox.items.push(item);
+        // SeqCst: step (1) of the sender. It is not left out when the flag is set already, because the
+        // sender's own later read, in `notify`, must not move before it.
+        self.ready.store(true, Ordering::SeqCst);
+        drop(inbox);
+        self.notify();
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inbox> {
+        // A panic cannot leave an inbox half changed.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The proof that the code which holds it runs on the owner thread. It cannot be sent, nor made a second
+/// time for the same [`Remote`].
+pub(super) struct Owner {
+    remote: Arc<Remote>,
+    _stays_here: PhantomData<*const ()>,
+}
+
+impl Owner {
+    /// Makes this thread the owner of a new inbox.
+    pub(super) fn new(notify: Arc<dyn Notify>) -> Owner {
+        let remote = Remote {
+            inbox: Mutex::new(Inbox { items: Vec::new(), closed: false }),
+            ready: AtomicBool::new(false),
+            notify,
+        };
+        Owner { remote: Arc::new(remote), _stays_here: PhantomData }
+    }
+
+    /// The half for the other threads.
+    pub(super) fn remote(&self) -> &Arc<Remote> {
+        &self.remote
+    }
+
+    /// Whether `remote` is this owner's.
+    pub(super) fn owns(&self, remote: &Arc<Remote>) -> bool {
+        Arc::ptr_eq(&self.remote, remote)
+    }
+
+    /// Exchanges what the inbox holds for `items`, which is empty: two vectors take turns, and neither has
+    /// to be allocated again.
+    pub(super) fn take(&self, items: &mut Vec<Item>) {
+        debug_assert!(items.is_empty());
+        let mut inbox = self.remote.lock();
+        mem::swap(&mut inbox.items, items);
+        // Relaxed: whoever sets it again does so under the lock, hence after this.
+        self.remote.ready.store(false, Ordering::Relaxed);
+    }
+
+    /// Refuses everything from now on, and returns what had been put in before.
+    pub(super) fn close(&self) -> Vec<Item> {
+        let mut inbox = self.remote.lock();
+        inbox.closed = true;
+        self.remote.ready.store(false, Ordering::Relaxed);
+        mem::take(&mut inbox.items)
+    }
+}
