@@ -1,3 +1,7 @@
-//! A small single-threaded async runtime whose timers are exact, cheap and provably right.
 
 mod executor;
+#[cfg(feature = "net")]
+pub mod io;
+#[cfg(feature = "net")]
+pub mod net;
+mod reactor;

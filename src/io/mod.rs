@@ -1,0 +1,27 @@
+//! The traits of asynchronous reading and writing.
+//!
+//! These are the traits of the `futures-io` crate, so whatever speaks them works with Mainspring's sockets.
+//! They are bare: methods such as `read`, `write_all`, `copy` or `lines` come from the extension traits of
+//! the [`futures`](https://docs.rs/futures) crate, which are implemented for everything that implements
+//! these.
+//!
+//! ```no_run
+//! use futures::{AsyncReadExt, AsyncWriteExt};
+//! use mainspring::io::{AsyncRead, AsyncWrite};
+//!
+//! async fn greet(mut peer: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<String> {
+//!     peer.write_all(b"hello\n").await?;
+//!     let mut answer = String::new();
+//!     peer.read_to_string(&mut answer).await?;
+//!     Ok(answer)
+//! }
+//!
+//! mainspring::block_on(async {
+//!     let peer = mainspring::net::TcpStream::connect("localhost:7000").await?;
+//!     println!("{}", greet(peer).await?);
+//!     Ok::<_, std::io::Error>(())
+//! })
+//! # .unwrap();
+//! ```
+
+pub use futures_io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite};

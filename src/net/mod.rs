@@ -1,0 +1,87 @@
+//! TCP and UDP sockets.
+//!
+//! A socket belongs to the runtime in which it was made, and its events come from there; but it is `Send` and
+//! `Sync`, may be used and dropped on any thread, and outlives its runtime as an error: once the runtime
+//! has shut down every operation on it fails.
+//!
+//! An operation is tried at once, and the task waits only if it would block. Operations on sockets take part
+//! in the cooperative budget: a task that always finds data ready still lets the others run.
+//!
+//! # Cancel safety
+//!
+//! Every future here may be dropped at any time. An operation that moves bytes either has completed, or has
+//! moved none: what a dropped `recv` has not returned is still there for the next.
+//!
+//! # Which methods may be used by several tasks
+//!
+//! * The `async` methods with `&self` (`accept`, `recv_from`, `readable`, …): any number of tasks at once.
+//! * The `poll_` methods and the [`AsyncRead`](crate::io::AsyncRead) and
+//!   [`AsyncWrite`](crate::io::AsyncWrite) traits keep one waker for each direction, the latest. One task may
+//!   read while another writes, but of two that read through them only the last is woken.
+//!
+//! # Example
+//!
+//! An echo server that lives on when an `accept` fails:
+//!
+//! ```no_run
+//! use futures::io::{AsyncReadExt, copy};
+//! use mainspring::net::TcpListener;
+//! use std::io::{self, ErrorKind};
+//! use std::time::Duration;
+//!
+//! mainspring::block_on(async {
+//!     let listener = TcpListener::bind("127.0.0.1:7000").await?;
+//!     loop {
+//!         match listener.accept().await {
+//!             Ok((stream, _)) => drop(mainspring::spawn(async move {
+//!                 let (reader, mut writer) = stream.into_split();
+//!                 copy(reader, &mut writer).await
+//!             })),
+//!             // That one client has gone again.
+//!             Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+//!             // Out of descriptors or memory: go on when some have been given back.
+//!             Err(error) => {
+//!                 eprintln!("cannot accept: {error}");
+//!                 mainspring::sleep(Duration::from_millis(100)).await;
+//!             }
+//!         }
+//!     }
+//! #   #[allow(unreachable_code)]
+//! #   Ok::<_, io::Error>(())
+//! })
+//! # .unwrap();
+//! ```
+
+mod addr;
+mod resolve;
+mod tcp;
+mod udp;
+
+pub use self::addr::ToSocketAddrs;
+pub use self::tcp::{
+    Incoming, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, TcpListener, TcpStream, WriteHalf,
+};
+pub use self::udp::UdpSocket;
+
+use self::addr::Addrs;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+
+/// The first success of `attempt` on the addresses in turn, or the last failure.
+async fn first_of<R, F: Future<Output = io::Result<R>>>(
+    addrs: Addrs,
+    mut attempt: impl FnMut(SocketAddr) -> F,
+) -> io::Result<R> {
+    let mut last = None;
+    for &addr in addrs.as_slice() {
+        match attempt(addr).await {
+            Ok(result) => return Ok(result),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(no_address))
+}
+
+fn no_address() -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, "the address stands for no socket address at all")
+}

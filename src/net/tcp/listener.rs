@@ -1,0 +1,178 @@
+//! A socket that accepts connections.
+
+use super::TcpStream;
+use crate::net::{ToSocketAddrs, addr, first_of};
+use crate::reactor::{Registered, Way};
+use crate::runtime::context;
+use futures_core::Stream;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::future::ready;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// A TCP socket that listens for connections.
+///
+/// Any number of tasks may [`accept`](Self::accept) from it at once. Dropping it closes it; connections that
+/// wait to be accepted are then reset.
+///
+/// # Examples
+///
+/// ```no_run
+/// use mainspring::net::TcpListener;
+///
+/// mainspring::block_on(async {
+///     let listener = TcpListener::bind("127.0.0.1:7000").await?;
+///     let (stream, peer) = listener.accept().await?;
+///     println!("{peer} has connected");
+/// #   drop(stream);
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Debug)]
+pub struct TcpListener {
+    registered: Registered<mio::net::TcpListener>,
+}
+
+impl TcpListener {
+    /// Listens on the first of the addresses that can be had. Port 0 lets the system choose one; see
+    /// [`local_addr`](Self::local_addr).
+    ///
+    /// Up to 1024 connections may wait to be accepted. On Unix the address may be taken over from a listener
+    /// that was closed a moment ago (`SO_REUSEADDR`).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ToSocketAddrs`], the system's for the last address, and one of kind
+    /// [`Other`](io::ErrorKind::Other) outside a runtime.
+    pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<TcpListener> {
+        first_of(addr::addrs(addr).await?, |addr| ready(TcpListener::bind_one(addr))).await
+    }
+
+    fn bind_one(addr: SocketAddr) -> io::Result<TcpListener> {
+        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+        // On Windows the option of this name would let others take the address from under us.
+        #[cfg(unix)]
+        socket.set_reuse_address(true)?;
+        socket.bind(&addr.into())?;
+        socket.listen(BACKLOG)?;
+        TcpListener::from_std(socket.into())
+    }
+
+    /// Takes over a listener of the standard library, and sets it to non-blocking mode.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and one of kind [`Other`](io::ErrorKind::Other) outside a runtime.
+    pub fn from_std(listener: std::net::TcpListener) -> io::Result<TcpListener> {
+        listener.set_nonblocking(true)?;
+        let socket = mio::net::TcpListener::from_std(listener);
+        Ok(TcpListener { registered: Registered::new(&context::io()?, socket)? })
+    }
+
+    /// Gives the listener back to the standard library. It stays in non-blocking mode: call
+    /// [`set_nonblocking(false)`](std::net::TcpListener::set_nonblocking) if it is to block.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if the poller does not let it go; the listener is then closed.
+    pub fn into_std(self) -> io::Result<std::net::TcpListener> {
+        self.registered.into_inner().map(Into::into)
+    }
+
+    /// Accepts a connection, waiting for one if need be. The stream belongs to the listener's runtime.
+    ///
+    /// # Errors
+    ///
+    /// The listener stays usable after an error, and a failed `accept` is not repeated by itself: each call
+    /// reports an error once. They are of two kinds:
+    ///
+    /// * The connection was lost again before it could be accepted, as in
+    ///   [`ConnectionAborted`](io::ErrorKind::ConnectionAborted). Call again.
+    /// * The process or the system has run out of something, mostly descriptors (`EMFILE`, `ENFILE`). The
+    ///   connection still waits, so an immediate second call will fail in the same way: sleep for a moment
+    ///   first. The [module](crate::net#example) shows such a loop.
+    ///
+    /// # Cancel safety
+    ///
+    /// No connection is lost if the future is dropped.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (socket, peer) = self.registered.async_io(Way::Read, |listener| listener.accept()).await?;
+        Ok((TcpStream::new(self.registered.io(), socket)?, peer))
+    }
+
+    /// The poll form of [`accept`](Self::accept), for one task at a time.
+    ///
+    /// # Errors
+    ///
+    /// As for `accept`.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(TcpStream, SocketAddr)>> {
+        self.registered.poll_io(cx, Way::Read, |listener| listener.accept()).map(|accepted| {
+            let (socket, peer) = accepted?;
+            Ok((TcpStream::new(self.registered.io(), socket)?, peer))
+        })
+    }
+
+    /// The connections as an endless stream, for one task at a time.
+    ///
+    /// The stream does not end with an error; those of [`accept`](Self::accept) are among its items.
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+
+    /// The address that this listens on.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.registered.socket().local_addr()
+    }
+
+    /// How many routers a packet from here may pass (`IP_TTL`).
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.registered.socket().ttl()
+    }
+
+    /// Sets how many routers a packet from here may pass.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.registered.socket().set_ttl(ttl)
+    }
+
+    /// Takes the error that the system keeps for this socket (`SO_ERROR`).
+    ///
+    /// # Errors
+    ///
+    /// The system's, if it cannot even say that.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.registered.socket().take_error()
+    }
+}
+
+/// The connections to a [`TcpListener`] as a stream; see [`TcpListener::incoming`].
+#[derive(Debug)]
+#[must_use = "streams do nothing unless polled"]
+pub struct Incoming<'a> {
+    listener: &'a TcpListener,
+}
+
+impl Stream for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.listener.poll_accept(cx).map(|accepted| Some(accepted.map(|(stream, _)| stream)))
+    }
+}

@@ -1,0 +1,225 @@
+//! The two halves of a stream, lent or owned.
+
+use super::TcpStream;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::sync::Arc;
+
+/// Reads from a type through the `&TcpStream` inside it.
+macro_rules! read_by_ref {
+    ($type:ty: |$it:ident| $stream:expr) => {
+        impl futures_io::AsyncRead for $type {
+            fn poll_read(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                buf: &mut [u8],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                let $it = &*self;
+                std::pin::Pin::new(&mut &*$stream).poll_read(cx, buf)
+            }
+
+            fn poll_read_vectored(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                bufs: &mut [std::io::IoSliceMut<'_>],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                let $it = &*self;
+                std::pin::Pin::new(&mut &*$stream).poll_read_vectored(cx, bufs)
+            }
+        }
+    };
+}
+
+/// Writes to a type through the `&TcpStream` inside it.
+macro_rules! write_by_ref {
+    ($type:ty: |$it:ident| $stream:expr) => {
+        impl futures_io::AsyncWrite for $type {
+            fn poll_write(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                buf: &[u8],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                let $it = &*self;
+                std::pin::Pin::new(&mut &*$stream).poll_write(cx, buf)
+            }
+
+            fn poll_write_vectored(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+                bufs: &[std::io::IoSlice<'_>],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                let $it = &*self;
+                std::pin::Pin::new(&mut &*$stream).poll_write_vectored(cx, bufs)
+            }
+
+            fn poll_flush(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                let $it = &*self;
+                std::pin::Pin::new(&mut &*$stream).poll_flush(cx)
+            }
+
+            fn poll_close(
+                self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                let $it = &*self;
+                std::pin::Pin::new(&mut &*$stream).poll_close(cx)
+            }
+        }
+    };
+}
+
+pub(super) use {read_by_ref, write_by_ref};
+
+/// The reading half of a borrowed [`TcpStream`]; see [`TcpStream::split`].
+#[derive(Debug)]
+pub struct ReadHalf<'a>(&'a TcpStream);
+
+/// The writing half of a borrowed [`TcpStream`]; see [`TcpStream::split`].
+///
+/// Dropping it ends nothing; closing it ends the writing direction.
+#[derive(Debug)]
+pub struct WriteHalf<'a>(&'a TcpStream);
+
+/// The reading half of a [`TcpStream`]; see [`TcpStream::into_split`].
+///
+/// Dropping it ends nothing: the connection is closed when both halves are gone.
+#[derive(Debug)]
+pub struct OwnedReadHalf(Arc<TcpStream>);
+
+/// The writing half of a [`TcpStream`]; see [`TcpStream::into_split`].
+///
+/// Dropping it ends the writing direction, so that the peer sees the end of the stream although the other
+/// half may live on. To avoid that, [`reunite`](Self::reunite) the halves.
+#[derive(Debug)]
+pub struct OwnedWriteHalf {
+    /// `None` only after `reunite`, to keep `drop` from ending anything.
+    stream: Option<Arc<TcpStream>>,
+}
+
+pub(super) fn split(stream: &mut TcpStream) -> (ReadHalf<'_>, WriteHalf<'_>) {
+    (ReadHalf(stream), WriteHalf(stream))
+}
+
+pub(super) fn into_split(stream: TcpStream) -> (OwnedReadHalf, OwnedWriteHalf) {
+    let stream = Arc::new(stream);
+    (OwnedReadHalf(stream.clone()), OwnedWriteHalf { stream: Some(stream) })
+}
+
+read_by_ref!(ReadHalf<'_>: |half| half.stream());
+write_by_ref!(WriteHalf<'_>: |half| half.stream());
+read_by_ref!(OwnedReadHalf: |half| half.stream());
+write_by_ref!(OwnedWriteHalf: |half| half.stream());
+
+/// The methods of one half that do not depend on whether it is lent.
+macro_rules! common {
+    ($($type:ty),*) => {$(
+        impl $type {
+            /// Our address.
+            ///
+            /// # Errors
+            ///
+            /// The system's.
+            pub fn local_addr(&self) -> io::Result<SocketAddr> {
+                self.stream().local_addr()
+            }
+
+            /// The peer's address.
+            ///
+            /// # Errors
+            ///
+            /// The system's.
+            pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+                self.stream().peer_addr()
+            }
+        }
+
+        impl AsRef<TcpStream> for $type {
+            fn as_ref(&self) -> &TcpStream {
+                self.stream()
+            }
+        }
+    )*};
+}
+
+common!(ReadHalf<'_>, WriteHalf<'_>, OwnedReadHalf, OwnedWriteHalf);
+
+impl ReadHalf<'_> {
+    fn stream(&self) -> &TcpStream {
+        self.0
+    }
+}
+
+impl WriteHalf<'_> {
+    fn stream(&self) -> &TcpStream {
+        self.0
+    }
+}
+
+impl OwnedReadHalf {
+    /// Puts the stream together again.
+    ///
+    /// # Errors
+    ///
+    /// The halves are given back if they come from different streams.
+    pub fn reunite(self, other: OwnedWriteHalf) -> Result<TcpStream, ReuniteError> {
+        reunite(self, other)
+    }
+
+    fn stream(&self) -> &TcpStream {
+        &self.0
+    }
+}
+
+impl OwnedWriteHalf {
+    /// Puts the stream together again.
+    ///
+    /// # Errors
+    ///
+    /// The halves are given back if they come from different streams.
+    pub fn reunite(self, other: OwnedReadHalf) -> Result<TcpStream, ReuniteError> {
+        reunite(other, self)
+    }
+
+    fn stream(&self) -> &TcpStream {
+        self.stream.as_deref().expect("a half has its stream until it is reunited by value")
+    }
+}
+
+impl Drop for OwnedWriteHalf {
+    fn drop(&mut self) {
+        if let Some(stream) = &self.stream {
+            // An error means that the connection is gone already.
+            let _ = stream.shutdown(Shutdown::Write);
+        }
+    }
+}
+
+fn reunite(read: OwnedReadHalf, mut write: OwnedWriteHalf) -> Result<TcpStream, ReuniteError> {
+    if !std::ptr::eq(read.stream(), write.stream()) {
+        return Err(ReuniteError(read, write));
+    }
+    write.stream = None;
+    Ok(Arc::into_inner(read.0).expect("a stream has one half of each kind, and both are here"))
+}
+
+/// The halves that were to be reunited come from different streams. Here they are again.
+#[derive(Debug)]
+pub struct ReuniteError(
+    /// The reading half.
+    pub OwnedReadHalf,
+    /// The writing half.
+    pub OwnedWriteHalf,
+);
+
+impl fmt::Display for ReuniteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the halves come from different streams")
+    }
+}
+
+impl Error for ReuniteError {}

@@ -1,0 +1,375 @@
+//! A TCP connection.
+
+use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
+use crate::net::{ToSocketAddrs, addr, first_of};
+use crate::reactor::{Io, Registered, Way};
+use crate::runtime::context;
+use futures_io::{AsyncRead, AsyncWrite};
+use socket2::SockRef;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A TCP connection.
+///
+/// It is read and written through [`AsyncRead`] and [`AsyncWrite`], with the methods that the `futures` crate
+/// adds to them. Both traits are also implemented for `&TcpStream`, so a shared stream will do. The halves of
+/// [`split`](Self::split) and [`into_split`](Self::into_split) serve two tasks, one for each direction.
+///
+/// Closing through `AsyncWrite` ends the writing direction only, so that the answer can still be read.
+/// Dropping the stream closes it.
+///
+/// # Examples
+///
+/// ```no_run
+/// use futures::{AsyncReadExt, AsyncWriteExt};
+/// use mainspring::net::TcpStream;
+///
+/// mainspring::block_on(async {
+///     let mut stream = TcpStream::connect("example.org:80").await?;
+///     stream.write_all(b"GET / HTTP/1.0\r\nHost: example.org\r\n\r\n").await?;
+///     let mut page = String::new();
+///     stream.read_to_string(&mut page).await?;
+///     println!("{page}");
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Debug)]
+pub struct TcpStream {
+    registered: Registered<mio::net::TcpStream>,
+}
+
+impl TcpStream {
+    /// Connects to the first of the addresses that answers, trying one after the other.
+    ///
+    /// There is no time limit but the system's, which is minutes: wrap the call in a timeout.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ToSocketAddrs`], the system's for the last address, such as
+    /// [`ConnectionRefused`](ErrorKind::ConnectionRefused), and one of kind [`Other`](ErrorKind::Other)
+    /// outside a runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future abandons the attempt and closes its socket at once.
+    pub async fn connect(addr: impl ToSocketAddrs) -> io::Result<TcpStream> {
+        first_of(addr::addrs(addr).await?, TcpStream::connect_one).await
+    }
+
+    async fn connect_one(addr: SocketAddr) -> io::Result<TcpStream> {
+        let io = context::io()?;
+        let stream = TcpStream::new(&io, mio::net::TcpStream::connect(addr)?)?;
+        let connected = |socket: &mio::net::TcpStream| {
+            // The error goes first: it is reported once only, and afterwards a refused socket looks like
+            // one that has not got anywhere yet.
+            if let Some(error) = socket.take_error()? {
+                return Err(error);
+            }
+            match socket.peer_addr() {
+                Ok(_) => Ok(()),
+                Err(error) if error.kind() == ErrorKind::NotConnected => Err(ErrorKind::WouldBlock.into()),
+                Err(error) => Err(error),
+            }
+        };
+        stream.registered.async_io(Way::Write, connected).await?;
+        Ok(stream)
+    }
+
+    pub(super) fn new(io: &Arc<Io>, socket: mio::net::TcpStream) -> io::Result<TcpStream> {
+        Ok(TcpStream { registered: Registered::new(io, socket)? })
+    }
+
+    /// Takes over a connected stream of the standard library, and sets it to non-blocking mode.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime.
+    pub fn from_std(stream: std::net::TcpStream) -> io::Result<TcpStream> {
+        stream.set_nonblocking(true)?;
+        TcpStream::new(&context::io()?, mio::net::TcpStream::from_std(stream))
+    }
+
+    /// Gives the stream back to the standard library. It stays in non-blocking mode: call
+    /// [`set_nonblocking(false)`](std::net::TcpStream::set_nonblocking) if it is to block.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if the poller does not let it go; the stream is then closed.
+    pub fn into_std(self) -> io::Result<std::net::TcpStream> {
+        self.registered.into_inner().map(Into::into)
+    }
+
+    /// Lends out two halves, to read and to write at the same time within one task.
+    pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
+        split::split(self)
+    }
+
+    /// Takes the stream apart into two halves that can go to different tasks.
+    ///
+    /// Dropping the writing half ends the writing direction; the connection is closed when both are gone.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use futures::io::copy;
+    /// use mainspring::net::TcpStream;
+    ///
+    /// # async fn echo(stream: TcpStream) -> std::io::Result<()> {
+    /// let (reader, mut writer) = stream.into_split();
+    /// copy(reader, &mut writer).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
+        split::into_split(self)
+    }
+
+    /// Waits until there is something to read, or the peer has ended, or there is an error. Then
+    /// [`try_read`](Self::try_read); it may still find nothing.
+    ///
+    /// # Errors
+    ///
+    /// Only after the runtime has shut down.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost if the future is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn next_byte(stream: mainspring::net::TcpStream) -> std::io::Result<u8> {
+    /// let mut byte = [0];
+    /// loop {
+    ///     stream.readable().await?;
+    ///     match stream.try_read(&mut byte) {
+    ///         Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+    ///         Ok(_) => return Ok(byte[0]),
+    ///         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+    ///         Err(error) => return Err(error),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub async fn readable(&self) -> io::Result<()> {
+        self.registered.ready(Way::Read).await
+    }
+
+    /// Waits until something can be written, or there is an error. Then [`try_write`](Self::try_write); it
+    /// may still fail with `WouldBlock`.
+    ///
+    /// # Errors
+    ///
+    /// Only after the runtime has shut down.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost if the future is dropped.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.registered.ready(Way::Write).await
+    }
+
+    /// Reads what is there, without waiting. 0 is the end, or an empty buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if nothing is known to be there: wait with
+    /// [`readable`](Self::readable). Else the system's.
+    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.registered.try_io(Way::Read, |mut socket| socket.read(buf))
+    }
+
+    /// Like [`try_read`](Self::try_read), into several buffers in turn.
+    ///
+    /// # Errors
+    ///
+    /// As for `try_read`.
+    pub fn try_read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.registered.try_io(Way::Read, |mut socket| socket.read_vectored(bufs))
+    }
+
+    /// Writes what fits, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if no room is known to be there: wait with
+    /// [`writable`](Self::writable). Else the system's.
+    pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
+        self.registered.try_io(Way::Write, |mut socket| socket.write(buf))
+    }
+
+    /// Like [`try_write`](Self::try_write), from several buffers in turn.
+    ///
+    /// # Errors
+    ///
+    /// As for `try_write`.
+    pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.registered.try_io(Way::Write, |mut socket| socket.write_vectored(bufs))
+    }
+
+    /// Reads without taking: the next read gets the same bytes. Waits until there are some. 0 is the end.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost if the future is dropped.
+    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.registered.async_io(Way::Read, |socket| socket.peek(buf)).await
+    }
+
+    /// The poll form of [`peek`](Self::peek), for one task at a time.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.registered.poll_io(cx, Way::Read, |socket| socket.peek(buf))
+    }
+
+    /// Ends reading, writing or both, for all who share this connection.
+    ///
+    /// # Errors
+    ///
+    /// The system's, such as [`NotConnected`](ErrorKind::NotConnected) when the peer has reset the
+    /// connection.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.registered.socket().shutdown(how)
+    }
+
+    /// Our address.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.registered.socket().local_addr()
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.registered.socket().peer_addr()
+    }
+
+    /// Whether small writes are sent at once (`TCP_NODELAY`).
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        self.registered.socket().nodelay()
+    }
+
+    /// Sets whether small writes are sent at once, instead of being collected while an answer is awaited.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.registered.socket().set_nodelay(nodelay)
+    }
+
+    /// How many routers a packet from here may pass (`IP_TTL`).
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.registered.socket().ttl()
+    }
+
+    /// Sets how many routers a packet from here may pass.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.registered.socket().set_ttl(ttl)
+    }
+
+    /// How long the system goes on sending after the stream was closed, if that is set (`SO_LINGER`).
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn linger(&self) -> io::Result<Option<Duration>> {
+        SockRef::from(self.registered.socket()).linger()
+    }
+
+    /// Sets how long the system goes on sending after the stream was closed, in whole seconds. `None` leaves
+    /// it to the system, in the background. Zero throws away what is unsent and resets the connection.
+    ///
+    /// Any other value makes closing *block* for up to that long, and so the runtime's thread, if the stream
+    /// is dropped there.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        SockRef::from(self.registered.socket()).set_linger(linger)
+    }
+
+    /// Takes the error that the system keeps for this socket (`SO_ERROR`).
+    ///
+    /// # Errors
+    ///
+    /// The system's, if it cannot even say that.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.registered.socket().take_error()
+    }
+}
+
+impl AsyncRead for &TcpStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.registered.poll_stream(cx, Way::Read, buf.len(), |mut socket| socket.read(buf))
+    }
+
+    fn poll_read_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.registered.poll_io(cx, Way::Read, |mut socket| socket.read_vectored(bufs))
+    }
+}
+
+impl AsyncWrite for &TcpStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.registered.poll_stream(cx, Way::Write, buf.len(), |mut socket| socket.write(buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.registered.poll_io(cx, Way::Write, |mut socket| socket.write_vectored(bufs))
+    }
+
+    /// There is nothing to flush: what was written is the system's.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends the writing direction. A connection that is already gone counts as closed.
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(match self.shutdown(Shutdown::Write) {
+            Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
+            result => result,
+        })
+    }
+}
+
+split::read_by_ref!(TcpStream: |stream| stream);
+split::write_by_ref!(TcpStream: |stream| stream);

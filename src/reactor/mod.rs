@@ -1,0 +1,207 @@
+//! Parks the runtime's thread until there is something to do, and tells who waits for what happened.
+//!
+//! ```text
+//!   Reactor::park ----> mio's poll: I/O events, the alarm, an unpark, a timeout
+//!   Reactor::dispatch -> Io::deliver: readiness set and wakers collected under one lock -> all are woken
+//! ```
+//!
+//! Ground rules:
+//!
+//! * [`Reactor`] belongs to the thread that runs the tasks; [`Io`] is everybody's.
+//! * Every poll has a timeout, between one nanosecond and an hour, or zero on purpose.
+//! * A park may end early for no reason. Whoever parks looks at the clock and at his queues, and parks again.
+//! * One panicking waker keeps no other from being woken.
+
+mod alarm;
+mod io;
+mod readiness;
+mod registration;
+mod source;
+#[cfg(test)]
+mod tests;
+mod unpark;
+
+pub(crate) use self::io::Io;
+pub(crate) use self::registration::Registered;
+pub(crate) use self::source::Way;
+
+use self::alarm::Alarm;
+use self::io::{ALARM, WAKER};
+use self::source::Occurrence;
+use mio::{Events, Poll};
+use std::any::Any;
+use std::io::{ErrorKind, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+/// The longest that a single poll waits. Longer waits have overflowed in pollers (mio #1948), and an idle
+/// wake-up an hour costs nothing.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
+
+/// How many events one poll can bring. What is left over comes with the next.
+const EVENTS: usize = 1024;
+
+/// Wakers whose memory is kept between batches.
+const KEEP: usize = 2 * EVENTS;
+
+/// The half of the reactor that belongs to the runtime's thread.
+#[derive(Debug)]
+pub(crate) struct Reactor {
+    poll: Poll,
+    events: Events,
+    alarm: Alarm,
+    /// The wakers of the batch under way; empty in between.
+    wakers: Vec<Waker>,
+    io: Arc<Io>,
+}
+
+/// How long to park.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Not at all: only see what has happened.
+    Now,
+    /// Until a moment, at the latest.
+    Time {
+        /// How far off it is.
+        timeout: Duration,
+        /// The same moment in nanoseconds of `CLOCK_MONOTONIC`, for the alarm.
+        monotonic_ns: u64,
+    },
+    /// Until there is an I/O event or an unpark.
+    Event,
+}
+
+/// How a park went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parked {
+    /// Somebody has called [`Io::unpark`] since the last park.
+    pub(crate) notified: bool,
+    /// How many events are there to dispatch.
+    pub(crate) events: usize,
+    /// The alarm rang.
+    pub(crate) alarm: bool,
+    /// The thread was ready to sleep. False: it only looked.
+    pub(crate) slept: bool,
+}
+
+impl Reactor {
+    /// # Errors
+    ///
+    /// The system's, when it grants no poller or no waker for it.
+    pub(crate) fn new() -> Result<Reactor> {
+        let poll = Poll::new()?;
+        let io = Arc::new(Io::new(poll.registry().try_clone()?)?);
+        let alarm = Alarm::new(poll.registry(), ALARM);
+        Ok(Reactor { poll, events: Events::with_capacity(EVENTS), alarm, wakers: Vec::new(), io })
+    }
+
+    pub(crate) fn io(&self) -> &Arc<Io> {
+        &self.io
+    }
+
+    /// Waits for events, an unpark, or the time to come. May also return for no reason, as when a signal
+    /// interrupts it.
+    ///
+    /// # Errors
+    ///
+    /// The poller's, which do not occur in practice.
+    pub(crate) fn park(&mut self, until: Until) -> Result<Parked> {
+        let unparker = self.io.unparker();
+        let timeout = timeout(until);
+        let slept = !timeout.is_zero() && unparker.fall_asleep();
+        if slept {
+            self.alarm.set(match until {
+                Until::Time { monotonic_ns, .. } => Some(monotonic_ns),
+                Until::Now | Until::Event => None,
+            });
+        }
+        let polled = self.poll.poll(&mut self.events, Some(if slept { timeout } else { Duration::ZERO }));
+        let mut parked = Parked { notified: unparker.wake_up(), slept, ..Parked::default() };
+        if let Err(error) = polled {
+            self.events.clear();
+            return if error.kind() == ErrorKind::Interrupted { Ok(parked) } else { Err(error) };
+        }
+        for event in &self.events {
+            match event.token() {
+                WAKER => {}
+                ALARM => parked.alarm = true,
+                _ => parked.events += 1,
+            }
+        }
+        if parked.alarm {
+            self.alarm.rang();
+        }
+        Ok(parked)
+    }
+
+    /// Delivers the events of the last park and wakes those who wait for them. Returns how many events found
+    /// their source.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a waker, after all have been woken.
+    pub(crate) fn dispatch(&mut self) -> usize {
+        let batch = self.events.iter().filter(|event| !matches!(event.token(), WAKER | ALARM));
+        let delivered = self.io.deliver(batch.map(Occurrence::new), &mut self.wakers);
+        self.events.clear();
+        wake_all(&mut self.wakers);
+        delivered
+    }
+
+    /// From here on every operation, also those under way, and every registration fails at once.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a waker, after all have been woken.
+    pub(crate) fn shutdown(&self) {
+        let mut wakers = Vec::new();
+        self.io.close(&mut wakers);
+        wake_all(&mut wakers);
+    }
+}
+
+impl Drop for Reactor {
+    /// Nobody shall wait for a reactor that is gone.
+    fn drop(&mut self) {
+        if !self.io.is_closed() {
+            let result = catch_unwind(AssertUnwindSafe(|| self.shutdown()));
+            if let Err(panic) = result {
+                // A second panic would abort the process.
+                if !std::thread::panicking() {
+                    resume_unwind(panic);
+                }
+            }
+        }
+    }
+}
+
+/// What the poller is told. Never zero unless asked for: that would spin (mio #1614). mio rounds up to
+/// its own units, so it gets the exact value.
+fn timeout(until: Until) -> Duration {
+    match until {
+        Until::Now => Duration::ZERO,
+        Until::Time { timeout, .. } => timeout.min(LONGEST),
+        Until::Event => LONGEST,
+    }
+}
+
+/// Wakes everybody, then resumes the first panic, if there was any.
+fn wake_all(wakers: &mut Vec<Waker>) {
+    let mut first: Option<Box<dyn Any + Send>> = None;
+    for waker in wakers.drain(..) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            first.get_or_insert(panic);
+        }
+    }
+    wakers.shrink_to(KEEP);
+    if let Some(panic) = first {
+        resume_unwind(panic);
+    }
+}
+
+/// Locks. A poisoned lock is as good as any: nothing that can panic runs under these.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,243 @@
+//! Operations on registered sources: try, and if it would block, wait for the reactor.
+//!
+//! Every socket's every operation goes through [`step`], so the reaction to readiness, to
+//! `WouldBlock`, to `EINTR`, to a shutdown is written once.
+//!
+//! Ground rules:
+//!
+//! * The snapshot is taken before the operation and used to clear after it (see `readiness`).
+//! * After leaving a waker, look at the readiness once more before waiting (see `source`).
+//! * A result is charged to the cooperative budget, be it good or bad: a listener that fails again and
+//!   again still lets others run (tokio #6221). Waiting is free.
+
+use super::io::{Io, closed};
+use super::source::{Direction, Source, Waiter, Way};
+use crate::executor::budget;
+use mio::{Interest, event};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+/// A place in the reactor's slab. Dropping it gives the place back.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    io: Arc<Io>,
+    source: Arc<Source>,
+    key: usize,
+}
+
+impl Registration {
+    pub(super) fn new(io: Arc<Io>, source: Arc<Source>, key: usize) -> Registration {
+        Registration { io, source, key }
+    }
+
+    /// The reactor that this belongs to.
+    pub(crate) fn io(&self) -> &Arc<Io> {
+        &self.io
+    }
+
+    /// Performs `op` now or as soon as the way is ready. The waker of the latest caller is kept, so one task
+    /// at a time can wait so for one way.
+    ///
+    /// `took_all` says of a result that nothing is left for another operation; the next one then waits
+    /// without asking the kernel.
+    pub(crate) fn poll_io<R>(
+        &self,
+        cx: &mut Context<'_>,
+        way: Way,
+        mut op: impl FnMut() -> io::Result<R>,
+        took_all: impl Fn(&R) -> bool,
+    ) -> Poll<io::Result<R>> {
+        let direction = self.direction(way);
+        poll(cx, direction, || step(direction, &mut op, &took_all), |waker| direction.leave_waker(waker))
+    }
+
+    /// Performs `op` now or as soon as the way is ready. Any number of tasks can wait so.
+    pub(crate) async fn async_io<R>(&self, way: Way, mut op: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+        let direction = self.direction(way);
+        let mut waiter = Waiter::new(direction);
+        poll_fn(|cx| {
+            poll(cx, direction, || step(direction, &mut op, &|_| false), |waker| waiter.leave_waker(waker))
+        })
+        .await
+    }
+
+    /// Performs `op` if the way is ready, and fails with `WouldBlock` if it is not.
+    pub(crate) fn try_io<R>(&self, way: Way, mut op: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+        step(self.direction(way), &mut op, &|_| false).unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))
+    }
+
+    /// Waits until the way is ready, and performs nothing. Any number of tasks can wait so.
+    pub(crate) async fn ready(&self, way: Way) -> io::Result<()> {
+        let direction = self.direction(way);
+        let mut waiter = Waiter::new(direction);
+        poll_fn(|cx| poll(cx, direction, || look(direction), |waker| waiter.leave_waker(waker))).await
+    }
+
+    fn direction(&self, way: Way) -> &Direction {
+        self.source.direction(way)
+    }
+
+    /// How many async methods wait for `way`.
+    #[cfg(test)]
+    pub(super) fn waiters(&self, way: Way) -> usize {
+        self.direction(way).waiters()
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.io.retire(self.key);
+    }
+}
+
+/// Tries until there is a result or nothing is ready (`None`).
+fn step<R>(
+    direction: &Direction,
+    op: &mut impl FnMut() -> io::Result<R>,
+    took_all: &impl Fn(&R) -> bool,
+) -> Option<io::Result<R>> {
+    loop {
+        let seen = direction.readiness.load();
+        if seen.is_shut_down() {
+            return Some(Err(closed()));
+        }
+        if !seen.is_ready() {
+            return None;
+        }
+        match op() {
+            // If an event has come since, the clear does nothing and the operation is tried again.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => direction.readiness.clear(seen),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Ok(result) => {
+                if took_all(&result) {
+                    direction.readiness.clear_ready(seen);
+                }
+                return Some(Ok(result));
+            }
+            Err(error) => return Some(Err(error)),
+        }
+    }
+}
+
+/// Says whether the direction is ready, and tries nothing.
+fn look(direction: &Direction) -> Option<io::Result<()>> {
+    let seen = direction.readiness.load();
+    if seen.is_shut_down() { Some(Err(closed())) } else { seen.is_ready().then_some(Ok(())) }
+}
+
+/// The result of `attempt`, or a waker left with `leave_waker`.
+fn poll<R>(
+    cx: &mut Context<'_>,
+    direction: &Direction,
+    mut attempt: impl FnMut() -> Option<io::Result<R>>,
+    mut leave_waker: impl FnMut(&Waker),
+) -> Poll<io::Result<R>> {
+    let permit = ready!(budget::poll_proceed(cx));
+    loop {
+        if let Some(result) = attempt() {
+            permit.spend();
+            return Poll::Ready(result);
+        }
+        leave_waker(cx.waker());
+        if !direction.readiness.load().is_ready() {
+            return Poll::Pending;
+        }
+    }
+}
+
+/// A socket and its place in the reactor, which it leaves before it is closed.
+#[derive(Debug)]
+pub(crate) struct Registered<S: event::Source> {
+    /// `None` only after [`into_inner`](Self::into_inner) and in `drop`.
+    socket: Option<S>,
+    registration: Registration,
+}
+
+/// Both ways, once and for all. On Linux also the announcement of urgent data (see `readiness::URGENT`).
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::PRIORITY);
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
+
+impl<S: event::Source> Registered<S> {
+    /// Registers a socket, which must be in non-blocking mode.
+    pub(crate) fn new(io: &Arc<Io>, mut socket: S) -> io::Result<Registered<S>> {
+        let registration = io.register(&mut socket, INTEREST)?;
+        Ok(Registered { socket: Some(socket), registration })
+    }
+
+    /// Takes the socket out of the reactor.
+    pub(crate) fn into_inner(mut self) -> io::Result<S> {
+        let mut socket = self.socket.take().expect("a socket is taken out only once, by value");
+        self.io().deregister(&mut socket)?;
+        Ok(socket)
+    }
+
+    pub(crate) fn socket(&self) -> &S {
+        self.socket.as_ref().expect("a socket stays until it is taken out by value")
+    }
+
+    pub(crate) fn io(&self) -> &Arc<Io> {
+        self.registration.io()
+    }
+
+    /// See [`Registration::poll_io`].
+    pub(crate) fn poll_io<R>(
+        &self,
+        cx: &mut Context<'_>,
+        way: Way,
+        mut op: impl FnMut(&S) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        let socket = self.socket();
+        self.registration.poll_io(cx, way, || op(socket), |_| false)
+    }
+
+    /// Like [`poll_io`](Self::poll_io), for an operation that moves up to `len` bytes of a stream: if it
+    /// moves fewer, the next one waits.
+    pub(crate) fn poll_stream(
+        &self,
+        cx: &mut Context<'_>,
+        way: Way,
+        len: usize,
+        mut op: impl FnMut(&S) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        // epoll promises a new event once there is more, kqueue's and IOCP's emulations are less clear.
+        // The kernel moves at most 2 GiB at a time, so of a longer buffer "fewer" would say nothing.
+        let telling = cfg!(any(target_os = "linux", target_os = "android")) && len < 1 << 30;
+        let socket = self.socket();
+        self.registration.poll_io(cx, way, || op(socket), |&n| telling && 0 < n && n < len)
+    }
+
+    /// See [`Registration::async_io`].
+    pub(crate) async fn async_io<R>(
+        &self,
+        way: Way,
+        mut op: impl FnMut(&S) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let socket = self.socket();
+        self.registration.async_io(way, || op(socket)).await
+    }
+
+    /// See [`Registration::try_io`].
+    pub(crate) fn try_io<R>(&self, way: Way, mut op: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
+        let socket = self.socket();
+        self.registration.try_io(way, || op(socket))
+    }
+
+    /// See [`Registration::ready`].
+    pub(crate) async fn ready(&self, way: Way) -> io::Result<()> {
+        self.registration.ready(way).await
+    }
+}
+
+impl<S: event::Source> Drop for Registered<S> {
+    fn drop(&mut self) {
+        if let Some(mut socket) = self.socket.take() {
+            // An error means that the poller no longer knows it, say because somebody has closed the
+            // descriptor. The place in the slab is given back all the same, by the registration's drop.
+            let _ = self.io().deregister(&mut socket);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Ends the reactor's sleep from another thread, with at most one system call.
+//!
+//! ```text
+//!                 1 fall_asleep              3 unpark, and one write to mio's waker
+//!        AWAKE ------------------> PARKED ------------------------------------------> NOTIFIED
+//!        ^ ^ |                       |                                                 ^  |
+//!        | | +------- 4 unpark, no system call ----------------------------------------+  |
+//!        | +---------- 2 wake_up ----+                                                    |
+//!        +---------------------------- 2 wake_up -----------------------------------------+
+//! ```
+//!
+//! Ground rules:
+//!
+//! * Only the reactor's thread performs 1 and 2. Anybody performs 3 and 4.
+//! * Whoever has something for the reactor's thread publishes it first and then calls
+//!   [`unpark`](Unparker::unpark), always. Then nothing is slept over: if the call comes before 1, then 1
+//!   fails and there is no sleep; if it comes after, the sleep is ended.
+//! * A notification stays until the reactor's thread has seen it, so a second one costs no system call.
+
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The reactor's thread runs, and will look at everything before it sleeps.
+const AWAKE: u8 = 0;
+/// The reactor's thread sleeps, or is about to.
+const PARKED: u8 = 1;
+/// Something has happened since the reactor's thread last woke up.
+const NOTIFIED: u8 = 2;
+
+#[derive(Debug)]
+pub(super) struct Unparker {
+    state: AtomicU8,
+    waker: mio::Waker,
+    #[cfg(test)]
+    writes: std::sync::atomic::AtomicUsize,
+}
+
+impl Unparker {
+    pub(super) fn new(registry: &mio::Registry, token: mio::Token) -> io::Result<Unparker> {
+        Ok(Unparker {
+            state: AtomicU8::new(AWAKE),
+            waker: mio::Waker::new(registry, token)?,
+            #[cfg(test)]
+            writes: std::sync::atomic::AtomicUsize::new(0),
+        })
+    }
+
+    /// Arrows 3 and 4.
+    ///
+    /// # Panics
+    ///
+    /// If the kernel refuses to wake the poller. A runtime that sleeps through its tasks would be worse.
+    pub(super) fn unpark(&self) {
+        // Release: what the caller published before is seen by the acquire in `wake_up`. A swap and not a
+        // store, because of several callers each must reach it: a read-modify-write continues the release
+        // sequence of those before it, a store would cut it off.
+        if self.state.swap(NOTIFIED, Ordering::Release) == PARKED {
+            #[cfg(test)]
+            self.writes.fetch_add(1, Ordering::Relaxed);
+            self.waker.wake().expect("the poller's waker must be writable while the runtime lives");
+        }
+    }
+
+    /// Arrow 1. False: there is a notification, so do not sleep.
+    pub(super) fn fall_asleep(&self) -> bool {
+        // Relaxed: nothing is published by this (an unparker reads no data of ours), and nothing is read on
+        // the strength of it (a failure leads to `wake_up`, which acquires).
+        self.state.compare_exchange(AWAKE, PARKED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Arrow 2. True: there was a notification, which is hereby seen.
+    pub(super) fn wake_up(&self) -> bool {
+        // While this thread was not parked it may find AWAKE, which needs no read-modify-write. Relaxed: a
+        // notification that is not visible yet stays for the next time.
+        if self.state.load(Ordering::Relaxed) == AWAKE {
+            return false;
+        }
+        // Acquire pairs with the release in `unpark`.
+        self.state.swap(AWAKE, Ordering::Acquire) == NOTIFIED
+    }
+
+    /// How often mio's waker was written to.
+    #[cfg(test)]
+    pub(super) fn writes(&self) -> usize {
+        self.writes.load(Ordering::Relaxed)
+    }
+}
