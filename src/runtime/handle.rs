@@ -1,0 +1,129 @@
+//! `Handle`: a runtime as other threads, and the user-facing modules, see it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_task::{FutureObj, Spawn, SpawnError};
+
+use super::context::{self, EnterGuard, NoRuntime};
+use super::metrics::{Counters, Metrics};
+use crate::executor::{JoinHandle, Remote};
+use crate::reactor::Io;
+
+/// A runtime, seen from anywhere: it may be cloned, sent and shared.
+///
+/// A handle keeps nothing running: once the [`Runtime`](super::Runtime) is dropped, what is spawned through
+/// the handle is cancelled at once.
+#[derive(Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) timers: mainspring_driver::Handle,
+    pub(super) io: Arc<Io>,
+    pub(super) remote: Arc<Remote>,
+    pub(super) counters: Counters,
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("shut_down", &self.shared.remote.is_closed()).finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    pub(super) fn new(shared: Shared) -> Handle {
+        Handle { shared: Arc::new(shared) }
+    }
+
+    /// The runtime this thread is in.
+    ///
+    /// # Panics
+    ///
+    /// If it is in none; [`try_current`](Handle::try_current) says so instead.
+    #[track_caller]
+    pub fn current() -> Handle {
+        match Handle::try_current() {
+            Ok(handle) => handle,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The runtime this thread is in.
+    ///
+    /// # Errors
+    ///
+    /// [`NoRuntime`] if it is in none.
+    pub fn try_current() -> Result<Handle, NoRuntime> {
+        context::with(Handle::clone)
+    }
+
+    /// Makes this runtime the one this thread is in, until the guard is dropped: sleeps and sockets that are
+    /// made meanwhile belong to it. It does not run the runtime.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::runtime::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let sleep = {
+    ///     let _guard = runtime.handle().enter();
+    ///     mainspring::sleep(Duration::from_millis(1))
+    /// };
+    /// runtime.block_on(sleep);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn enter(&self) -> EnterGuard<'_> {
+        context::enter(self)
+    }
+
+    /// Makes `future` a task of the runtime, from any thread. It is woken if it sleeps.
+    ///
+    /// If the runtime was dropped, the future is dropped here and now, and the handle's result says that it
+    /// was cancelled.
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.shared.remote.spawn(future)
+    }
+
+    /// What the runtime has done so far.
+    pub fn metrics(&self) -> Metrics {
+        Metrics::new(&self.shared.counters, self.shared.timers.stats())
+    }
+
+    /// Whether the runtime was dropped.
+    pub fn is_shutdown(&self) -> bool {
+        self.shared.remote.is_closed()
+    }
+
+    /// What makes timers for this runtime.
+    #[inline]
+    pub(crate) fn timers(&self) -> &mainspring_driver::Handle {
+        &self.shared.timers
+    }
+
+    #[cfg_attr(not(feature = "net"), expect(dead_code, reason = "only sockets ask for it"))]
+    pub(crate) fn io(&self) -> &Arc<Io> {
+        &self.shared.io
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+}
+
+impl Spawn for Handle {
+    fn spawn_obj(&self, future: FutureObj<'static, ()>) -> Result<(), SpawnError> {
+        self.status()?;
+        drop(self.spawn(future));
+        Ok(())
+    }
+
+    fn status(&self) -> Result<(), SpawnError> {
+        if self.is_shutdown() { Err(SpawnError::shutdown()) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,219 @@
+//! `Runtime` and `block_on`.
+//!
+//! Ground rules:
+//!
+//! * A runtime stays on the thread that made it: tasks need not be `Send`.
+//! * `turner` is borrowed for the whole of a `block_on`. User code cannot reach it but by a nested
+//!   `block_on`, which is refused first.
+//! * A dropped runtime drops its tasks first, while sleeps and sockets still work as they are dropped; then
+//!   it closes the timers and the reactor, so that what outlives it elsewhere is woken and told.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_task::{FutureObj, LocalFutureObj, LocalSpawn, Spawn, SpawnError, waker_ref};
+use mainspring_driver::{Clock, Driver};
+
+use super::builder::Builder;
+use super::context::Running;
+use super::handle::{Handle, Shared};
+use super::turn::Turner;
+use crate::executor::{Executor, JoinHandle, Notify, Root, budget};
+use crate::reactor::{Io, Reactor};
+
+/// A single-threaded runtime: tasks, timers and I/O on the thread that calls
+/// [`block_on`](Runtime::block_on).
+///
+/// It is neither `Send` nor `Sync`; other threads use its [`Handle`]:
+///
+/// ```compile_fail
+/// fn send<T: Send>(_: T) {}
+/// send(mainspring::Runtime::new().unwrap());
+/// ```
+///
+/// ```compile_fail
+/// fn share<T: Sync>(_: T) {}
+/// share(mainspring::Runtime::new().unwrap());
+/// ```
+///
+/// Dropping it drops all its tasks, on this thread, in the order in which they were spawned. Sleeps and
+/// sockets that live on elsewhere are woken, and say that the runtime is gone.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::Runtime;
+///
+/// let runtime = Runtime::new()?;
+/// let task = runtime.spawn(async {
+///     mainspring::sleep(Duration::from_millis(2)).await;
+///     "slept"
+/// });
+/// // Tasks and timers survive from one `block_on` to the next.
+/// runtime.block_on(async { mainspring::task::yield_now().await });
+/// assert_eq!(runtime.block_on(task).unwrap(), "slept");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Runtime {
+    executor: Executor,
+    turner: RefCell<Turner>,
+    handle: Handle,
+    event_interval: usize,
+    _stays_here: PhantomData<*const ()>,
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime").field("tasks", &self.executor.alive()).finish_non_exhaustive()
+    }
+}
+
+/// Ends a park through the reactor.
+struct Rouse(Arc<Io>);
+
+impl Notify for Rouse {
+    fn notify(&self) {
+        self.0.unpark();
+    }
+}
+
+/// Runs `future` to its end on a new runtime, and returns its output. The runtime's tasks are dropped when it
+/// returns.
+///
+/// # Panics
+///
+/// If this thread runs a `block_on` already, or if the system grants no poller (mostly because no descriptor
+/// is left): [`Runtime::new`] returns that as an error. If `future` panics, so does this.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let answer = mainspring::block_on(async {
+///     mainspring::sleep(Duration::from_millis(1)).await;
+///     42
+/// });
+/// assert_eq!(answer, 42);
+/// ```
+#[track_caller]
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    match Runtime::new() {
+        Ok(runtime) => runtime.block_on(future),
+        Err(error) => {
+            panic!("`block_on` could not make a runtime: {error}. Use `Runtime::new` to get this as an error")
+        }
+    }
+}
+
+impl Runtime {
+    /// A runtime with the default configuration.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Builder::build`].
+    pub fn new() -> io::Result<Runtime> {
+        Builder::new().build()
+    }
+
+    pub(super) fn with(builder: &Builder) -> io::Result<Runtime> {
+        let reactor = Reactor::new()?;
+        let io = reactor.io().clone();
+        let unpark = io.clone();
+        let driver = Driver::new(Clock::monotonic(), move || unpark.unpark());
+        let executor = Executor::new(Arc::new(Rouse(io.clone())));
+        let handle = Handle::new(Shared {
+            timers: driver.handle().clone(),
+            io,
+            remote: executor.remote().clone(),
+            counters: Default::default(),
+        });
+        let turner = RefCell::new(Turner::new(reactor, driver, builder.timer_budget));
+        let event_interval = builder.event_interval;
+        Ok(Runtime { executor, turner, handle, event_interval, _stays_here: PhantomData })
+    }
+
+    /// Runs `future` to its end, and everything else of this runtime meanwhile; returns its output.
+    ///
+    /// Tasks and timers that are not finished stay, and go on in the next call. Each call gives the tasks, the
+    /// I/O and the timers at least one go, however soon its future is ready.
+    ///
+    /// # Panics
+    ///
+    /// If this thread runs a `block_on` already, of this runtime or another. If `future` panics, so does
+    /// this; the runtime may be used further. The panic of a task goes to its handle.
+    #[track_caller]
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let Some(_running) = Running::start() else {
+            panic!(
+                "`block_on` was called on a thread that runs a `block_on` already, which would stop all its \
+                 tasks: `.await` the future there, or `spawn` it"
+            );
+        };
+        let _entered = self.handle.enter();
+        let _local = self.executor.enter();
+        let mut turner = self.turner.borrow_mut();
+        let counters = self.handle.counters();
+
+        let root = Root::new(self.executor.remote());
+        let waker = waker_ref(&root);
+        let mut cx = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        let mut turned = false;
+        loop {
+            let mut output = None;
+            if root.take_woken() {
+                counters.polls.add(1);
+                if let Poll::Ready(ready) = budget::fresh(|| future.as_mut().poll(&mut cx)) {
+                    if turned {
+                        return ready;
+                    }
+                    output = Some(ready);
+                }
+            }
+            counters.polls.add(self.executor.run(self.event_interval) as u64);
+            let may_sleep = output.is_none() && !root.is_woken() && !self.executor.has_ready();
+            turner.turn(&self.handle, may_sleep);
+            turned = true;
+            if let Some(output) = output {
+                return output;
+            }
+        }
+    }
+
+    /// Makes `future` a task of this runtime. It is polled while a [`block_on`](Runtime::block_on) runs, and
+    /// need not be `Send`.
+    pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
+        self.executor.spawn(future)
+    }
+
+    /// This runtime, as other threads see it.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        // Entered, so that what the tasks' futures do as they are dropped finds its runtime.
+        let _entered = self.handle.enter();
+        self.executor.shutdown();
+        // The fields follow: the turner's reactor and driver close as they are dropped.
+    }
+}
+
+impl Spawn for Runtime {
+    fn spawn_obj(&self, future: FutureObj<'static, ()>) -> Result<(), SpawnError> {
+        drop(self.spawn(future));
+        Ok(())
+    }
+}
+
+impl LocalSpawn for Runtime {
+    fn spawn_local_obj(&self, future: LocalFutureObj<'static, ()>) -> Result<(), SpawnError> {
+        drop(self.spawn(future));
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! What can go wrong with time.
+
+use std::fmt;
+use std::io;
+
+/// The deadline passed before the future was ready.
+///
+/// It converts to an [`io::Error`] of the kind [`TimedOut`](io::ErrorKind::TimedOut).
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::timeout;
+///
+/// mainspring::block_on(async {
+///     let error = timeout(Duration::from_millis(1), std::future::pending::<()>()).await.unwrap_err();
+///     assert_eq!(error.to_string(), "deadline has elapsed");
+///     assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::TimedOut);
+/// });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed(pub(super) ());
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("deadline has elapsed")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+impl From<Elapsed> for io::Error {
+    fn from(error: Elapsed) -> io::Error {
+        io::Error::new(io::ErrorKind::TimedOut, error)
+    }
+}
+
+/// Why a timer cannot work. The `try_` forms return it; the others panic with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error(pub(super) Kind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    NoRuntime,
+    Shutdown,
+}
+
+impl Error {
+    /// Whether the timer was made and polled outside any runtime.
+    pub fn is_no_runtime(&self) -> bool {
+        self.0 == Kind::NoRuntime
+    }
+
+    /// Whether the timer's runtime was dropped before the deadline.
+    pub fn is_shutdown(&self) -> bool {
+        self.0 == Kind::Shutdown
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::NoRuntime => {
+                "no Mainspring runtime on this thread: await the timer inside `mainspring::block_on` or a \
+                 task, or make it while the guard of `Handle::enter` lives"
+            }
+            Kind::Shutdown => {
+                "the timer's Mainspring runtime was dropped before the deadline: keep the `Runtime` alive as \
+                 long as its timers are awaited"
+            }
+        })
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        io::Error::other(error)
+    }
+}

@@ -1,0 +1,230 @@
+//! `Instant`: a moment, in nanoseconds.
+//!
+//! Ground rules:
+//!
+//! * An instant counts nanoseconds from the first moment that this process asked for (its anchor), and may
+//!   lie before it. 63 bits are 292 years to either side; what lies beyond saturates.
+//! * Inside a runtime `now` reads that runtime's clock; the same moment, by the same count.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant as StdInstant};
+
+use mainspring_driver::{Handle as Timers, Nanos};
+
+use crate::runtime::context;
+
+/// A moment, to the nanosecond: as [`std::time::Instant`], which it converts to and from, but small, and
+/// without panics on overflow.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::Instant;
+///
+/// let now = Instant::now();
+/// let later = now + Duration::from_millis(5);
+/// assert_eq!(later - now, Duration::from_millis(5));
+/// assert_eq!(now - later, Duration::ZERO);
+/// assert!(now + Duration::MAX > later);
+/// assert_eq!(Instant::from_std(later.into_std()), later);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(i64);
+
+/// The moment from which instants count.
+fn anchor() -> StdInstant {
+    static ANCHOR: OnceLock<StdInstant> = OnceLock::new();
+    *ANCHOR.get_or_init(StdInstant::now)
+}
+
+impl Instant {
+    /// The current moment.
+    pub fn now() -> Instant {
+        match context::with(|handle| of_now(handle.timers())) {
+            Ok(instant) => instant,
+            Err(_) => Instant::from_std(StdInstant::now()),
+        }
+    }
+
+    /// The same moment as std has it.
+    pub fn from_std(std: StdInstant) -> Instant {
+        let anchor = anchor();
+        match std.checked_duration_since(anchor) {
+            Some(after) => Instant(nanos(after)),
+            None => Instant(-nanos(anchor.saturating_duration_since(std))),
+        }
+    }
+
+    /// The same moment for std. One that lies before what std can express becomes the earliest moment that
+    /// this process knows of.
+    pub fn into_std(self) -> StdInstant {
+        let anchor = anchor();
+        let distance = Duration::from_nanos(self.0.unsigned_abs());
+        let std = if self.0 >= 0 { anchor.checked_add(distance) } else { anchor.checked_sub(distance) };
+        std.unwrap_or(anchor)
+    }
+
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
+    pub fn duration_since(&self, earlier: Instant) -> Duration {
+        self.saturating_duration_since(earlier)
+    }
+
+    /// The time from `earlier` to this moment; `None` if `earlier` is later.
+    pub fn checked_duration_since(&self, earlier: Instant) -> Option<Duration> {
+        (*self >= earlier).then(|| Duration::from_nanos(self.0.abs_diff(earlier.0)))
+    }
+
+    /// The time from `earlier` to this moment; zero if `earlier` is later.
+    pub fn saturating_duration_since(&self, earlier: Instant) -> Duration {
+        self.checked_duration_since(earlier).unwrap_or_default()
+    }
+
+    /// The time since this moment; zero if it lies ahead.
+    pub fn elapsed(&self) -> Duration {
+        Instant::now() - *self
+    }
+
+    /// The moment `duration` later; `None` if that is more than 292 years from here.
+    pub fn checked_add(&self, duration: Duration) -> Option<Instant> {
+        let nanos = i64::try_from(duration.as_nanos()).ok()?;
+        self.0.checked_add(nanos).map(Instant)
+    }
+
+    /// The moment `duration` earlier; `None` if that is more than 292 years from here.
+    pub fn checked_sub(&self, duration: Duration) -> Option<Instant> {
+        let nanos = i64::try_from(duration.as_nanos()).ok()?;
+        self.0.checked_sub(nanos).map(Instant)
+    }
+
+    /// The moment at which a driver's clock began.
+    fn origin(timers: &Timers) -> Instant {
+        timers.clock().origin().map_or(Instant(0), Instant::from_std)
+    }
+}
+
+/// The current moment by a driver's clock.
+pub(super) fn of_now(timers: &Timers) -> Instant {
+    from_nanos(timers, timers.now())
+}
+
+/// The moment that a driver's clock shows as `at`; the end of time stays the end of time.
+pub(super) fn from_nanos(timers: &Timers, at: Nanos) -> Instant {
+    if at == Nanos::NEVER {
+        return Instant(i64::MAX);
+    }
+    Instant(Instant::origin(timers).0.saturating_add(i64::try_from(at.get()).unwrap_or(i64::MAX)))
+}
+
+/// What a driver's clock shows at `instant`; a moment before it began is its first, and the last instant of
+/// all never comes.
+pub(super) fn to_nanos(timers: &Timers, instant: Instant) -> Nanos {
+    if instant.0 == i64::MAX {
+        return Nanos::NEVER;
+    }
+    let origin = Instant::origin(timers);
+    Nanos::new(if instant > origin { instant.0.abs_diff(origin.0) } else { 0 })
+}
+
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        write!(f, "Instant({sign}{:?})", Duration::from_nanos(self.0.unsigned_abs()))
+    }
+}
+
+impl From<StdInstant> for Instant {
+    fn from(std: StdInstant) -> Instant {
+        Instant::from_std(std)
+    }
+}
+
+impl From<Instant> for StdInstant {
+    fn from(instant: Instant) -> StdInstant {
+        instant.into_std()
+    }
+}
+
+/// Saturates 292 years from here.
+impl Add<Duration> for Instant {
+    type Output = Instant;
+    fn add(self, duration: Duration) -> Instant {
+        Instant(self.0.saturating_add(nanos(duration)))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, duration: Duration) {
+        *self = *self + duration;
+    }
+}
+
+/// Saturates 292 years from here.
+impl Sub<Duration> for Instant {
+    type Output = Instant;
+    fn sub(self, duration: Duration) -> Instant {
+        Instant(self.0.saturating_sub(nanos(duration)))
+    }
+}
+
+impl SubAssign<Duration> for Instant {
+    fn sub_assign(&mut self, duration: Duration) {
+        *self = *self - duration;
+    }
+}
+
+/// Zero if the other one is later.
+impl Sub for Instant {
+    type Output = Duration;
+    fn sub(self, earlier: Instant) -> Duration {
+        self.saturating_duration_since(earlier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_saturate() {
+        let now = Instant::now();
+        for far in [Duration::MAX, Duration::from_millis(u64::MAX), Duration::from_millis(i64::MAX as u64)] {
+            assert_eq!(now + far, Instant(i64::MAX));
+            assert_eq!(now - far - far, Instant(i64::MIN));
+            assert_eq!(now.checked_add(far), None);
+        }
+        let mut at = Instant(i64::MAX) - Duration::from_nanos(1);
+        at += Duration::from_secs(1);
+        assert_eq!(at, Instant(i64::MAX));
+        at -= Duration::MAX;
+        assert_eq!(at, Instant(0));
+        assert_eq!(Instant(i64::MAX) - Instant(i64::MIN), Duration::from_nanos(u64::MAX));
+    }
+
+    #[test]
+    fn std_and_back_is_the_same_moment() {
+        let std = StdInstant::now();
+        let before = std.checked_sub(Duration::from_secs(60)).unwrap_or(std);
+        for std in [std, before, std + Duration::from_secs(86_400 * 365 * 100)] {
+            assert_eq!(Instant::from_std(std).into_std(), std);
+        }
+        let _ = Instant(i64::MIN).into_std();
+        let _ = Instant(i64::MAX).into_std();
+    }
+
+    #[test]
+    fn a_drivers_clock_and_the_process_agree() {
+        let driver = mainspring_driver::Driver::new(mainspring_driver::Clock::monotonic(), || ());
+        let timers = driver.handle();
+        let now = of_now(timers);
+        assert_eq!(from_nanos(timers, to_nanos(timers, now)), now);
+        assert!(now - Instant::now() == Duration::ZERO);
+        assert_eq!(to_nanos(timers, Instant(i64::MAX)), Nanos::NEVER);
+        assert_eq!(from_nanos(timers, Nanos::NEVER), Instant(i64::MAX));
+        assert_eq!(to_nanos(timers, Instant(i64::MIN)), Nanos::ZERO);
+    }
+}

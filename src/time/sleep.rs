@@ -1,0 +1,324 @@
+//! `Sleep`: a driver's timer, bound to its runtime.
+//!
+//! Ground rules:
+//!
+//! * Made inside a runtime it is bound at once; made outside, at its first poll, and then it starts counting.
+//! * Nothing is registered before the first poll that is pending.
+//! * A result costs the task one unit of its cooperative budget, unless a `Timeout` asks.
+
+use std::fmt;
+use std::panic::Location;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use mainspring_driver::{Handle as Timers, Nanos, TimerEntry};
+use pin_project_lite::pin_project;
+
+use super::error::{Error, Kind};
+use super::instant::{self, Instant};
+use crate::executor::budget;
+use crate::runtime::context;
+
+/// Waits until `duration` has passed.
+///
+/// Never ends early: at least `duration` lies between the call and the end. (See [the module](super) for how
+/// late it may end.) A duration of zero is ready at the first poll, and reads no clock; `Duration::MAX` never
+/// ends. Made outside a runtime, it starts counting at its first poll.
+///
+/// # Cancel safety
+///
+/// Dropping it cancels it; `&mut` of a pinned sleep may be awaited again and again.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{Instant, sleep};
+///
+/// mainspring::block_on(async {
+///     let start = Instant::now();
+///     sleep(Duration::from_micros(300)).await;
+///     assert!(start.elapsed() >= Duration::from_micros(300));
+/// });
+/// ```
+#[track_caller]
+pub fn sleep(duration: Duration) -> Sleep {
+    Sleep::new(When::After(duration))
+}
+
+/// Waits until `deadline`; one that is past is ready at the first poll.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{Instant, sleep_until};
+///
+/// mainspring::block_on(async {
+///     let deadline = Instant::now() + Duration::from_millis(1);
+///     sleep_until(deadline).await;
+///     assert!(Instant::now() >= deadline);
+/// });
+/// ```
+#[track_caller]
+pub fn sleep_until(deadline: Instant) -> Sleep {
+    Sleep::new(When::At(deadline))
+}
+
+/// As [`sleep`], but a runtime that is missing or gone is an error, not a panic.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::try_sleep;
+///
+/// let outside = futures::executor::block_on(try_sleep(Duration::from_secs(1)));
+/// assert!(outside.unwrap_err().is_no_runtime());
+/// ```
+#[track_caller]
+pub fn try_sleep(duration: Duration) -> TrySleep {
+    TrySleep { sleep: sleep(duration) }
+}
+
+/// As [`sleep_until`], but a runtime that is missing or gone is an error, not a panic.
+#[track_caller]
+pub fn try_sleep_until(deadline: Instant) -> TrySleep {
+    TrySleep { sleep: sleep_until(deadline) }
+}
+
+pin_project! {
+    /// The future of [`sleep`] and [`sleep_until`].
+    ///
+    /// It may be polled, reset and dropped on any thread. Polled again after it is ready, it is ready again.
+    ///
+    /// # Panics
+    ///
+    /// If it was made outside a runtime and is polled outside one, or if its runtime was dropped before the
+    /// deadline. The message says where the sleep was made. [`try_sleep`] returns an error instead.
+    #[must_use = "futures do nothing unless you `.await` or poll them"]
+    pub struct Sleep {
+        #[pin]
+        inner: Inner,
+        made_at: &'static Location<'static>,
+    }
+}
+
+pin_project! {
+    #[project = InnerProj]
+    enum Inner {
+        /// Does not count yet: it was made outside a runtime, or wants to count from its first poll.
+        Waiting { timers: Option<Timers>, when: When },
+        /// Belongs to a runtime, and counts.
+        Bound { #[pin] entry: TimerEntry },
+    }
+}
+
+/// What a sleep waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum When {
+    After(Duration),
+    At(Instant),
+    /// The moment at which it is bound.
+    Now,
+    Never,
+}
+
+impl When {
+    fn bind(self, timers: &Timers) -> TimerEntry {
+        match self {
+            When::After(duration) => timers.sleep(duration),
+            When::At(deadline) => timers.sleep_until(instant::to_nanos(timers, deadline)),
+            When::Now => timers.sleep_until(timers.now()),
+            When::Never => timers.sleep_until(Nanos::NEVER),
+        }
+    }
+}
+
+impl Sleep {
+    #[track_caller]
+    pub(super) fn new(when: When) -> Sleep {
+        let bound = context::with(|handle| when.bind(handle.timers()));
+        let inner = match bound {
+            Ok(entry) => Inner::Bound { entry },
+            Err(_) => Inner::Waiting { timers: None, when },
+        };
+        Sleep { inner, made_at: Location::caller() }
+    }
+
+    /// A sleep of `after` that starts counting at its first poll.
+    #[track_caller]
+    pub(super) fn from_first_poll(after: Duration) -> Sleep {
+        let timers = context::with(|handle| handle.timers().clone()).ok();
+        Sleep { inner: Inner::Waiting { timers, when: When::After(after) }, made_at: Location::caller() }
+    }
+
+    /// A sleep that never ends, until it is [reset](Sleep::reset).
+    ///
+    /// ```
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    /// use mainspring::time::{Instant, Sleep};
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut sleep = pin!(Sleep::never());
+    ///     assert!(futures::poll!(sleep.as_mut()).is_pending());
+    ///     sleep.as_mut().reset(Instant::now() + Duration::from_millis(1));
+    ///     sleep.await;
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn never() -> Sleep {
+        Sleep::new(When::Never)
+    }
+
+    /// When it ends. A sleep that has not started to count, because it was made outside a runtime and has
+    /// not been polled, would end then if it were polled now.
+    pub fn deadline(&self) -> Instant {
+        match &self.inner {
+            Inner::Bound { entry } => instant::from_nanos(entry.handle(), entry.deadline()),
+            Inner::Waiting { when, .. } => match when {
+                When::After(duration) => self.now() + *duration,
+                When::At(deadline) => *deadline,
+                When::Now => self.now(),
+                When::Never => self.now() + Duration::MAX,
+            },
+        }
+    }
+
+    /// Whether the runtime or a poll has found it to have ended. Until the sleep is polled or its runtime takes
+    /// a turn it may not know yet.
+    pub fn is_elapsed(&self) -> bool {
+        matches!(&self.inner, Inner::Bound { entry } if entry.is_elapsed())
+    }
+
+    /// Moves the deadline, to any moment; the sleep then waits for that, also if it had ended.
+    ///
+    /// To a later moment it takes no lock. To a past one the sleep is ready at its next poll. Nobody is woken
+    /// unless the sleep is being waited for.
+    ///
+    /// ```
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    /// use mainspring::time::{Instant, sleep};
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut idle = pin!(sleep(Duration::from_secs(30)));
+    ///     // Something arrived: the half minute begins anew.
+    ///     idle.as_mut().reset(Instant::now() + Duration::from_secs(30));
+    ///     assert!(futures::poll!(idle).is_pending());
+    /// });
+    /// ```
+    pub fn reset(self: Pin<&mut Self>, deadline: Instant) {
+        match self.project().inner.project() {
+            InnerProj::Waiting { when, .. } => *when = When::At(deadline),
+            InnerProj::Bound { entry } => {
+                let at = instant::to_nanos(entry.handle(), deadline);
+                entry.reset(at);
+            }
+        }
+    }
+
+    /// When it ends, if it has begun to count.
+    pub(super) fn known_deadline(&self) -> Option<Instant> {
+        match &self.inner {
+            Inner::Waiting { when: When::At(deadline), .. } => Some(*deadline),
+            Inner::Waiting { .. } => None,
+            Inner::Bound { .. } => Some(self.deadline()),
+        }
+    }
+
+    /// The current moment by this sleep's clock.
+    pub(super) fn now(&self) -> Instant {
+        match &self.inner {
+            Inner::Waiting { timers: None, .. } => Instant::now(),
+            Inner::Waiting { timers: Some(timers), .. } => instant::of_now(timers),
+            Inner::Bound { entry } => instant::of_now(entry.handle()),
+        }
+    }
+
+    /// Polls it, without regard to the cooperative budget, and returns what is wrong instead of panicking.
+    ///
+    /// # Errors
+    ///
+    /// If there is no runtime to bind to, or its runtime was dropped before the deadline.
+    pub(super) fn poll_elapsed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let mut inner = self.project().inner;
+        if let Inner::Waiting { timers, when } = inner.as_ref().get_ref() {
+            let bound = match timers {
+                Some(timers) => Ok(when.bind(timers)),
+                None => context::with(|handle| when.bind(handle.timers())),
+            };
+            match bound {
+                Ok(entry) => inner.set(Inner::Bound { entry }),
+                Err(_) => return Poll::Ready(Err(Error(Kind::NoRuntime))),
+            }
+        }
+        match inner.project() {
+            InnerProj::Bound { entry } => entry.poll_elapsed(cx).map_err(|_shutdown| Error(Kind::Shutdown)),
+            InnerProj::Waiting { .. } => unreachable!("the sleep was bound above"),
+        }
+    }
+
+    /// Panics with `error`, naming the place where the sleep was made.
+    #[cold]
+    #[track_caller]
+    pub(super) fn fail(&self, error: Error) -> ! {
+        panic!("{error} (the timer was made at {})", self.made_at)
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let permit = ready!(budget::poll_proceed(cx));
+        match ready!(self.as_mut().poll_elapsed(cx)) {
+            Ok(()) => {
+                permit.spend();
+                Poll::Ready(())
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep")
+            .field("deadline", &self.deadline())
+            .field("elapsed", &self.is_elapsed())
+            .finish_non_exhaustive()
+    }
+}
+
+pin_project! {
+    /// The future of [`try_sleep`] and [`try_sleep_until`].
+    ///
+    /// # Errors
+    ///
+    /// If it was made outside a runtime and is polled outside one, or if its runtime was dropped before the
+    /// deadline.
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless you `.await` or poll them"]
+    pub struct TrySleep {
+        #[pin]
+        sleep: Sleep,
+    }
+}
+
+impl Future for TrySleep {
+    type Output = Result<(), Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let permit = ready!(budget::poll_proceed(cx));
+        let result = ready!(self.project().sleep.poll_elapsed(cx));
+        permit.spend();
+        Poll::Ready(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_is_small() {
+        assert!(size_of::<Sleep>() <= 64, "a Sleep takes {} bytes", size_of::<Sleep>());
+    }
+}

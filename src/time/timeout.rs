@@ -1,0 +1,134 @@
+//! `Timeout`: another future, for so long and no longer.
+//!
+//! Ground rules:
+//!
+//! * The inner future is polled first, and wins if it is ready, even past the deadline.
+//! * The clock starts when a poll has found the inner future pending, so one that is ready at once costs no
+//!   clock, no lock and no registration.
+//! * The deadline is looked at whenever the inner future is pending, also if that only means that the task's
+//!   cooperative budget is spent.
+
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+
+use super::error::{Elapsed, Error};
+use super::instant::Instant;
+use super::sleep::{Sleep, When};
+
+/// Gives `future` so long and no longer.
+///
+/// The clock starts when the first poll finds `future` pending: the time spent inside that poll does not
+/// count. A future that is ready at once costs next to nothing, and one that is ready wins over a deadline
+/// that has passed. `Duration::MAX` never elapses.
+///
+/// # Errors
+///
+/// [`Elapsed`], if the time passes first; the future is dropped with the timeout.
+///
+/// # Panics
+///
+/// When polled, as [`Sleep`] does: without a runtime, or after it was dropped.
+///
+/// # Cancel safety
+///
+/// That of the inner future.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{sleep, timeout};
+///
+/// mainspring::block_on(async {
+///     let slow = timeout(Duration::from_millis(1), sleep(Duration::from_secs(60))).await;
+///     assert!(slow.is_err());
+///     assert_eq!(timeout(Duration::ZERO, async { 5 }).await, Ok(5));
+/// });
+/// ```
+#[track_caller]
+pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
+    Timeout { value: future.into_future(), delay: Sleep::from_first_poll(duration) }
+}
+
+/// Gives `future` until `deadline` and no longer. As [`timeout`], with a moment instead of a length of time.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{Instant, timeout_at};
+///
+/// mainspring::block_on(async {
+///     let deadline = Instant::now() + Duration::from_millis(1);
+///     assert!(timeout_at(deadline, std::future::pending::<()>()).await.is_err());
+///     assert!(Instant::now() >= deadline);
+/// });
+/// ```
+#[track_caller]
+pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
+    Timeout { value: future.into_future(), delay: Sleep::new(When::At(deadline)) }
+}
+
+pin_project! {
+    /// The future of [`timeout`] and [`timeout_at`].
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless you `.await` or poll them"]
+    pub struct Timeout<F> {
+        #[pin]
+        value: F,
+        #[pin]
+        delay: Sleep,
+    }
+}
+
+impl<F> Timeout<F> {
+    /// When the time is up: `None` for a [`timeout`] whose clock has not started, because it was not polled
+    /// yet.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.delay.known_deadline()
+    }
+
+    /// The inner future.
+    pub fn get_ref(&self) -> &F {
+        &self.value
+    }
+
+    /// The inner future.
+    pub fn get_mut(&mut self) -> &mut F {
+        &mut self.value
+    }
+
+    /// The inner future, without its timeout.
+    pub fn into_inner(self) -> F {
+        self.value
+    }
+}
+
+impl<F: Future> Timeout<F> {
+    /// Polls it; a runtime that is missing or gone is an error, not a panic.
+    ///
+    /// # Errors
+    ///
+    /// The outer one, if there is no runtime to bind to or it was dropped before the deadline.
+    pub fn try_poll(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Result<F::Output, Elapsed>, Error>> {
+        let this = self.project();
+        if let Poll::Ready(value) = this.value.poll(cx) {
+            return Poll::Ready(Ok(Ok(value)));
+        }
+        this.delay.poll_elapsed(cx).map_ok(|()| Err(Elapsed(())))
+    }
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.as_mut().try_poll(cx).map(|result| match result {
+            Ok(result) => result,
+            Err(error) => self.delay.fail(error),
+        })
+    }
+}
