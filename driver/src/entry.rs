@@ -75,24 +75,27 @@ pub struct TimerEntry {
     /// The deadline asked for. While linked the state says the same.
     wanted: AtomicU64,
     handle: Handle,
-    linked: UnsafeCell<Linked>,
+    /// Present exactly while the state is a deadline.
+    waker: UnsafeCell<MaybeUninit<Waker>>,
+    /// Apart from the waker, because the owner may read that while the driver, which holds the lock, writes
+    /// this.
+    filed: UnsafeCell<Filed>,
     _pin: PhantomPinned,
 }
 
-struct Linked {
-    /// Present exactly while the state is a deadline.
-    waker: MaybeUninit<Waker>,
+/// How and where the wheel has filed the entry.
+struct Filed {
     rank: Rank,
     place: Place,
     /// How far a park may put the timer off: a fixed slack, or `None` for the driver's default.
     tolerance: Option<Slack>,
 }
 
-// SAFETY: what is not `Send` in an entry is `EntryRef`s' doing: the `Linked` part, which is only touched by the
-// owner or under the driver's lock, whatever the thread (see the ground rules); the waker in it is `Send`.
+// SAFETY: what is not `Send` in an entry is `EntryRef`s' doing: the two cells are only touched by the owner or
+// under the driver's lock, whatever the thread (see the ground rules); the waker in one of them is `Send`.
 unsafe impl Send for TimerEntry {}
 // SAFETY: `&TimerEntry` gives access to atomics only (`deadline`, `is_elapsed`, `handle`); all that touches
-// `Linked` takes `Pin<&mut TimerEntry>` or the driver's lock.
+// the cells takes `Pin<&mut TimerEntry>` or the driver's lock.
 unsafe impl Sync for TimerEntry {}
 
 impl fmt::Debug for TimerEntry {
@@ -111,8 +114,8 @@ impl TimerEntry {
             state: StateCell::new(),
             wanted: AtomicU64::new(deadline.get()),
             handle: handle.clone(),
-            linked: UnsafeCell::new(Linked {
-                waker: MaybeUninit::uninit(),
+            waker: UnsafeCell::new(MaybeUninit::uninit()),
+            filed: UnsafeCell::new(Filed {
                 rank: Rank::new(0, Slack::ZERO),
                 place: Place::NOWHERE,
                 tolerance: None,
@@ -150,10 +153,10 @@ impl TimerEntry {
         if let State::Deadline(_) = this.state.load() {
             _locked = this.handle.lock();
         }
-        this.linked.with_mut(|linked| {
-            // SAFETY: `linked` is ours alone: the lock is held, or the entry is not linked and we are its
+        this.filed.with_mut(|filed| {
+            // SAFETY: `filed` is ours alone: the lock is held, or the entry is not linked and we are its
             // owner, which `Pin<&mut Self>` proves.
-            unsafe { (*linked).tolerance = tolerance.map(Slack::at_most) }
+            unsafe { (*filed).tolerance = tolerance.map(Slack::at_most) }
         });
     }
 
@@ -243,12 +246,12 @@ impl TimerEntry {
         }
         let default = self.handle.default_slack(deadline);
         let entry = EntryRef(NonNull::from(self.get_ref()));
-        let rank = self.linked.with_mut(|linked| {
-            // SAFETY: the entry is idle, so `linked` is its owner's, and this is the owner.
-            let linked = unsafe { &mut *linked };
-            linked.waker.write(waker);
-            linked.rank = Rank::new(locked.next_number(), linked.tolerance.unwrap_or(default));
-            linked.rank
+        self.put_waker(waker);
+        let rank = self.filed.with_mut(|filed| {
+            // SAFETY: the entry is idle, so `filed` is its owner's, and this is the owner.
+            let filed = unsafe { &mut *filed };
+            filed.rank = Rank::new(locked.next_number(), filed.tolerance.unwrap_or(default));
+            filed.rank
         });
         self.state.arm(deadline);
         locked.entries.insert(entry, deadline, rank);
@@ -266,11 +269,11 @@ impl TimerEntry {
                 None => self.poll_ended(),
             };
         }
-        let same = self.linked.with(|linked| {
+        let same = self.waker.with(|held| {
             // SAFETY: the state was a deadline when we, the owner, read it, so the waker has been written;
             // only we write it, and the driver at most copies it. If the entry fires meanwhile the bits
             // stay, and `will_wake` compares only them, and does not follow the data pointer.
-            unsafe { (*linked).waker.assume_init_ref() }.will_wake(cx.waker())
+            unsafe { (*held).assume_init_ref() }.will_wake(cx.waker())
         });
         if same {
             return Poll::Pending;
@@ -278,10 +281,10 @@ impl TimerEntry {
         let new = cx.waker().clone();
         let locked = self.handle.lock();
         let unwanted = match self.state.load() {
-            State::Deadline(_) => Ok(self.linked.with_mut(|linked| {
+            State::Deadline(_) => Ok(self.waker.with_mut(|held| {
                 // SAFETY: the lock is held and the entry is linked: the driver is not looking, and the waker
                 // is present.
-                let waker = unsafe { (*linked).waker.assume_init_mut() };
+                let waker = unsafe { (*held).assume_init_mut() };
                 std::mem::replace(waker, new)
             })),
             _ => Err(new),
@@ -325,12 +328,12 @@ impl TimerEntry {
         }
         let default = self.handle.default_slack(deadline);
         let entry = EntryRef(NonNull::from(self.get_ref()));
-        let rank = self.linked.with_mut(|linked| {
+        self.put_waker(waker);
+        let rank = self.filed.with_mut(|filed| {
             // SAFETY: the lock is held and the entry has just been taken out of the wheel.
-            let linked = unsafe { &mut *linked };
-            linked.waker.write(waker);
-            linked.rank = linked.rank.with_slack(linked.tolerance.unwrap_or(default));
-            linked.rank
+            let filed = unsafe { &mut *filed };
+            filed.rank = filed.rank.with_slack(filed.tolerance.unwrap_or(default));
+            filed.rank
         });
         self.state.arm(deadline);
         locked.entries.insert(entry, deadline, rank);
@@ -339,6 +342,15 @@ impl TimerEntry {
         if unpark {
             self.handle.unpark();
         }
+    }
+
+    /// Writes the waker of an entry that is about to be linked.
+    fn put_waker(&self, waker: Waker) {
+        self.waker.with_mut(|held| {
+            // SAFETY: the entry is in no wheel and this is its owner, so nobody else looks; it holds no waker
+            // that would be leaked.
+            unsafe { (*held).write(waker) };
+        });
     }
 
     /// Takes the entry out of the wheel, moves it on with `leave`, and returns its waker, to be dropped
@@ -359,17 +371,17 @@ impl TimerEntry {
     /// Removes a linked entry from the wheel and moves its waker out. The caller changes the state before it
     /// unlocks.
     fn take_out(&self, locked: &mut Inner) -> Waker {
-        let place = self.linked.with(|linked| {
+        let place = self.filed.with(|filed| {
             // SAFETY: the lock is held.
-            unsafe { (*linked).place }
+            unsafe { (*filed).place }
         });
         let removed = locked.entries.remove(place);
         debug_assert_eq!(removed.map(|entry| entry.0), Some(NonNull::from(self)), "a wrong place");
-        self.linked.with(|linked| {
+        self.waker.with(|held| {
             // SAFETY: the state is a deadline, so the waker is present; the lock is held and the wheel has no
             // pointer to the entry any more, so nobody copies it; the caller leaves the deadline state (or
             // writes a new waker) before unlocking, so it is moved out once.
-            unsafe { (*linked).waker.assume_init_read() }
+            unsafe { (*held).assume_init_read() }
         })
     }
 }
@@ -389,6 +401,9 @@ impl Drop for TimerEntry {
         if let State::Deadline(_) = self.state.load() {
             drop(self.unlink(StateCell::disarm, Inner::count_cancelled));
         }
+        // From here on the memory is no entry's. Loom is told, so that it finds a driver which still reads it.
+        #[cfg(loom)]
+        self.waker.with_mut(|_| self.filed.with_mut(|_| ()));
     }
 }
 
@@ -443,11 +458,11 @@ impl EntryRef {
             if deadline > now {
                 return Err(deadline);
             }
-            let copy = entry.linked.with(|linked| {
+            let copy = entry.waker.with(|held| {
                 // SAFETY: the lock is held and the entry is linked: the waker is present and the owner does
                 // not write it. The bits are copied as `MaybeUninit`, so that a copy that is not needed is
                 // forgotten.
-                unsafe { (&raw const (*linked).waker).read() }
+                unsafe { held.read() }
             });
             match leave(&entry.state, deadline) {
                 // SAFETY: the swap moved the waker's ownership from the entry to this copy.
@@ -538,9 +553,9 @@ impl Entries {
             // SAFETY: `&self` means that the lock is held, and the key is in the wheel.
             let entry = unsafe { key.entry() };
             assert!(matches!(entry.state.load(), State::Deadline(_)), "an entry in the wheel is not linked");
-            entry.linked.with(|linked| {
+            entry.filed.with(|filed| {
                 // SAFETY: the lock is held.
-                unsafe { (*linked).place }
+                unsafe { (*filed).place }
             })
         });
     }
@@ -555,9 +570,9 @@ impl Store<EntryRef> for Places {
         // SAFETY: the wheel speaks only of keys that are in it or being put there, and is only called by
         // `Entries`, under the lock.
         let entry = unsafe { key.entry() };
-        entry.linked.with_mut(|linked| {
+        entry.filed.with_mut(|filed| {
             // SAFETY: the lock is held.
-            unsafe { (*linked).place = place }
+            unsafe { (*filed).place = place }
         });
     }
 

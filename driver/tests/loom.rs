@@ -1,0 +1,245 @@
+//! Models of the entry protocol: every interleaving of a few operations on two or three threads.
+//!
+//! Run with: `RUSTFLAGS="--cfg loom" cargo test --release -p mainspring-driver --test loom`
+//!
+//! The clock is a test clock, which loom does not watch: time is set before the threads start. What loom does
+//! watch is the lock, the state word, and the cell with the waker, the place and the rank; an entry that is
+//! dropped counts as written, so a driver that still reads it is found.
+#![cfg(loom)]
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc as StdArc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use mainspring_driver::{Driver, Handle, Nanos, Shutdown, TestClock, TimerEntry};
+
+/// Counts wakes. The count is no part of the model.
+struct Count(AtomicUsize);
+
+impl Count {
+    fn new() -> (StdArc<Count>, Waker) {
+        let count = StdArc::new(Count(AtomicUsize::new(0)));
+        (count.clone(), Waker::from(count))
+    }
+    fn get(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Count {
+    fn wake(self: StdArc<Count>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn poll(entry: &mut Pin<Box<TimerEntry>>, waker: &Waker) -> Poll<Result<(), Shutdown>> {
+    entry.as_mut().poll(&mut Context::from_waker(waker))
+}
+
+/// A driver whose clock stands at zero, and an entry due at `deadline` that is registered with `waker`.
+fn armed(deadline: u64, waker: &Waker) -> (TestClock, Driver, Pin<Box<TimerEntry>>) {
+    let clock = TestClock::new(Nanos::ZERO);
+    let driver = Driver::new(clock.clock(), || ());
+    let mut entry = Box::pin(driver.handle().sleep_until(Nanos::new(deadline)));
+    assert!(poll(&mut entry, waker).is_pending());
+    (clock, driver, entry)
+}
+
+const FAR: u64 = 1 << 40;
+const LATER: u64 = 1 << 41;
+
+fn fire_all(driver: &mut Driver, now: u64) -> usize {
+    driver.process(Nanos::new(now), 100).fired
+}
+
+#[test]
+fn loom_fire_against_poll_with_another_waker() {
+    loom::model(|| {
+        let (old, old_waker) = Count::new();
+        let (new, new_waker) = Count::new();
+        let (_clock, mut driver, mut entry) = armed(FAR, &old_waker);
+        let poller = thread::spawn(move || (poll(&mut entry, &new_waker), entry));
+        assert_eq!(fire_all(&mut driver, FAR), 1);
+        let (polled, _entry) = poller.join().unwrap();
+        // Either the poll saw that it fired, or the waker it left was woken; never neither, never the old one
+        // after it was replaced.
+        match polled {
+            Poll::Ready(result) => assert_eq!((result, new.get()), (Ok(()), 0)),
+            Poll::Pending => assert_eq!((old.get(), new.get()), (0, 1)),
+        }
+    });
+}
+
+#[test]
+fn loom_fire_publishes_what_came_before_it() {
+    loom::model(|| {
+        let (_count, waker) = Count::new();
+        let (_clock, mut driver, mut entry) = armed(FAR, &waker);
+        let data = Arc::new(UnsafeCell::new(0));
+        let theirs = data.clone();
+        let poller = thread::spawn(move || {
+            if poll(&mut entry, &waker).is_ready() {
+                // Loom objects if this read is not ordered after the write.
+                theirs.with(|data| assert_eq!(unsafe { *data }, 7));
+            }
+        });
+        data.with_mut(|data| unsafe { *data = 7 });
+        fire_all(&mut driver, FAR);
+        poller.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_fire_against_drop() {
+    loom::model(|| {
+        let (count, waker) = Count::new();
+        let (_clock, mut driver, entry) = armed(FAR, &waker);
+        drop(waker);
+        let dropper = thread::spawn(move || drop(entry));
+        let fired = fire_all(&mut driver, FAR);
+        dropper.join().unwrap();
+        assert_eq!(count.get(), fired, "woken exactly if it fired");
+        assert_eq!(StdArc::strong_count(&count), 1, "a waker was leaked or dropped twice");
+        assert_eq!(driver.handle().stats().live, 0);
+    });
+}
+
+#[test]
+fn loom_fire_against_drop_after_ready() {
+    loom::model(|| {
+        let (count, waker) = Count::new();
+        let (_clock, mut driver, mut entry) = armed(FAR, &waker);
+        let owner = thread::spawn(move || {
+            // Polled Ready and freed while the driver may still be at it.
+            let ready = poll(&mut entry, &waker).is_ready();
+            drop(entry);
+            ready
+        });
+        let fired = fire_all(&mut driver, FAR);
+        let ready = owner.join().unwrap();
+        assert!(fired == 1 || !ready);
+        assert_eq!(StdArc::strong_count(&count), 1, "a waker was leaked or dropped twice");
+    });
+}
+
+#[test]
+fn loom_fire_against_reset_to_later() {
+    loom::model(|| {
+        let (count, waker) = Count::new();
+        let (clock, mut driver, mut entry) = armed(FAR, &waker);
+        let resetter = thread::spawn(move || {
+            entry.as_mut().reset(Nanos::new(LATER));
+            entry
+        });
+        let fired = fire_all(&mut driver, FAR);
+        let mut entry = resetter.join().unwrap();
+        // Fired first and then started anew, or moved first: never lost, never early.
+        assert_eq!(count.get(), fired);
+        assert!(poll(&mut entry, &waker).is_pending(), "early");
+        clock.set(Nanos::new(LATER));
+        assert_eq!(fire_all(&mut driver, LATER), 1, "lost");
+        assert!(poll(&mut entry, &waker).is_ready());
+        driver.handle().check();
+    });
+}
+
+#[test]
+fn loom_fire_against_reset_to_earlier() {
+    loom::model(|| {
+        let (count, waker) = Count::new();
+        let (clock, mut driver, mut entry) = armed(LATER, &waker);
+        let resetter = thread::spawn(move || {
+            entry.as_mut().reset(Nanos::new(FAR));
+            entry
+        });
+        let fired = fire_all(&mut driver, FAR);
+        let mut entry = resetter.join().unwrap();
+        clock.set(Nanos::new(FAR));
+        // Whatever the order was, by its new deadline the entry is ready or its waker was woken.
+        assert!(poll(&mut entry, &waker).is_ready(), "lost");
+        assert!(count.get() >= fired && count.get() <= 1);
+        assert_eq!(driver.handle().stats().live, 0);
+    });
+}
+
+#[test]
+fn loom_arming_earlier_against_park() {
+    loom::model(|| {
+        let (unparked, unpark) = Count::new();
+        let clock = TestClock::new(Nanos::ZERO);
+        let mut driver = Driver::new(clock.clock(), move || unpark.wake_by_ref());
+        let handle: Handle = driver.handle().clone();
+        let armer = thread::spawn(move || {
+            let mut entry = Box::pin(handle.sleep_until(Nanos::new(FAR)));
+            assert!(poll(&mut entry, Waker::noop()).is_pending());
+            entry
+        });
+        let wake = driver.next_wake();
+        let _entry = armer.join().unwrap();
+        match wake {
+            None => assert_eq!(unparked.get(), 1, "the park would outlast the timer"),
+            Some(wake) => assert!(wake >= Nanos::new(FAR) && unparked.get() == 0),
+        }
+    });
+}
+
+#[test]
+fn loom_shutdown_against_poll() {
+    loom::model(|| {
+        let (count, waker) = Count::new();
+        let clock = TestClock::new(Nanos::ZERO);
+        let mut driver = Driver::new(clock.clock(), || ());
+        let mut entry = Box::pin(driver.handle().sleep_until(Nanos::new(FAR)));
+        let poller = thread::spawn(move || {
+            let first = poll(&mut entry, &waker);
+            (first, entry, waker)
+        });
+        driver.shutdown();
+        let (first, mut entry, waker) = poller.join().unwrap();
+        match first {
+            Poll::Ready(result) => assert!(result.is_err() && count.get() == 0),
+            Poll::Pending => assert_eq!(count.get(), 1, "nobody told it"),
+        }
+        assert!(matches!(poll(&mut entry, &waker), Poll::Ready(Err(_))));
+    });
+}
+
+#[test]
+fn loom_shutdown_against_drop_and_reset() {
+    loom::model(|| {
+        let (count, waker) = Count::new();
+        let (_clock, mut driver, mut entry) = armed(FAR, &waker);
+        drop(waker);
+        let owner = thread::spawn(move || {
+            entry.as_mut().reset(Nanos::new(LATER));
+            drop(entry);
+        });
+        driver.shutdown();
+        owner.join().unwrap();
+        assert!(count.get() <= 1);
+        assert_eq!(StdArc::strong_count(&count), 1, "a waker was leaked or dropped twice");
+    });
+}
+
+#[test]
+fn loom_two_owners_against_fire() {
+    loom::model(|| {
+        let (count, waker) = Count::new();
+        let (_clock, mut driver, entry) = armed(FAR, &waker);
+        let mut other = Box::pin(driver.handle().sleep_until(Nanos::new(FAR)));
+        assert!(poll(&mut other, &waker).is_pending());
+        drop(waker);
+        // The removal of one moves the other within its slot.
+        let dropper = thread::spawn(move || drop(entry));
+        let fired = fire_all(&mut driver, FAR);
+        dropper.join().unwrap();
+        assert!((1..=2).contains(&fired) && count.get() == fired);
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(pin!(other).as_mut().poll(&mut cx).is_ready());
+    });
+}
