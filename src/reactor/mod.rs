@@ -91,10 +91,14 @@ impl Reactor {
     ///
     /// The system's, when it grants no poller or no waker for it.
     pub(crate) fn new() -> Result<Reactor> {
+        Reactor::with_capacity(EVENTS)
+    }
+
+    fn with_capacity(events: usize) -> Result<Reactor> {
         let poll = Poll::new()?;
         let io = Arc::new(Io::new(poll.registry().try_clone()?)?);
         let alarm = Alarm::new(poll.registry(), ALARM);
-        Ok(Reactor { poll, events: Events::with_capacity(EVENTS), alarm, wakers: Vec::new(), io })
+        Ok(Reactor { poll, events: Events::with_capacity(events), alarm, wakers: Vec::new(), io })
     }
 
     pub(crate) fn io(&self) -> &Arc<Io> {

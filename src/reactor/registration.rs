@@ -78,12 +78,6 @@ impl Registration {
     fn direction(&self, way: Way) -> &Direction {
         self.source.direction(way)
     }
-
-    /// How many async methods wait for `way`.
-    #[cfg(test)]
-    pub(super) fn waiters(&self, way: Way) -> usize {
-        self.direction(way).waiters()
-    }
 }
 
 impl Drop for Registration {
@@ -229,6 +223,12 @@ impl<S: event::Source> Registered<S> {
     /// See [`Registration::ready`].
     pub(crate) async fn ready(&self, way: Way) -> io::Result<()> {
         self.registration.ready(way).await
+    }
+
+    /// How many async methods wait for `way`.
+    #[cfg(test)]
+    pub(super) fn waiters(&self, way: Way) -> usize {
+        self.registration.direction(way).waiters()
     }
 }
 

@@ -1,0 +1,272 @@
+//! The life of registered sources, with real descriptors.
+
+use super::*;
+use mio::unix::SourceFd;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::panic;
+
+/// A source that owns its descriptor, or merely remembers its number.
+#[derive(Debug)]
+struct Fd<T> {
+    owner: Option<T>,
+    number: RawFd,
+}
+
+impl<T: AsRawFd> Fd<T> {
+    fn new(owner: T) -> Fd<T> {
+        Fd { number: owner.as_raw_fd(), owner: Some(owner) }
+    }
+}
+
+impl<T> event::Source for Fd<T> {
+    fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> Result<()> {
+        SourceFd(&self.number).register(registry, token, interest)
+    }
+
+    fn reregister(&mut self, registry: &Registry, token: Token, interest: Interest) -> Result<()> {
+        SourceFd(&self.number).reregister(registry, token, interest)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> Result<()> {
+        SourceFd(&self.number).deregister(registry)
+    }
+}
+
+/// A registered end, and the other.
+fn pair(reactor: &Reactor) -> (Registered<Fd<UnixStream>>, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    (Registered::new(reactor.io(), Fd::new(ours)).unwrap(), theirs)
+}
+
+/// Parks and dispatches until nothing happens any more.
+fn settle(reactor: &mut Reactor) {
+    while reactor.park(Until::Now).unwrap().events > 0 {
+        reactor.dispatch();
+    }
+    reactor.dispatch();
+}
+
+/// Parks until there are events, without dispatching them.
+fn park_for_events(reactor: &mut Reactor) -> usize {
+    let start = Instant::now();
+    loop {
+        let events = reactor.park(after(Duration::from_millis(100))).unwrap().events;
+        if events > 0 {
+            return events;
+        }
+        assert!(start.elapsed() < SOON);
+    }
+}
+
+#[test]
+fn a_refused_registration_leaves_nothing_behind() {
+    let reactor = Reactor::new().unwrap();
+    for _ in 0..10 {
+        // No poller takes a regular file.
+        let file = File::open("/proc/self/exe").or_else(|_| File::open("Cargo.toml")).unwrap();
+        if cfg!(any(target_os = "linux", target_os = "android")) {
+            let error = Registered::new(reactor.io(), Fd::new(file)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        }
+        // Nor a descriptor that is none.
+        Registered::new(reactor.io(), Fd::<File> { owner: None, number: -1 }).unwrap_err();
+        assert_eq!(reactor.io().keys(), 0);
+    }
+}
+
+/// mio #219: a batch holds an event for B, and before it is handed out B is closed and C gets its number.
+#[test]
+fn a_newcomer_gets_no_event_of_its_predecessor() {
+    let mut reactor = Reactor::new().unwrap();
+    let (a, mut to_a) = pair(&reactor);
+    let (b, mut to_b) = pair(&reactor);
+    settle(&mut reactor);
+    for source in [&a, &b] {
+        wait(source, Way::Read, Waker::noop());
+    }
+    to_a.write_all(b"a").unwrap();
+    to_b.write_all(b"b").unwrap();
+    assert_eq!(park_for_events(&mut reactor), 2);
+
+    let number = b.socket().number;
+    drop(b);
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let (ours, _other) =
+        if ours.as_raw_fd() == number { (ours, None) } else { (ours.try_clone().unwrap(), Some(ours)) };
+    let c = Registered::new(reactor.io(), Fd::new(ours)).unwrap();
+    let (woken, waker) = counter();
+    wait(&c, Way::Read, &waker);
+    assert_eq!(reactor.io().keys(), 3, "the key was reused while its event was under way");
+
+    assert_eq!(reactor.dispatch(), 1);
+    assert_eq!(woken.get(), 0);
+    assert!(is_ready(&a, Way::Read) && !is_ready(&c, Way::Read));
+    // The batch is over, so the key is free again.
+    assert_eq!(reactor.io().keys(), 2);
+}
+
+/// tokio #7563 and #7773.
+#[test]
+fn a_descriptor_closed_behind_our_back_costs_no_slot() {
+    let mut reactor = Reactor::new().unwrap();
+    for _ in 0..100 {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let number = ours.as_raw_fd();
+        let source = Registered::new(reactor.io(), Fd::<UnixStream> { owner: None, number }).unwrap();
+        drop(ours);
+        drop(source);
+        reactor.dispatch();
+        assert_eq!(reactor.io().keys(), 0);
+    }
+    // Taking it out says so, and costs no slot either.
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let source =
+        Registered::new(reactor.io(), Fd::<UnixStream> { owner: None, number: ours.as_raw_fd() }).unwrap();
+    drop(ours);
+    source.into_inner().unwrap_err();
+    settle(&mut reactor);
+    assert_eq!(reactor.io().keys(), 0);
+}
+
+#[test]
+fn a_source_taken_out_gets_no_more_events_and_can_come_back() {
+    let mut reactor = Reactor::new().unwrap();
+    let (source, mut peer) = pair(&reactor);
+    settle(&mut reactor);
+    let fd = source.into_inner().unwrap();
+    assert!(fd.owner.is_some());
+    peer.write_all(b"x").unwrap();
+    assert_eq!(reactor.park(after(Duration::from_millis(20))).unwrap().events, 0);
+    let source = Registered::new(reactor.io(), fd).unwrap();
+    wait(&source, Way::Read, Waker::noop());
+    park_for_events(&mut reactor);
+    reactor.dispatch();
+    assert!(is_ready(&source, Way::Read));
+}
+
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        panic!("this waker panics");
+    }
+}
+
+#[test]
+fn one_panicking_waker_keeps_no_other_from_being_woken() {
+    const N: usize = 40;
+    for bad in [0, 1, 31, 32, N - 1] {
+        let mut reactor = Reactor::new().unwrap();
+        let mut pairs: Vec<_> = (0..N).map(|_| pair(&reactor)).collect();
+        settle(&mut reactor);
+        let (woken, waker) = counter();
+        for (i, (source, peer)) in pairs.iter_mut().enumerate() {
+            wait(source, Way::Read, &if i == bad { Waker::from(Arc::new(Panics)) } else { waker.clone() });
+            peer.write_all(b"x").unwrap();
+        }
+        assert_eq!(park_for_events(&mut reactor), N);
+        let panicked = panic::catch_unwind(panic::AssertUnwindSafe(|| reactor.dispatch()));
+        assert_eq!(*panicked.unwrap_err().downcast::<&str>().unwrap(), "this waker panics");
+        assert_eq!(woken.get(), N - 1);
+        assert!(pairs.iter().all(|(source, _)| is_ready(source, Way::Read)));
+        // And it goes on.
+        wait(&pairs[bad].0, Way::Read, &waker);
+        pairs[bad].1.write_all(b"y").unwrap();
+        park_for_events(&mut reactor);
+        reactor.dispatch();
+        assert_eq!(woken.get(), N);
+    }
+}
+
+/// Four times as many events as a batch holds: each park brings some, and none is left out.
+#[test]
+fn more_events_than_a_batch_holds() {
+    const BATCH: usize = 16;
+    let mut reactor = Reactor::with_capacity(BATCH).unwrap();
+    let mut pairs: Vec<_> = (0..4 * BATCH).map(|_| pair(&reactor)).collect();
+    settle(&mut reactor);
+    let (woken, waker) = counter();
+    for (source, peer) in &mut pairs {
+        wait(source, Way::Read, &waker);
+        peer.write_all(b"x").unwrap();
+    }
+    for round in 1..=4 {
+        assert_eq!(park_for_events(&mut reactor), BATCH);
+        assert_eq!(reactor.dispatch(), BATCH);
+        assert_eq!(woken.get(), round * BATCH);
+    }
+}
+
+/// tokio #2218: an error or a hang-up is news for both directions.
+#[test]
+fn a_hang_up_wakes_both_directions() {
+    let mut reactor = Reactor::new().unwrap();
+    let (source, peer) = pair(&reactor);
+    settle(&mut reactor);
+    let ((readers, reader), (writers, writer)) = (counter(), counter());
+    wait(&source, Way::Read, &reader);
+    wait(&source, Way::Write, &writer);
+    drop(peer);
+    park_for_events(&mut reactor);
+    reactor.dispatch();
+    assert_eq!((readers.get(), writers.get()), (1, 1));
+}
+
+/// tokio #2924, #6066, #8435.
+#[test]
+fn after_a_shutdown_everything_fails_at_once_and_for_good() {
+    for explicitly in [true, false] {
+        let mut reactor = Reactor::new().unwrap();
+        let (source, _peer) = pair(&reactor);
+        settle(&mut reactor);
+        let ((polled, poller), (waited, waiter)) = (counter(), counter());
+        wait(&source, Way::Read, &poller);
+        let mut future = Box::pin(source.async_io(Way::Write, blocked));
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waiter)).is_pending());
+        let io = reactor.io().clone();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        if explicitly {
+            reactor.shutdown();
+            assert!(Registered::new(&io, Fd::new(ours)).is_err());
+            assert!(source.try_io(Way::Read, blocked).unwrap_err().to_string().contains("shut down"));
+        }
+        drop(reactor);
+        assert!(io.is_closed());
+        assert_eq!((polled.get(), waited.get()), (1, 1));
+        let error = match future.as_mut().poll(&mut Context::from_waker(&waiter)) {
+            std::task::Poll::Ready(result) => result.unwrap_err(),
+            std::task::Poll::Pending => panic!("hangs"),
+        };
+        assert_eq!(error.kind(), ErrorKind::Other);
+        for _ in 0..3 {
+            for way in [Way::Read, Way::Write] {
+                let error = source.try_io(way, blocked).unwrap_err();
+                assert!(error.to_string().contains("shut down"), "{error}");
+            }
+        }
+        drop(future);
+        drop(source);
+        assert_eq!(io.keys(), 0);
+        io.unpark();
+    }
+}
+
+#[test]
+fn sources_are_dropped_on_any_thread() {
+    let mut reactor = Reactor::new().unwrap();
+    let sources: Vec<_> = (0..50).map(|_| pair(&reactor)).collect();
+    let io = reactor.io().clone();
+    let dropper = std::thread::spawn(move || {
+        drop(sources);
+        io.unpark();
+    });
+    while !reactor.park(after(SOON)).unwrap().notified {
+        reactor.dispatch();
+    }
+    dropper.join().unwrap();
+    settle(&mut reactor);
+    assert_eq!(reactor.io().keys(), 0);
+}
