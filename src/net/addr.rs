@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(one(&"[::1]:80"), v6);
         assert_eq!(one(&("::1".to_owned(), 80)), v6);
         assert_eq!(one(&&&(Ipv6Addr::LOCALHOST, 80)), v6);
-        assert!(matches!((&[v4, v6][..]).to_target(), Ok(Target::Many(addrs)) if addrs == [v4, v6]));
+        assert!(matches!([v4, v6][..].to_target(), Ok(Target::Many(addrs)) if addrs == [v4, v6]));
     }
 
     #[test]

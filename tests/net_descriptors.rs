@@ -1,0 +1,194 @@
+//! Descriptors: running out of them, closing them, and keeping them from others. Most of these need a process
+//! of their own, because the limit and the count are the process's.
+#![cfg(all(feature = "net", target_os = "linux"))]
+
+mod net_support;
+
+use futures::future::join_all;
+use mainspring::net::{TcpListener, TcpStream, UdpSocket};
+use mainspring::{sleep, spawn};
+use net_support::{in_child, run};
+use socket2::{Domain, Socket, Type};
+use std::fs::File;
+use std::future::poll_fn;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::process::Command;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// How many descriptors this process has open.
+fn open() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// What this thread has spent of the processor.
+fn cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+}
+
+/// tokio #4782, #6221; libuv's test-emfile.
+#[test]
+fn out_of_descriptors_is_an_error_that_passes() {
+    const CLIENTS: usize = 5;
+    const EMFILE: i32 = 24;
+    if !in_child("out_of_descriptors_is_an_error_that_passes", 64) {
+        return;
+    }
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let clients: Vec<_> = (0..CLIENTS).map(|_| std::net::TcpStream::connect(addr).unwrap()).collect();
+        let mut fill = Vec::new();
+        while let Ok(file) = File::open("/dev/null") {
+            fill.push(file);
+        }
+        // Its bookkeeping needs no descriptor any more.
+        let (wall, used) = (Instant::now(), {
+            fill.pop();
+            let used = cpu();
+            fill.push(File::open("/dev/null").unwrap());
+            used
+        });
+        let mut errors = 0;
+        while wall.elapsed() < Duration::from_millis(500) {
+            assert_eq!(listener.accept().await.unwrap_err().raw_os_error(), Some(EMFILE));
+            errors += 1;
+            sleep(Duration::from_millis(10)).await;
+        }
+        // Each call is one error, and the timers between them run.
+        assert!((10..=50).contains(&errors), "{errors}");
+        fill.truncate(fill.len() - CLIENTS - 1);
+        let used = cpu() - used;
+        assert!(used < wall.elapsed() / 5, "{used:?}");
+        for client in &clients {
+            let (_stream, peer) = listener.accept().await.unwrap();
+            assert_eq!(peer, client.local_addr().unwrap());
+        }
+
+        // A failing accept that is repeated at once still lets others run.
+        while let Ok(file) = File::open("/dev/null") {
+            fill.push(file);
+        }
+        let _one_more =
+            std::net::TcpStream::connect(addr).map(|_| unreachable!("there is a descriptor left"));
+        fill.pop();
+        let _one_more = std::net::TcpStream::connect(addr).unwrap();
+        let stubborn = spawn(async move {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(100) {
+                listener.accept().await.unwrap_err();
+            }
+        });
+        let start = Instant::now();
+        sleep(Duration::from_millis(10)).await;
+        assert!(start.elapsed() < Duration::from_millis(90), "starved for {:?}", start.elapsed());
+        stubborn.await.unwrap();
+    });
+}
+
+#[test]
+fn a_connect_that_is_dropped_closes_its_descriptor() {
+    if !in_child("a_connect_that_is_dropped_closes_its_descriptor", 256) {
+        return;
+    }
+    run(async {
+        // A listener whose queue is full lets further clients wait.
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+        listener.listen(0).unwrap();
+        let addr = listener.local_addr().unwrap().as_socket().unwrap();
+        let mut queued = Vec::new();
+        loop {
+            let before = open();
+            let mut waiting = Box::pin(TcpStream::connect(addr));
+            let mut polled = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
+            if polled.is_pending() {
+                sleep(Duration::from_millis(50)).await;
+                polled = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
+            }
+            match polled {
+                Poll::Ready(stream) => queued.push(stream.unwrap()),
+                Poll::Pending => {
+                    assert_eq!(open(), before + 1);
+                    drop(waiting);
+                    assert_eq!(open(), before);
+                    break;
+                }
+            }
+            assert!(queued.len() < 100, "nobody has to wait");
+        }
+    });
+}
+
+#[test]
+fn refusals_and_dropped_sockets_leave_no_descriptor_open() {
+    if !in_child("refusals_and_dropped_sockets_leave_no_descriptor_open", 256) {
+        return;
+    }
+    run(async {
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let before = open();
+        for _ in 0..1000 {
+            TcpStream::connect(nobody).await.unwrap_err();
+            let _ = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        }
+        assert_eq!(open(), before);
+    });
+}
+
+/// tokio #3809.
+#[test]
+fn a_child_process_inherits_nothing() {
+    let descriptors = || {
+        let output = Command::new("ls").args(["-l", "/proc/self/fd"]).output().unwrap();
+        assert!(output.status.success());
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().filter(|line| line.contains("anon_inode:") || line.contains("socket:")).count()
+    };
+    let before = descriptors();
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let accepted = listener.accept().await.unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(descriptors(), before);
+        drop((stream, accepted, socket));
+    });
+}
+
+/// Four times as many ready sockets as the poller reports at once.
+#[test]
+fn thousands_of_ready_sockets_are_all_served_and_timers_run() {
+    const SOCKETS: usize = 4 * 1024;
+    if !in_child("thousands_of_ready_sockets_are_all_served_and_timers_run", SOCKETS + 200) {
+        return;
+    }
+    run(async {
+        let mut tasks = Vec::new();
+        let mut addrs = Vec::new();
+        for _ in 0..SOCKETS {
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            addrs.push(socket.local_addr().unwrap());
+            tasks.push(spawn(async move { socket.recv(&mut [0; 8]).await.unwrap() }));
+        }
+        // Until all of them wait.
+        sleep(Duration::from_millis(100)).await;
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let start = Instant::now();
+        let mut timer = pin!(sleep(Duration::from_millis(1)));
+        assert!(poll_fn(|cx| Poll::Ready(timer.as_mut().poll(cx).is_pending())).await);
+        for addr in &addrs {
+            sender.send_to(b"x", addr).unwrap();
+        }
+        let sent = start.elapsed();
+        timer.await;
+        let late = start.elapsed() - sent;
+        assert!(late < Duration::from_millis(500), "{late:?}");
+        for received in join_all(tasks).await {
+            assert_eq!(received.unwrap(), 1);
+        }
+    });
+}
