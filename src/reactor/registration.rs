@@ -241,3 +241,32 @@ impl<S: event::Source> Drop for Registered<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::readiness::READY;
+    use super::super::source::Occurrence;
+    use super::*;
+
+    /// An event after the attempt, but before the waker was left, wakes nobody: it must be seen by looking
+    /// once more.
+    #[test]
+    fn an_event_before_the_waker_is_left_is_seen() {
+        let source = Source::new();
+        let direction = &source.read;
+        direction.readiness.clear(direction.readiness.load());
+        let mut attempts = 0;
+        let attempt = || {
+            attempts += 1;
+            if attempts == 1 {
+                source.occur(Occurrence { key: 0, read: READY, write: 0 }, &mut Vec::new());
+                return None;
+            }
+            Some(Ok(()))
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        let polled = poll(&mut cx, direction, attempt, |waker| direction.leave_waker(waker));
+        assert!(polled.is_ready());
+        assert_eq!(attempts, 2);
+    }
+}

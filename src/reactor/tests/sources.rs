@@ -215,6 +215,22 @@ fn a_hang_up_wakes_both_directions() {
     assert_eq!((readers.get(), writers.get()), (1, 1));
 }
 
+/// The reading end of a pipe is gone. The event says "error" and "writable", yet it is news for whoever reads.
+#[test]
+fn an_error_wakes_both_directions() {
+    let mut reactor = Reactor::new().unwrap();
+    let (sender, receiver) = mio::unix::pipe::new().unwrap();
+    let source = Registered::new(reactor.io(), sender).unwrap();
+    settle(&mut reactor);
+    let ((readers, reader), (writers, writer)) = (counter(), counter());
+    wait(&source, Way::Read, &reader);
+    wait(&source, Way::Write, &writer);
+    drop(receiver);
+    park_for_events(&mut reactor);
+    reactor.dispatch();
+    assert_eq!((readers.get(), writers.get()), (1, 1));
+}
+
 /// tokio #2924, #6066, #8435.
 #[test]
 fn after_a_shutdown_everything_fails_at_once_and_for_good() {
