@@ -61,14 +61,19 @@ impl std::error::Error for Shutdown {}
 ///
 /// ```
 /// use std::time::Duration;
-/// use mainspring_driver::{Clock, Driver, Nanos, TestClock, Unpark};
-/// use futures::executor::block_on;
+/// use std::task::{Context, Waker};
+/// use mainspring_driver::{Driver, Nanos, TestClock};
+/// use futures::FutureExt;
 ///
 /// let test = TestClock::new(Nanos::ZERO);
 /// let mut driver = Driver::new(test.clock(), || ());
-/// let timer = driver.handle().sleep(Duration::from_millis(5));
+/// let mut timer = Box::pin(driver.handle().sleep(Duration::from_millis(5)));
+/// let mut cx = Context::from_waker(Waker::noop());
+/// assert!(timer.poll_unpin(&mut cx).is_pending());
+///
 /// test.advance(Duration::from_millis(5));
-/// block_on(timer).expect("the driver is there");
+/// assert_eq!(driver.process(test.now(), 1024).fired, 1);
+/// assert!(timer.poll_unpin(&mut cx).is_ready());
 /// ```
 pub struct TimerEntry {
     state: StateCell,

@@ -153,7 +153,8 @@ pub enum Due<K> {
 /// for (key, deadline) in [(0, 700), (1, 300), (2, 500)] {
 ///     wheel.insert(&mut places, key, Nanos::new(deadline), Rank::new(key as u64, Slack::ZERO));
 /// }
-/// assert_eq!(wheel.remove(&mut places, places.0[2]), Some(2));
+/// let place = places.0[2];
+/// assert_eq!(wheel.remove(&mut places, place), Some(2));
 /// assert_eq!(wheel.next_wake(), Some(Nanos::new(300)));
 ///
 /// let mut moves = 1000;
