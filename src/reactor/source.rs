@@ -3,25 +3,34 @@
 //! ```text
 //!   a waiting task                              the reactor's thread
 //!   1 snapshot says "not ready"
-//!   2 lock, leave a waker, unlock               a Readiness::set
-//!   3 look at the readiness again               b lock, take all wakers, unlock
+//!   2 leave a waker                             a Readiness::set
+//!   3 look at the readiness again               b take all wakers
 //!                                               c wake them
 //! ```
 //!
-//! Either 2 comes before b, and the waker is woken; or b before 2, and as the lock orders a before 3,
-//! step 3 sees the event. That is why there is no event that nobody hears.
+//! Either 2 comes before b, and the waker is woken; or b before 2, and as the cell and the lock order a before
+//! 3, step 3 sees the event. That is why there is no event that nobody hears.
+//!
+//! A `poll_` method leaves its waker in an `AtomicWaker`, without a lock: one task at a time can wait so. The
+//! async methods, of which many may wait at once, have a list under a lock, which nobody takes while it is
+//! empty.
 //!
 //! Ground rules:
 //!
 //! * A waker is cloned before the lock is taken, and dropped and woken after it is released: all three may
-//!   run anybody's code.
+//!   run anybody's code. It is also cloned before it is registered in the cell, which would stay dead after
+//!   a clone that panicked inside.
+//! * The count of waiters grows before its waiter looks at the readiness again, and the reactor reads it after
+//!   it has set the readiness, each across a fence, so one of the two sees the other.
 //! * An event wakes everybody who waits for its direction. So a waiter that is woken and then dropped has
 //!   not swallowed a wake-up that another one needed.
 
 use super::readiness::{READY, Readiness};
 use super::{lock, readiness};
+use atomic_waker::AtomicWaker;
 use slab::Slab;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::task::Waker;
 
 /// What the slab holds for each registered socket.
@@ -44,17 +53,13 @@ pub(crate) enum Way {
 #[derive(Debug)]
 pub(super) struct Direction {
     pub(super) readiness: Readiness,
-    waiting: Mutex<Waiting>,
-}
-
-/// Who waits for a direction.
-#[derive(Debug)]
-struct Waiting {
     /// The latest caller of a `poll_` method: such methods keep one waker per direction.
-    polled: Option<Waker>,
+    polled: AtomicWaker,
+    /// How many places `waiting` has.
+    waiters: AtomicUsize,
     /// The callers of async methods, of whom there may be many. A place whose waker has been taken still
     /// belongs to its [`Waiter`].
-    list: Slab<Option<Waker>>,
+    waiting: Mutex<Slab<Option<Waker>>>,
 }
 
 /// What the kernel said of one source.
@@ -129,25 +134,24 @@ impl Direction {
     fn new() -> Direction {
         Direction {
             readiness: Readiness::new(),
-            waiting: Mutex::new(Waiting { polled: None, list: Slab::new() }),
+            polled: AtomicWaker::new(),
+            waiters: AtomicUsize::new(0),
+            waiting: Mutex::new(Slab::new()),
         }
     }
 
     /// Leaves the waker of a `poll_` method, in the place of an earlier one.
     pub(super) fn leave_waker(&self, waker: &Waker) {
-        if lock(&self.waiting).polled.as_ref().is_some_and(|old| old.will_wake(waker)) {
-            return;
-        }
-        let new = waker.clone();
-        let old = lock(&self.waiting).polled.replace(new);
-        drop(old);
+        let waker = waker.clone();
+        self.polled.register(&waker);
     }
 
     fn take_wakers(&self, wakers: &mut Vec<Waker>) {
-        let mut waiting = lock(&self.waiting);
-        wakers.extend(waiting.polled.take());
-        if !waiting.list.is_empty() {
-            wakers.extend(waiting.list.iter_mut().filter_map(|(_, place)| place.take()));
+        wakers.extend(self.polled.take());
+        // Orders the event, which has been set, before the look at the count: see the ground rules.
+        fence(Ordering::SeqCst);
+        if self.waiters.load(Ordering::Relaxed) > 0 {
+            wakers.extend(lock(&self.waiting).iter_mut().filter_map(|(_, place)| place.take()));
         }
     }
 }
@@ -167,22 +171,24 @@ impl<'a> Waiter<'a> {
 
     /// Leaves the waker of the task that waits, in the place of an earlier one.
     pub(super) fn leave_waker(&mut self, waker: &Waker) {
+        let direction = self.direction;
         if let Some(place) = self.place {
-            let waiting = lock(&self.direction.waiting);
-            if waiting.list[place].as_ref().is_some_and(|old| old.will_wake(waker)) {
+            let waiting = lock(&direction.waiting);
+            if waiting[place].as_ref().is_some_and(|old| old.will_wake(waker)) {
                 return;
             }
         }
         let new = waker.clone();
-        let mut waiting = lock(&self.direction.waiting);
         let old = match self.place {
-            Some(place) => waiting.list[place].replace(new),
+            Some(place) => lock(&direction.waiting)[place].replace(new),
             None => {
-                self.place = Some(waiting.list.insert(Some(new)));
+                self.place = Some(lock(&direction.waiting).insert(Some(new)));
+                direction.waiters.fetch_add(1, Ordering::Relaxed);
+                // Orders the count before the caller's second look at the readiness: see the ground rules.
+                fence(Ordering::SeqCst);
                 None
             }
         };
-        drop(waiting);
         drop(old);
     }
 }
@@ -190,7 +196,8 @@ impl<'a> Waiter<'a> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.place {
-            let waker = lock(&self.direction.waiting).list.remove(place);
+            let waker = lock(&self.direction.waiting).remove(place);
+            self.direction.waiters.fetch_sub(1, Ordering::Relaxed);
             drop(waker);
         }
     }
@@ -200,6 +207,6 @@ impl Drop for Waiter<'_> {
 impl Direction {
     /// How many async methods have a place here.
     pub(super) fn waiters(&self) -> usize {
-        lock(&self.waiting).list.len()
+        lock(&self.waiting).len()
     }
 }
