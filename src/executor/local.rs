@@ -196,6 +196,12 @@ impl Local {
         self.spare.replace(items);
     }
 
+    /// Room for tasks in the larger of the queue and the table of live tasks.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.queue.borrow().capacity().max(self.tasks.borrow().capacity())
+    }
+
     fn pop(&self) -> Option<Arc<dyn Runnable>> {
         self.queue.borrow_mut().pop_front()
     }

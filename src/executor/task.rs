@@ -441,3 +441,12 @@ fn quietly(f: impl FnOnce()) {
         }
     }
 }
+
+/// A waker no safe code can make. It stands here because unsafe code belongs into this file.
+#[cfg(test)]
+pub(super) fn waker_that_panics_in_clone() -> Waker {
+    use std::task::RawWakerVTable;
+    static VTABLE: RawWakerVTable = RawWakerVTable::new(|_| panic!("clone"), |_| {}, |_| {}, |_| {});
+    // SAFETY: None of the functions touches the data pointer, hence all may be called from anywhere.
+    unsafe { Waker::new(std::ptr::null(), &VTABLE) }
+}

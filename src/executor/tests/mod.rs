@@ -1,0 +1,175 @@
+//! Tests of the executor. Each is named after the failure it guards against.
+//!
+//! Ground rules: threads are joined, loops are bounded, and a park that lasts for seconds is a lost wake-up.
+
+mod join;
+mod panics;
+mod queue;
+mod shutdown;
+mod threads;
+
+use super::{Executor, JoinHandle, Notify};
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread, ThreadId};
+use std::time::{Duration, Instant};
+
+/// Counts how often the owner was roused.
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Bell {
+    fn rings(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Notify for Bell {
+    fn notify(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn executor() -> (Executor, Arc<Bell>) {
+    let bell = Arc::new(Bell::default());
+    (Executor::new(bell.clone()), bell)
+}
+
+/// Unparks the thread that made it.
+struct Unpark(Thread);
+
+impl Notify for Unpark {
+    fn notify(&self) {
+        self.0.unpark();
+    }
+}
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Parks until the current thread is unparked, which has to happen.
+fn park() {
+    let since = Instant::now();
+    thread::park_timeout(Duration::from_secs(20));
+    assert!(since.elapsed() < Duration::from_secs(20), "a wake-up was lost");
+}
+
+/// Another executor: the least there can be.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        park();
+    }
+}
+
+fn parking_executor() -> Executor {
+    Executor::new(Arc::new(Unpark(thread::current())))
+}
+
+/// Runs until nothing is ready; returns the number of polls.
+fn settle(executor: &Executor) -> usize {
+    let mut polls = 0;
+    for _ in 0..10_000 {
+        if !executor.has_ready() {
+            return polls;
+        }
+        polls += executor.run(64);
+    }
+    panic!("the executor does not come to rest");
+}
+
+/// Runs and parks until `done`.
+fn drive(executor: &Executor, mut done: impl FnMut() -> bool) {
+    let _entered = executor.enter();
+    while !done() {
+        executor.run(64);
+        if !executor.has_ready() && !done() {
+            park();
+        }
+    }
+}
+
+/// Polls a handle once, with a waker that does nothing.
+fn peek<T>(handle: &mut JoinHandle<T>) -> Poll<Result<T, super::JoinError>> {
+    Pin::new(handle).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// The result of a handle that has one.
+fn result<T>(handle: &mut JoinHandle<T>) -> Result<T, super::JoinError> {
+    match peek(handle) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("the task has not completed"),
+    }
+}
+
+/// A task that stays pending, leaves its waker in the slot and counts its polls.
+fn idle(slot: &Arc<Mutex<Option<Waker>>>, polls: &Rc<Cell<usize>>) -> impl Future<Output = ()> + use<> {
+    let (slot, polls) = (slot.clone(), polls.clone());
+    poll_fn(move |cx| {
+        polls.set(polls.get() + 1);
+        *slot.lock().unwrap() = Some(cx.waker().clone());
+        Poll::Pending
+    })
+}
+
+/// Is not Send, and notes when it is dropped on another thread than its own.
+struct Homed {
+    home: ThreadId,
+    counts: Arc<HomeCounts>,
+    _not_send: PhantomData<Rc<()>>,
+}
+
+#[derive(Default)]
+struct HomeCounts {
+    dropped: AtomicUsize,
+    abroad: AtomicUsize,
+}
+
+impl Homed {
+    fn new(counts: &Arc<HomeCounts>) -> Homed {
+        Homed { home: thread::current().id(), counts: counts.clone(), _not_send: PhantomData }
+    }
+}
+
+impl Drop for Homed {
+    fn drop(&mut self) {
+        self.counts.dropped.fetch_add(1, Ordering::SeqCst);
+        if thread::current().id() != self.home {
+            self.counts.abroad.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl HomeCounts {
+    /// (dropped, of these on a foreign thread)
+    fn get(&self) -> (usize, usize) {
+        (self.dropped.load(Ordering::SeqCst), self.abroad.load(Ordering::SeqCst))
+    }
+}
+
+/// Runs something when it is dropped.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// How much a stress test does: less where every step costs a thousand times as much.
+const fn rounds(n: usize) -> usize {
+    if cfg!(miri) { n / 500 + 3 } else { n }
+}

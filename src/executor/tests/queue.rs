@@ -1,0 +1,324 @@
+//! What gets polled, how often, in which order, and who is roused.
+
+use super::super::local::Local;
+use super::super::{Executor, Root, budget, spawn_local, unconstrained, yield_now};
+use super::{Bell, executor, idle, result, settle};
+use futures_task::waker as waker_of;
+use std::cell::{Cell, RefCell};
+use std::future::{pending, poll_fn};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use std::thread;
+
+#[test]
+fn a_thousand_wakes_are_one_poll() {
+    let (executor, bell) = executor();
+    let (slot, polls) = (Arc::default(), Rc::default());
+    let _entered = executor.enter();
+    let _handle = executor.spawn(idle(&slot, &polls));
+    assert_eq!(settle(&executor), 1);
+    let waker = slot.lock().unwrap().take().unwrap();
+    for _ in 0..500 {
+        waker.wake_by_ref();
+        waker.clone().wake();
+    }
+    assert_eq!(settle(&executor), 1);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..250).for_each(|_| waker.wake_by_ref()));
+        }
+    });
+    assert_eq!(settle(&executor), 1);
+    assert_eq!(polls.get(), 3);
+    assert_eq!(executor.polls(), 3);
+    // Of the foreign thousand, only the one that made the task ready has roused the owner.
+    assert_eq!(bell.rings(), 1);
+}
+
+#[test]
+fn a_wake_during_the_poll_is_exactly_one_more_poll() {
+    let (executor, _) = executor();
+    for foreign in [false, true] {
+        let polls = Rc::new(Cell::new(0));
+        let seen = polls.clone();
+        let _entered = executor.enter();
+        let _handle = executor.spawn(poll_fn(move |cx| {
+            seen.set(seen.get() + 1);
+            if seen.get() == 1 {
+                let waker = cx.waker();
+                let wake = || (0..10).for_each(|_| waker.wake_by_ref());
+                if foreign {
+                    thread::scope(|scope| {
+                        scope.spawn(wake);
+                    });
+                } else {
+                    wake();
+                }
+            }
+            Poll::<()>::Pending
+        }));
+        assert_eq!(executor.run(1), 1);
+        assert!(executor.has_ready());
+        assert_eq!(settle(&executor), 1);
+        assert_eq!(polls.get(), 2);
+    }
+}
+
+#[test]
+fn a_wake_after_completion_polls_nothing() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let kept = Rc::new(RefCell::new(None));
+    let slot = kept.clone();
+    let mut handle = executor.spawn(poll_fn(move |cx| {
+        // Also woken from within the last poll, so that the task completes while it is queued.
+        cx.waker().wake_by_ref();
+        *slot.borrow_mut() = Some(cx.waker().clone());
+        Poll::Ready(7)
+    }));
+    assert_eq!(settle(&executor), 1);
+    let waker = kept.take().unwrap();
+    waker.wake_by_ref();
+    waker.wake();
+    assert!(!executor.has_ready());
+    assert_eq!(result(&mut handle).unwrap(), 7);
+}
+
+type Slot = Arc<Mutex<Option<Waker>>>;
+
+/// Leaves its waker in its own slot, and wakes the other's task and itself at every poll.
+fn waking(mine: &Slot, other: &Slot, polls: &Rc<Cell<usize>>) -> impl Future<Output = ()> + use<> {
+    let (mut inner, other) = (Box::pin(idle(mine, polls)), other.clone());
+    poll_fn(move |cx| {
+        let _ = inner.as_mut().poll(cx);
+        if let Some(other) = &*other.lock().unwrap() {
+            other.wake_by_ref();
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
+#[test]
+fn two_ping_pong_tasks_do_not_starve_a_third() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let (ping, pong): (Slot, Slot) = (Arc::default(), Arc::default());
+    let (pings, pongs, thirds) = (Rc::default(), Rc::default(), Rc::new(Cell::new(0)));
+    let _a = executor.spawn(waking(&ping, &pong, &pings));
+    let _b = executor.spawn(waking(&pong, &ping, &pongs));
+    let counter = thirds.clone();
+    let _c = executor.spawn(async move {
+        loop {
+            counter.set(counter.get() + 1);
+            yield_now().await;
+        }
+    });
+    // A turn is bounded, whatever the tasks wake.
+    assert_eq!(executor.run(61), 61);
+    assert_eq!(executor.run(239), 239);
+    assert_eq!((pings.get(), pongs.get(), thirds.get()), (100, 100, 100));
+}
+
+#[test]
+fn tasks_run_first_in_first_out_and_a_yield_goes_to_the_back() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let trace = Rc::new(RefCell::new(Vec::new()));
+    for name in 0..3 {
+        let trace = trace.clone();
+        drop(executor.spawn(async move {
+            trace.borrow_mut().push(name);
+            yield_now().await;
+            trace.borrow_mut().push(name + 10);
+            let inner = trace.clone();
+            drop(spawn_local(async move { inner.borrow_mut().push(name + 20) }).ok());
+        }));
+    }
+    assert_eq!(settle(&executor), 9);
+    assert_eq!(*trace.borrow(), [0, 1, 2, 10, 11, 12, 20, 21, 22]);
+    assert_eq!(executor.alive(), 0);
+}
+
+#[test]
+fn the_limit_bounds_a_run() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    for _ in 0..10 {
+        drop(executor.spawn(async {}));
+    }
+    assert_eq!(executor.run(0), 0);
+    assert_eq!(executor.run(4), 4);
+    assert_eq!(executor.alive(), 6);
+    assert_eq!(executor.run(100), 6);
+    assert!(!executor.has_ready());
+}
+
+#[test]
+fn the_entered_thread_rouses_nobody_and_others_do() {
+    let (first, first_bell) = executor();
+    let (second, second_bell) = executor();
+    let (slot, polls) = (Arc::default(), Rc::default());
+    drop(first.spawn(idle(&slot, &polls)));
+    let outer = first.enter();
+    settle(&first);
+    let waker = slot.lock().unwrap().clone().unwrap();
+    waker.wake_by_ref();
+    assert_eq!((settle(&first), first_bell.rings()), (1, 0));
+    {
+        // Inside another executor the way leads through the inbox, and the bell of the right one is rung.
+        let _inner = second.enter();
+        waker.wake_by_ref();
+        assert_eq!((first_bell.rings(), second_bell.rings()), (1, 0));
+        assert!(first.has_ready());
+        assert!(!second.has_ready());
+    }
+    assert_eq!(settle(&first), 1);
+    // The outer one is entered again.
+    waker.wake_by_ref();
+    assert_eq!((settle(&first), first_bell.rings()), (1, 1));
+    drop(outer);
+    waker.wake_by_ref();
+    assert_eq!((settle(&first), first_bell.rings()), (1, 2));
+    assert_eq!(polls.get(), 5);
+}
+
+#[test]
+fn spawning_without_an_executor_hands_the_future_back() {
+    let kept = Rc::new(());
+    let moved = kept.clone();
+    let future = spawn_local(async move { drop(moved) }).unwrap_err();
+    assert_eq!(Rc::strong_count(&kept), 2);
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    assert!(spawn_local(future).is_ok());
+    settle(&executor);
+    assert_eq!(Rc::strong_count(&kept), 1);
+}
+
+#[test]
+fn counters_that_wrap_around_break_nothing() {
+    let local = Local::counting_from(Arc::new(Bell::default()), u64::MAX - 3);
+    let executor = Executor { local };
+    let _entered = executor.enter();
+    let trace = Rc::new(RefCell::new(Vec::new()));
+    for number in 0..8 {
+        let dropped = super::OnDrop({
+            let trace = trace.clone();
+            move || trace.borrow_mut().push(number)
+        });
+        drop(executor.spawn(async move {
+            let _dropped = dropped;
+            pending::<()>().await;
+        }));
+    }
+    assert_eq!(executor.run(8), 8);
+    assert_eq!(executor.polls(), 4);
+    executor.shutdown();
+    assert_eq!(*trace.borrow(), [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn a_bursts_memory_is_given_back_and_the_tasks_stay() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    for _ in 0..20_000 {
+        drop(executor.spawn(async {}));
+    }
+    settle(&executor);
+    let before = executor.local.capacity();
+    for _ in 0..20 * 1024 {
+        executor.run(1);
+    }
+    let after = executor.local.capacity();
+    assert!(before >= 20_000 && after <= 512, "{before} -> {after}");
+    let mut handle = executor.spawn(async { 1 });
+    settle(&executor);
+    assert_eq!(result(&mut handle).unwrap(), 1);
+}
+
+#[test]
+fn a_root_is_woken_at_first_and_rouses_only_from_outside() {
+    let (executor, bell) = executor();
+    let root = Root::new(executor.remote());
+    assert!(root.is_woken() && root.take_woken());
+    assert!(!root.is_woken() && !root.take_woken());
+    let waker = waker_of(root.clone());
+    {
+        let _entered = executor.enter();
+        waker.wake_by_ref();
+    }
+    assert_eq!(bell.rings(), 0);
+    // It is up already: its owner knows.
+    waker.wake_by_ref();
+    assert_eq!(bell.rings(), 0);
+    assert!(root.take_woken());
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| waker.wake_by_ref());
+        }
+    });
+    assert_eq!(bell.rings(), 1);
+    assert!(root.take_woken() && !root.take_woken());
+}
+
+#[test]
+fn a_poll_has_a_full_budget_and_a_join_handle_spends_it() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let many = 2 * budget::LIMIT as usize + 1;
+    for free in [false, true] {
+        let handles: Vec<_> = (0..many).map(|n| executor.spawn(async move { n })).collect();
+        settle(&executor);
+        let before = executor.polls();
+        let collect = async move {
+            for (n, handle) in handles.into_iter().enumerate() {
+                assert_eq!(handle.await.unwrap(), n);
+            }
+        };
+        let mut sum = if free { executor.spawn(unconstrained(collect)) } else { executor.spawn(collect) };
+        settle(&executor);
+        result(&mut sum).unwrap();
+        assert_eq!(executor.polls() - before, if free { 1 } else { 3 });
+    }
+}
+
+#[test]
+fn writes_before_an_ignored_wake_are_seen_by_the_poll() {
+    // Two threads write and wake; whichever wake finds the task scheduled does nothing but must still
+    // publish. The data is not atomic but for being shared: only the waker orders it. (tokio #7622)
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let (slot, polls) = (Arc::default(), Rc::default());
+    let flags = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+    let seen = Rc::new(Cell::new(0));
+    let (mut inner, flags2, seen2) = (Box::pin(idle(&slot, &polls)), flags.clone(), seen.clone());
+    drop(executor.spawn(poll_fn(move |cx| {
+        let up = flags2.iter().filter(|flag| flag.swap(false, Ordering::Relaxed)).count();
+        seen2.set(seen2.get() + up);
+        inner.as_mut().poll(cx)
+    })));
+    settle(&executor);
+    let waker = slot.lock().unwrap().clone().unwrap();
+    let rounds = super::rounds(2_000);
+    for round in 1..=rounds {
+        thread::scope(|scope| {
+            for flag in flags.iter() {
+                let waker = &waker;
+                scope.spawn(move || {
+                    flag.store(true, Ordering::Relaxed);
+                    waker.wake_by_ref();
+                });
+            }
+            // Polls while they wake, without the synchronisation that joining them would be.
+            for _ in 0..50 {
+                executor.run(1);
+                std::hint::spin_loop();
+            }
+        });
+        settle(&executor);
+        assert_eq!(seen.get(), 2 * round);
+    }
+}

@@ -1,0 +1,302 @@
+//! Other threads: wakes, spawns, aborts and joins that race the owner. Most of these are stress tests.
+
+use super::super::{Executor, JoinHandle, Notify};
+use super::{HomeCounts, Homed, OnDrop, block_on, drive, park, parking_executor, rounds};
+use std::cell::Cell;
+use std::future::{pending, poll_fn};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::task::{Poll, Waker};
+use std::thread::{self, Thread};
+
+#[test]
+fn a_handle_is_awaited_on_another_thread() {
+    let executor = parking_executor();
+    // The future is not Send; its output is, and that is what travels.
+    let local = Rc::new(20);
+    let handle = executor.spawn(async move {
+        super::super::yield_now().await;
+        *local + 1
+    });
+    let done = Arc::new(AtomicBool::new(false));
+    let (flag, owner) = (done.clone(), thread::current());
+    let waiter = thread::spawn(move || {
+        let value = block_on(handle);
+        flag.store(true, Ordering::SeqCst);
+        owner.unpark();
+        value
+    });
+    drive(&executor, || done.load(Ordering::SeqCst));
+    assert_eq!(waiter.join().unwrap().unwrap(), 21);
+}
+
+#[test]
+fn remote_spawns_run_on_the_owner_and_give_their_outputs_back() {
+    let executor = parking_executor();
+    let home = thread::current().id();
+    let (threads, each) = (3, rounds(2_000));
+    let left = Arc::new(AtomicUsize::new(threads));
+    let spawners: Vec<_> = (0..threads)
+        .map(|_| {
+            let (remote, left, owner) = (executor.remote().clone(), left.clone(), thread::current());
+            thread::spawn(move || {
+                let handles: Vec<_> =
+                    (0..each).map(|n| remote.spawn(async move { (n, thread::current().id()) })).collect();
+                for (n, handle) in handles.into_iter().enumerate() {
+                    assert_eq!(block_on(handle).unwrap(), (n, home));
+                }
+                left.fetch_sub(1, Ordering::SeqCst);
+                owner.unpark();
+            })
+        })
+        .collect();
+    drive(&executor, || left.load(Ordering::SeqCst) == 0);
+    spawners.into_iter().for_each(|spawner| spawner.join().unwrap());
+    assert_eq!(executor.polls(), (threads * each) as u64);
+    assert_eq!(executor.alive(), 0);
+}
+
+#[test]
+fn an_abort_from_another_thread_drops_the_future_at_home() {
+    let executor = parking_executor();
+    let counts = Arc::new(HomeCounts::default());
+    let each = rounds(2_000);
+    let (sender, receiver) = mpsc::channel::<JoinHandle<()>>();
+    let finished = Arc::new(AtomicUsize::new(0));
+    let (counter, owner) = (finished.clone(), thread::current());
+    let aborter = thread::spawn(move || {
+        for handle in receiver {
+            handle.abort();
+            let error = block_on(handle).unwrap_err();
+            assert!(error.is_cancelled());
+            counter.fetch_add(1, Ordering::SeqCst);
+            owner.unpark();
+        }
+    });
+    let _entered = executor.enter();
+    for n in 0..each {
+        let homed = Homed::new(&counts);
+        let handle = executor.spawn(async move {
+            let _homed = homed;
+            pending::<()>().await;
+        });
+        sender.send(handle).unwrap();
+        if n % 2 == 0 {
+            executor.run(4);
+        }
+    }
+    drop(sender);
+    drive(&executor, || finished.load(Ordering::SeqCst) == each);
+    aborter.join().unwrap();
+    assert_eq!(counts.get(), (each, 0));
+    assert_eq!(executor.alive(), 0);
+}
+
+#[test]
+fn wakes_that_race_the_pop_strand_no_task() {
+    // Two threads wake the same task again and again while the owner polls it. After each round's wakes there
+    // must come a poll that sees both of the round's writes. (compio #948)
+    let executor = parking_executor();
+    let rounds = rounds(20_000);
+    let slot: Arc<Mutex<Option<Waker>>> = Arc::default();
+    let written: Arc<[AtomicUsize; 2]> = Arc::default();
+    let barrier = Arc::new(Barrier::new(2));
+    let (seen, data, keep) = (Arc::new(AtomicUsize::new(0)), written.clone(), slot.clone());
+    let low = seen.clone();
+    drop(executor.spawn(poll_fn(move |cx| {
+        keep.lock().unwrap().get_or_insert_with(|| cx.waker().clone());
+        let least = data.iter().map(|n| n.load(Ordering::Relaxed)).min().unwrap();
+        low.store(least, Ordering::Release);
+        Poll::<()>::Pending
+    })));
+    {
+        let _entered = executor.enter();
+        executor.run(1);
+    }
+    let waker = slot.lock().unwrap().clone().unwrap();
+    let threads: Vec<_> = (0..2)
+        .map(|me| {
+            let (waker, written, barrier) = (waker.clone(), written.clone(), barrier.clone());
+            let seen = seen.clone();
+            thread::spawn(move || {
+                for round in 1..=rounds {
+                    written[me].store(round, Ordering::Relaxed);
+                    waker.wake_by_ref();
+                    // Wait for the poll: nothing else will wake the task for this round.
+                    while seen.load(Ordering::Acquire) < round {
+                        thread::yield_now();
+                    }
+                    barrier.wait();
+                }
+            })
+        })
+        .collect();
+    drive(&executor, || seen.load(Ordering::Acquire) == rounds);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Unparks only an owner that says it parks: the protocol of `remote.rs`, as a runtime uses it.
+struct Sparing {
+    parked: AtomicBool,
+    owner: Thread,
+}
+
+impl Notify for Sparing {
+    fn notify(&self) {
+        if self.parked.load(Ordering::SeqCst) && self.parked.swap(false, Ordering::SeqCst) {
+            self.owner.unpark();
+        }
+    }
+}
+
+#[test]
+fn an_owner_that_looks_before_it_parks_misses_no_wake() {
+    let sparing = Arc::new(Sparing { parked: AtomicBool::new(false), owner: thread::current() });
+    let executor = Executor::new(sparing.clone());
+    let rounds = rounds(30_000);
+    let polls = Rc::new(Cell::new(0));
+    let slot: Arc<Mutex<Option<Waker>>> = Arc::default();
+    let seen = Arc::new(AtomicUsize::new(0));
+    let (counter, keep) = (seen.clone(), slot.clone());
+    drop(executor.spawn(poll_fn(move |cx| {
+        keep.lock().unwrap().get_or_insert_with(|| cx.waker().clone());
+        counter.fetch_add(1, Ordering::SeqCst);
+        Poll::<()>::Pending
+    })));
+    let _entered = executor.enter();
+    executor.run(1);
+    let waker = slot.lock().unwrap().clone().unwrap();
+    let progress = seen.clone();
+    let thread = thread::spawn(move || {
+        for round in 1..=rounds {
+            waker.wake_by_ref();
+            while progress.load(Ordering::SeqCst) <= round {
+                thread::yield_now();
+            }
+        }
+    });
+    while seen.load(Ordering::SeqCst) <= rounds {
+        polls.set(polls.get() + executor.run(64));
+        sparing.parked.store(true, Ordering::SeqCst);
+        if executor.has_ready() || seen.load(Ordering::SeqCst) > rounds {
+            sparing.parked.store(false, Ordering::SeqCst);
+            continue;
+        }
+        park();
+        sparing.parked.store(false, Ordering::SeqCst);
+    }
+    thread.join().unwrap();
+    assert_eq!(polls.get(), rounds);
+}
+
+#[test]
+fn wakers_that_fire_while_the_executor_is_dropped_touch_nothing_freed() {
+    // The last reference to the task, the `Remote` and the notifier is now the waking thread's. Under Miri and
+    // the sanitizers this is where a touch after the publication shows. (async-executor #163)
+    for round in 0..rounds(1_500) {
+        let counts = Arc::new(HomeCounts::default());
+        let executor = parking_executor();
+        let slot: Arc<Mutex<Vec<Waker>>> = Arc::default();
+        for n in 0..4 {
+            let (homed, slot) = (Homed::new(&counts), slot.clone());
+            drop(executor.spawn(async move {
+                let output = homed;
+                let mut polls = 0;
+                poll_fn(|cx| {
+                    polls += 1;
+                    slot.lock().unwrap().push(cx.waker().clone());
+                    // Half of them complete when they are woken, as the waking thread looks on.
+                    if n % 2 == 0 && polls == 2 { Poll::Ready(()) } else { Poll::Pending }
+                })
+                .await;
+                output
+            }));
+        }
+        let entered = executor.enter();
+        executor.run(4);
+        let wakers = std::mem::take(&mut *slot.lock().unwrap());
+        let barrier = Arc::new(Barrier::new(3));
+        let (first, second) = (wakers.clone(), wakers);
+        let threads = [first, second].map(|wakers| {
+            let barrier = barrier.clone();
+            thread::spawn(move || {
+                barrier.wait();
+                for waker in wakers {
+                    waker.wake_by_ref();
+                    waker.wake();
+                }
+            })
+        });
+        barrier.wait();
+        for _ in 0..round % 8 {
+            executor.run(2);
+        }
+        drop(executor);
+        drop(entered);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        slot.lock().unwrap().clear();
+        assert_eq!(counts.get(), (4, 0));
+    }
+}
+
+#[test]
+fn spawns_that_race_the_shutdown_drop_every_future_once() {
+    for _ in 0..rounds(500) {
+        let executor = parking_executor();
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let barrier = Arc::new(Barrier::new(3));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (remote, dropped) = (executor.remote().clone(), dropped.clone());
+                let barrier = barrier.clone();
+                thread::spawn(move || {
+                    barrier.wait();
+                    for _ in 0..20 {
+                        let counter = dropped.clone();
+                        let guard = OnDrop(move || {
+                            counter.fetch_add(1, Ordering::SeqCst);
+                        });
+                        let handle = remote.spawn(async move {
+                            let _guard = guard;
+                            pending::<()>().await;
+                        });
+                        // Whichever thread drops it, the handle is told.
+                        let error = block_on(handle).unwrap_err();
+                        assert!(error.is_cancelled());
+                        assert!(remote.is_closed());
+                    }
+                })
+            })
+            .collect();
+        barrier.wait();
+        {
+            let _entered = executor.enter();
+            executor.run(2);
+        }
+        drop(executor);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(dropped.load(Ordering::SeqCst), 40);
+    }
+}
+
+#[test]
+fn an_output_whose_handle_is_dropped_as_the_task_completes_is_dropped_once() {
+    let executor = parking_executor();
+    let rounds = rounds(5_000);
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let (sender, receiver) = mpsc::channel();
+    let dropper = thread::spawn(move || receiver.into_iter().for_each(drop));
+    let _entered = executor.enter();
+    for _ in 0..rounds {
+        let counter = dropped.clone();
+        let output = OnDrop(move || {
+            counter.fetch_add(1, Ordering::SeqCst);
+        });
+        sender.send(executor.spawn(async move { output })).unwrap();
+        executor.run(1);
+    }
+    drop(sender);
+    dropper.join().unwrap();
+    assert_eq!(dropped.load(Ordering::SeqCst), rounds);
+}
