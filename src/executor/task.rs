@@ -434,12 +434,13 @@ impl<T> Drop for Claim<T> {
 
 /// Runs `f`, whose panic is nobody's business but the panic hook's.
 fn quietly(f: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            // A payload that panics with a payload as it is dropped is not given a third chance.
-            mem::forget(payload);
-        }
+    let mut caught = catch_unwind(AssertUnwindSafe(f)).err();
+    // A payload may panic as it is dropped, with another payload that does; but not for ever.
+    for _ in 0..8 {
+        let Some(payload) = caught else { return };
+        caught = catch_unwind(AssertUnwindSafe(|| drop(payload))).err();
     }
+    mem::forget(caught);
 }
 
 /// A waker no safe code can make. It stands here because unsafe code belongs into this file.

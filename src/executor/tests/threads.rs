@@ -98,7 +98,7 @@ fn wakes_that_race_the_pop_strand_no_task() {
     // Two threads wake the same task again and again while the owner polls it. After each round's wakes there
     // must come a poll that sees both of the round's writes. (compio #948)
     let executor = parking_executor();
-    let rounds = rounds(20_000);
+    let rounds = rounds(4_000);
     let slot: Arc<Mutex<Option<Waker>>> = Arc::default();
     let written: Arc<[AtomicUsize; 2]> = Arc::default();
     let barrier = Arc::new(Barrier::new(2));
@@ -154,7 +154,7 @@ impl Notify for Sparing {
 fn an_owner_that_looks_before_it_parks_misses_no_wake() {
     let sparing = Arc::new(Sparing { parked: AtomicBool::new(false), owner: thread::current() });
     let executor = Executor::new(sparing.clone());
-    let rounds = rounds(30_000);
+    let rounds = rounds(6_000);
     let polls = Rc::new(Cell::new(0));
     let slot: Arc<Mutex<Option<Waker>>> = Arc::default();
     let seen = Arc::new(AtomicUsize::new(0));
