@@ -26,8 +26,8 @@ impl AcceptError {
         use io::ErrorKind::*;
         match error.kind() {
             // Linux also hands the pending network errors of the new connection to `accept`.
-            ConnectionAborted | ConnectionReset | Interrupted | TimedOut | HostUnreachable | NetworkUnreachable
-            | NetworkDown => Self::Connection,
+            ConnectionAborted | ConnectionReset | Interrupted | TimedOut | HostUnreachable
+            | NetworkUnreachable | NetworkDown => Self::Connection,
             InvalidInput | Unsupported | NotConnected | PermissionDenied => Self::Listener,
             // No descriptors (EMFILE, ENFILE), no memory, and whatever has no kind of its own: waiting is safe, ending is not.
             _ => Self::Exhausted,
