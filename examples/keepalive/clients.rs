@@ -3,6 +3,7 @@
 //! Ground rules: the two threads share nothing but the sockets, the server's count of accepted connections, and the two
 //! channels of [`Clients::start`].
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -86,11 +87,16 @@ async fn connect(server: SocketAddr, accepted: &AtomicUsize, options: &Options) 
         while clients.len() >= accepted.load(Ordering::Relaxed) + WAITING {
             sleep(Duration::from_micros(100)).await;
         }
-        let stream = TcpStream::connect(server).await?;
+        let mut stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;
         let silent = Options::falls_silent(number);
         clients.push(Client { address: stream.local_addr()?, silent });
-        drop(spawn(beat(stream, options.heartbeat, silent.then(|| silence_after(number, options)))));
+        let (period, silence_after) = (options.heartbeat, silent.then(|| silence_after(number, options)));
+        drop(spawn(async move {
+            beat(&mut stream, period, silence_after).await;
+            // The socket stays, so that its address is not given to another client: the report knows clients by address.
+            pending::<()>().await;
+        }));
     }
     Ok(clients)
 }
@@ -102,7 +108,7 @@ fn silence_after(number: u32, options: &Options) -> Duration {
 }
 
 /// Sends heartbeats: for ever, or for a while and then listens until the server closes the connection.
-async fn beat(mut stream: TcpStream, period: Duration, silence_after: Option<Duration>) {
+async fn beat(stream: &mut TcpStream, period: Duration, silence_after: Option<Duration>) {
     let start = Instant::now();
     let mut ticks = interval(period);
     // After a hold-up one heartbeat is enough.

@@ -16,7 +16,7 @@ use crate::duration;
 ///
 /// Durations are written as 50ms, 2s or 1m; a plain number is in milliseconds.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "keepalive", max_term_width = 100)]
+#[command(name = "keepalive", verbatim_doc_comment)]
 pub(crate) struct Options {
     /// How many connections the clients open
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
@@ -39,7 +39,7 @@ pub(crate) struct Options {
     pub(crate) json: bool,
 
     /// Only serve, on this address, until Ctrl-C: `nc` can be the client, and every line is a heartbeat
-    #[arg(long, value_name = "ADDR", conflicts_with_all = ["connections", "heartbeat", "duration", "json"])]
+    #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with_all = ["connections", "heartbeat", "duration", "json"])]
     pub(crate) listen: Option<SocketAddr>,
 }
 
@@ -91,4 +91,10 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// Parses an address to listen on.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "write an IP address and a port, for example 127.0.0.1:7000 or [::1]:7000".to_owned())
 }

@@ -79,8 +79,9 @@ impl Report {
         let expired = ledger.expired.borrow();
         let lost = ledger.lost.borrow();
         let overlooked = usize::try_from(*ledger.overlooked.borrow()).unwrap_or(usize::MAX);
-        // Three digits are never refused.
-        let mut lateness = Histogram::new(3).expect("a histogram of three significant digits");
+        // These bounds are never refused: from a nanosecond to an hour, with three significant digits.
+        let mut lateness =
+            Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds that fit a histogram");
         let mut expired_wrongly = overlooked;
         let mut missed = 0;
         for client in clients {
@@ -175,7 +176,7 @@ impl fmt::Display for Report {
             let p50 = format!("{:.3} ms", milliseconds(p50));
             let tail =
                 format!("p99 {:.3} ms, max {:.3} ms", milliseconds(p99), milliseconds(self.lateness.max()));
-            line("lateness p50", &p50, tail)?;
+            line("lateness, p50", &p50, tail)?;
         }
         line("turns", &self.turns, "rounds of the server's loop".to_owned())?;
         line("wake-ups", &self.wakeups, "times its thread was woken from sleep".to_owned())?;

@@ -89,6 +89,7 @@ impl Pool {
         loop {
             match listener.accept().await {
                 Ok((stream, peer)) => {
+                    let now = Instant::now();
                     backoff.reset();
                     self.open.set(self.open.get() + 1);
                     // Relaxed: a mere count. It publishes nothing else.
@@ -97,7 +98,7 @@ impl Pool {
                     let pool = Rc::clone(&self);
                     // The handle is dropped, which detaches the task: it ends with its connection.
                     drop(spawn(async move {
-                        let ending = pool.watch(stream, peer).await;
+                        let ending = pool.watch(stream, peer, now).await;
                         pool.open.set(pool.open.get() - 1);
                         (pool.observer)(peer, ending);
                     }));
@@ -112,9 +113,10 @@ impl Pool {
     }
 
     /// Reads one connection's heartbeats until it ends, and says how it did. The socket is closed on return.
-    async fn watch(&self, mut stream: TcpStream, peer: SocketAddr) -> Event {
+    ///
+    /// `last` is when it was last heard of: at first, when it was accepted.
+    async fn watch(&self, mut stream: TcpStream, peer: SocketAddr, mut last: Instant) -> Event {
         let mut heartbeats = 0;
-        let mut last = Instant::now();
         let mut buffer = [0; 256];
         // A duration too long to add means never; a day later than anyone waits is as good.
         let expiry_after =
