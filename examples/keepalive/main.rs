@@ -160,9 +160,6 @@ fn listen(address: SocketAddr, expire: Duration) -> Result<Never, String> {
                 let late = silence.saturating_sub(expire);
                 say(format_args!("{peer} expired after {heartbeats} heartbeats, {late:?} late"));
             }
-            Event::Overlooked => {
-                say(format_args!("{peer} overlooked: its heartbeat was waiting, so it stays"))
-            }
             Event::Left { heartbeats } => say(format_args!("{peer} left after {heartbeats} heartbeats")),
             Event::Failed(error) => say(format_args!("{peer} failed: {error}")),
         });

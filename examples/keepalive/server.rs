@@ -11,7 +11,6 @@
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -38,9 +37,6 @@ pub(crate) enum Event {
         silence: Duration,
         heartbeats: u64,
     },
-    /// Its timer fired although a heartbeat was waiting to be read, which the runtime promises not to let happen. The
-    /// connection was kept.
-    Overlooked,
     /// The client closed it.
     Left { heartbeats: u64 },
     /// It broke.
@@ -98,7 +94,7 @@ impl Pool {
                     let pool = Rc::clone(&self);
                     // The handle is dropped, which detaches the task: it ends with its connection.
                     drop(spawn(async move {
-                        let ending = pool.watch(stream, peer, now).await;
+                        let ending = pool.watch(stream, now).await;
                         pool.open.set(pool.open.get() - 1);
                         (pool.observer)(peer, ending);
                     }));
@@ -115,7 +111,7 @@ impl Pool {
     /// Reads one connection's heartbeats until it ends, and says how it did. The socket is closed on return.
     ///
     /// `last` is when it was last heard of: at first, when it was accepted.
-    async fn watch(&self, mut stream: TcpStream, peer: SocketAddr, mut last: Instant) -> Event {
+    async fn watch(&self, mut stream: TcpStream, mut last: Instant) -> Event {
         let mut heartbeats = 0;
         let mut buffer = [0; 256];
         // A duration too long to add means never; a day later than anyone waits is as good.
@@ -134,10 +130,6 @@ impl Pool {
                     self.heartbeats.set(self.heartbeats.get() + lines);
                 }
                 Next::Read(Err(error)) => return Event::Failed(error),
-                Next::Expired if heartbeat_waits(&stream) => {
-                    (self.observer)(peer, Event::Overlooked);
-                    expiry.as_mut().reset(expiry_after(Instant::now()));
-                }
                 Next::Expired => return Event::Expired { silence: last.elapsed(), heartbeats },
             }
         }
@@ -159,11 +151,4 @@ async fn next(stream: &mut TcpStream, buffer: &mut [u8], mut expiry: Pin<&mut Sl
         expiry.as_mut().poll(context).map(|()| Next::Expired)
     })
     .await
-}
-
-/// Asks the kernel, past the runtime's notion of readiness, whether there is something to read.
-fn heartbeat_waits(stream: &TcpStream) -> bool {
-    let mut byte = [MaybeUninit::uninit()];
-    // The socket is in non-blocking mode, so an empty one answers at once, with an error.
-    matches!(socket2::SockRef::from(stream).peek(&mut byte), Ok(1))
 }
