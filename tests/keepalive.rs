@@ -221,7 +221,8 @@ mod unix {
         kill_process(pid, Signal::STOP).expect("the server runs");
         // Returns when the server has stopped, so that it reads none of what follows.
         waitpid(Some(pid), WaitOptions::UNTRACED).expect("the server is a child of this process");
-        lively.iter().for_each(beat);
+        // Whose expiry is the earliest comes last, and so is the last to be reported.
+        lively.iter().rev().for_each(beat);
         thread::sleep(EXPIRE + Duration::from_millis(300));
         kill_process(pid, Signal::CONT).expect("the server is still there");
 
