@@ -1,0 +1,67 @@
+//! What to do when `accept` fails, shared by the servers among the examples.
+//!
+//! An error of `accept` is seldom the listener's. Most often it belongs to one connection that went away while it waited in
+//! line, or says that the machine has no descriptor left just now. A server that ends on either is a server that any client
+//! can end; one that tries again at once, without descriptors, spins.
+
+use std::io;
+use std::time::Duration;
+
+use mainspring::sleep;
+
+/// Whose fault a failed `accept` is, and therefore what the server does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AcceptError {
+    /// One connection's, which is gone: go on with the next one at once.
+    Connection,
+    /// The machine's, which has run out of something: go on after a while, when others may have given some back.
+    Exhausted,
+    /// The listener's: it will never accept again.
+    Listener,
+}
+
+impl AcceptError {
+    /// Classifies an error of `accept`.
+    pub(crate) fn of(error: &io::Error) -> Self {
+        use io::ErrorKind::*;
+        match error.kind() {
+            // Linux also hands the pending network errors of the new connection to `accept`.
+            ConnectionAborted | ConnectionReset | Interrupted | TimedOut | HostUnreachable
+            | NetworkUnreachable | NetworkDown => Self::Connection,
+            InvalidInput | Unsupported | NotConnected | PermissionDenied => Self::Listener,
+            // No descriptors (EMFILE, ENFILE), no memory, and whatever has no kind of its own: waiting is safe, ending is not.
+            _ => Self::Exhausted,
+        }
+    }
+}
+
+/// The pause before the next `accept`: it doubles with each failure in a row and starts again after a success.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(5);
+    const LONGEST: Duration = Duration::from_secs(1);
+
+    /// Forgets the failures: a connection was accepted.
+    pub(crate) fn reset(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Waits as long as `error` asks for, or hands it back if the listener is lost.
+    pub(crate) async fn after(&mut self, error: io::Error) -> io::Result<()> {
+        match AcceptError::of(&error) {
+            AcceptError::Connection => Ok(()),
+            AcceptError::Listener => Err(error),
+            AcceptError::Exhausted => {
+                let pause = Self::FIRST.saturating_mul(1 << self.failures.min(16)).min(Self::LONGEST);
+                self.failures += 1;
+                eprintln!("cannot accept just now ({error}); trying again in {pause:?}");
+                sleep(pause).await;
+                Ok(())
+            }
+        }
+    }
+}

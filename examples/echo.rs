@@ -1,0 +1,87 @@
+//! A TCP server that sends back what it gets, line or no line.
+//!
+//! Run it with `cargo run --example echo`, then talk to it from another terminal: `nc 127.0.0.1 7000`.
+//! A client that says nothing for `--idle` is sent away; Ctrl-C ends the server.
+
+#[path = "common/accept.rs"]
+mod accept;
+#[path = "common/duration.rs"]
+mod duration;
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use futures::{AsyncReadExt, AsyncWriteExt};
+use mainspring::net::{TcpListener, TcpStream};
+use mainspring::{spawn, timeout};
+
+use accept::Backoff;
+
+/// A TCP echo server.
+#[derive(Debug, Parser)]
+struct Options {
+    /// The address to listen on; port 0 takes any free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000")]
+    listen: SocketAddr,
+    /// How long a client may say nothing before it is sent away.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    idle: Duration,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match mainspring::block_on(serve(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("echo: cannot serve on {}: {error}", options.listen);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Accepts connections until the listener itself is lost.
+async fn serve(options: &Options) -> io::Result<()> {
+    let listener = TcpListener::bind(options.listen).await?;
+    println!("listening on {}; try: nc {}", listener.local_addr()?, spaced(listener.local_addr()?));
+    let idle = options.idle;
+    let mut backoff = Backoff::default();
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                backoff.reset();
+                // The handle is dropped, which detaches the task: it ends with its connection.
+                drop(spawn(async move {
+                    match echo(stream, idle).await {
+                        Ok(bytes) => println!("{peer}: left after {bytes} bytes"),
+                        Err(error) => println!("{peer}: {error}"),
+                    }
+                }));
+            }
+            Err(error) => backoff.after(error).await?,
+        }
+    }
+}
+
+/// Sends back what arrives until the client leaves, and returns how much that was.
+async fn echo(mut stream: TcpStream, idle: Duration) -> io::Result<u64> {
+    let mut buffer = vec![0; 4096];
+    let mut bytes = 0;
+    loop {
+        // Only the wait for the client is limited. `Elapsed` converts to an `io::Error` of kind `TimedOut`.
+        let read = timeout(idle, stream.read(&mut buffer)).await??;
+        if read == 0 {
+            return Ok(bytes);
+        }
+        // A client that does not read what it is sent must not hold the task for ever either.
+        timeout(idle, stream.write_all(&buffer[..read])).await??;
+        bytes += read as u64;
+    }
+}
+
+/// The address as `nc` wants it: host and port apart.
+fn spaced(address: SocketAddr) -> String {
+    format!("{} {}", address.ip(), address.port())
+}

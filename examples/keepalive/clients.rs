@@ -1,0 +1,129 @@
+//! The clients: a thread with a runtime of its own that opens the connections and sends the heartbeats.
+//!
+//! Ground rules: the two threads share nothing but the sockets, the server's count of accepted connections, and the two
+//! channels of [`Clients::start`].
+
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use futures::channel::oneshot;
+use futures::{AsyncReadExt, AsyncWriteExt};
+use mainspring::net::TcpStream;
+use mainspring::time::{Instant, MissedTickBehavior, interval};
+use mainspring::{Runtime, sleep, spawn};
+
+use crate::options::Options;
+
+/// How many connections may wait to be accepted. A listener's queue holds more; one that overflows delays its clients by
+/// whole seconds.
+const WAITING: usize = 64;
+
+/// How one client fared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client {
+    /// Its own address, by which the server knows it too.
+    pub(crate) address: SocketAddr,
+    /// Whether it was to fall silent.
+    pub(crate) silent: bool,
+}
+
+/// The clients' thread.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    thread: JoinHandle<()>,
+    /// Dropping it ends all clients.
+    stop: oneshot::Sender<()>,
+}
+
+/// All clients, once they are connected.
+pub(crate) type Connected = oneshot::Receiver<io::Result<Vec<Client>>>;
+
+impl Clients {
+    /// Starts the thread. The receiver gets the list of clients when all of them are connected, or the first error.
+    pub(crate) fn start(
+        server: SocketAddr,
+        accepted: Arc<AtomicUsize>,
+        options: Options,
+    ) -> io::Result<(Self, Connected)> {
+        let (report, connected) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("clients".to_owned()).spawn(move || {
+            let runtime = match Runtime::new() {
+                Ok(runtime) => runtime,
+                // Whoever waits for the report may have given up, here and below; then there is nobody to tell.
+                Err(error) => return drop(report.send(Err(error))),
+            };
+            runtime.block_on(async {
+                let clients = connect(server, &accepted, &options).await;
+                let all_well = clients.is_ok();
+                let listened_to = report.send(clients).is_ok();
+                if all_well && listened_to {
+                    // Resolves when the other end is dropped. The clients' tasks end with the runtime.
+                    let _ = stopped.await;
+                }
+            });
+        })?;
+        Ok((Self { thread, stop }, connected))
+    }
+
+    /// Ends all clients and their thread.
+    pub(crate) fn stop(self) {
+        drop(self.stop);
+        // A panic on that thread has already been printed there.
+        let _ = self.thread.join();
+    }
+}
+
+/// Opens the connections, each with a task that sends its heartbeats from then on.
+async fn connect(server: SocketAddr, accepted: &AtomicUsize, options: &Options) -> io::Result<Vec<Client>> {
+    let mut clients = Vec::new();
+    for number in 0..options.connections {
+        // Relaxed: a mere count.
+        while clients.len() >= accepted.load(Ordering::Relaxed) + WAITING {
+            sleep(Duration::from_micros(100)).await;
+        }
+        let mut stream = TcpStream::connect(server).await?;
+        stream.set_nodelay(true)?;
+        let silent = Options::falls_silent(number);
+        clients.push(Client { address: stream.local_addr()?, silent });
+        let (period, silence_after) = (options.heartbeat, silent.then(|| silence_after(number, options)));
+        drop(spawn(async move {
+            beat(&mut stream, period, silence_after).await;
+            // The socket stays, so that its address is not given to another client: the report knows clients by address.
+            pending::<()>().await;
+        }));
+    }
+    Ok(clients)
+}
+
+/// How long the client of this number sends heartbeats: the silences begin all through the first half of the run.
+fn silence_after(number: u32, options: &Options) -> Duration {
+    let half = options.duration() / 2;
+    half.mul_f64(f64::from(number + 1) / f64::from(options.connections))
+}
+
+/// Sends heartbeats: for ever, or for a while and then listens until the server closes the connection.
+async fn beat(stream: &mut TcpStream, period: Duration, silence_after: Option<Duration>) {
+    let start = Instant::now();
+    let mut ticks = interval(period);
+    // After a hold-up one heartbeat is enough.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if silence_after.is_some_and(|after| start.elapsed() >= after) {
+            let mut byte = [0];
+            // The end of the stream, or an error: either way the server has closed it.
+            let _ = stream.read(&mut byte).await;
+            return;
+        }
+        // The server counts who stays, so a connection that it closed needs no report from this side.
+        if stream.write_all(b"beat\n").await.is_err() {
+            return;
+        }
+    }
+}

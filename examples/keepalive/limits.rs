@@ -1,0 +1,80 @@
+//! What the operating system allows and counts: descriptors and CPU time.
+
+use std::time::Duration;
+
+/// The descriptors that the process has or opens besides its connections: standard streams, pollers, alarms, listener.
+const OTHERS: u64 = 32;
+
+/// Raises the limit of open descriptors so far that `sockets` more fit, or says why they do not.
+#[cfg(unix)]
+pub(crate) fn allow_sockets(sockets: u64) -> Result<(), String> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let needed = sockets.saturating_add(OTHERS);
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // `None` means that there is no limit.
+    if current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if let Some(maximum) = maximum.filter(|maximum| *maximum < needed) {
+        let possible = maximum.saturating_sub(OTHERS) / 2;
+        return Err(format!(
+            "{needed} file descriptors are needed, two per connection, and the hard limit is {maximum}; \
+             ask for --connections {possible} at most, or raise the limit (ulimit -Hn) and try again"
+        ));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).map_err(|error| {
+        format!(
+            "cannot raise the limit of file descriptors to {needed}: {error}; ask for fewer --connections"
+        )
+    })
+}
+
+/// Raises the limit of open descriptors as far as it goes: a server does not know how many clients will come.
+#[cfg(unix)]
+pub(crate) fn allow_all_sockets() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Where this is refused the old limit holds, and `accept` copes with reaching it.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+/// Elsewhere sockets are not limited in this way.
+#[cfg(not(unix))]
+pub(crate) fn allow_sockets(_sockets: u64) -> Result<(), String> {
+    Ok(())
+}
+
+/// Elsewhere sockets are not limited in this way.
+#[cfg(not(unix))]
+pub(crate) fn allow_all_sockets() {}
+
+/// CPU time used so far, by the whole process and by the calling thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CpuTime {
+    pub(crate) process: Duration,
+    pub(crate) thread: Duration,
+}
+
+impl CpuTime {
+    /// Reads the clocks. Where there are none, both times are zero.
+    pub(crate) fn now() -> Self {
+        #[cfg(unix)]
+        {
+            use rustix::time::{ClockId, clock_gettime};
+            let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+            Self { process: read(ClockId::ProcessCPUTime), thread: read(ClockId::ThreadCPUTime) }
+        }
+        #[cfg(not(unix))]
+        Self::default()
+    }
+
+    /// The time used since `earlier`.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            process: self.process.saturating_sub(earlier.process),
+            thread: self.thread.saturating_sub(earlier.thread),
+        }
+    }
+}

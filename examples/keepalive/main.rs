@@ -1,0 +1,182 @@
+//! The classic job of a timing wheel: a pool of connections, each closed when it has been silent for too long.
+//!
+//! Run it with `cargo run --release --example keepalive`; `--help` lists the options. It is a test as well as a
+//! demonstration: real sockets, real heartbeats, and an exit status that says whether exactly the silent connections were
+//! expired.
+//!
+//! To be a client yourself, run it with `-- --listen 127.0.0.1:7000 --expire 5s` and connect with `nc 127.0.0.1 7000`.
+//!
+//! | module    | what it is                                      |
+//! |-----------|-------------------------------------------------|
+//! | `server`  | the pool: one task and one timer per connection |
+//! | `clients` | the other side, on a thread of its own          |
+//! | `report`  | what came of it                                 |
+//! | `options` | the command line                                |
+//! | `limits`  | descriptors and CPU time                        |
+
+#[path = "../common/accept.rs"]
+mod accept;
+mod clients;
+#[path = "../common/duration.rs"]
+mod duration;
+mod limits;
+mod options;
+mod report;
+mod server;
+
+use std::io::{self, IsTerminal, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use indicatif::{ProgressBar, ProgressStyle};
+use mainspring::net::TcpListener;
+use mainspring::time::{Instant, interval, timeout_at};
+use mainspring::{Runtime, sleep};
+
+use clients::{Client, Clients};
+use limits::CpuTime;
+use options::Options;
+use report::{Ledger, Report};
+use server::{Event, Pool};
+
+/// How long connecting may take in all, so that a machine which refuses to go on ends the run instead of hanging it.
+const SETUP: Duration = Duration::from_secs(60);
+
+fn main() -> ExitCode {
+    let options = Options::from_command_line();
+    let outcome = match options.listen {
+        Some(address) => listen(address, options.expire).map(|never| match never {}),
+        None => run(&options),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            // Standard error may be closed; the exit status says it too.
+            let _ = writeln!(io::stderr(), "keepalive: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Server and clients: prints the report and returns whether all is well.
+fn run(options: &Options) -> Result<bool, String> {
+    // Both ends of each connection are in this process.
+    limits::allow_sockets(u64::from(options.connections) * 2)?;
+    let runtime = Runtime::new().map_err(|error| format!("cannot make a runtime: {error}"))?;
+    let report = runtime.block_on(async {
+        let ledger = Rc::new(Ledger::default());
+        let pool = Pool::new(options.expire, {
+            let ledger = Rc::clone(&ledger);
+            move |peer, event| ledger.note(peer, event)
+        });
+        let listener = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+        let address =
+            listener.local_addr().map_err(|error| format!("the listener has no address: {error}"))?;
+
+        let serving = pin!(Rc::clone(&pool).serve(listener));
+        let working = pin!(async {
+            let (start, cpu) = (Instant::now(), CpuTime::now());
+            let (clients, connected) = Clients::start(address, pool.accepted(), options.clone())
+                .map_err(|error| format!("cannot start the clients' thread: {error}"))?;
+            let setup = async {
+                let list = connected
+                    .await
+                    .map_err(|_| "the clients' thread ended before all were connected".to_owned())?
+                    .map_err(|error| {
+                        format!("a client cannot connect: {error}; ask for fewer --connections")
+                    })?;
+                // The last ones may still wait in the listener's queue. Relaxed: a mere count.
+                while pool.accepted().load(Ordering::Relaxed) < list.len() {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                Ok::<Vec<Client>, String>(list)
+            };
+            let list = timeout_at(start + SETUP, setup).await.map_err(|_| {
+                format!("not all clients were connected after {SETUP:?}; ask for fewer --connections")
+            })??;
+            watch_progress(options, &pool, &ledger).await;
+            // The figures are taken before the clients end, for their leaving is no part of the job.
+            let metrics = runtime.handle().metrics();
+            let cpu = CpuTime::now().since(cpu);
+            let report = Report::new(options, &list, &pool, &ledger, &metrics, start.elapsed(), cpu);
+            clients.stop();
+            Ok(report)
+        });
+        match select(serving, working).await {
+            Either::Left((error, _)) => Err(format!("the listener is lost: {error}")),
+            Either::Right((report, _)) => report,
+        }
+    })?;
+    let printed = if options.json { report.json().to_string() } else { report.to_string() };
+    writeln!(io::stdout(), "{printed}").map_err(|error| format!("cannot print the report: {error}"))?;
+    Ok(report.succeeded())
+}
+
+/// Waits until the run is over, with a bar on a terminal.
+async fn watch_progress(options: &Options, pool: &Pool, ledger: &Ledger) {
+    let duration = options.duration();
+    if !io::stderr().is_terminal() {
+        return sleep(duration).await;
+    }
+    let start = Instant::now();
+    let bar = ProgressBar::new(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+    let style =
+        ProgressStyle::with_template("{bar:30} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.set_style(style);
+    let mut ticks = interval(Duration::from_millis(100));
+    while start.elapsed() < duration {
+        ticks.tick().await;
+        bar.set_position(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX));
+        bar.set_message(format!(
+            "{} open, {} expired, {} heartbeats",
+            pool.open(),
+            ledger.expired(),
+            pool.heartbeats()
+        ));
+    }
+    bar.finish_and_clear();
+}
+
+/// No value of this type exists: a server that only listens ends with an error or not at all.
+enum Never {}
+
+/// The server alone, until Ctrl-C.
+fn listen(address: SocketAddr, expire: Duration) -> Result<Never, String> {
+    limits::allow_all_sockets();
+    mainspring::block_on(async {
+        let listener = bind(address).await?;
+        let address =
+            listener.local_addr().map_err(|error| format!("the listener has no address: {error}"))?;
+        say(format_args!("listening on {address}, closing connections silent for {expire:?}"));
+        let pool = Pool::new(expire, move |peer, event| match event {
+            Event::Accepted => say(format_args!("{peer} connected")),
+            Event::Expired { silence, heartbeats } => {
+                let late = silence.saturating_sub(expire);
+                say(format_args!("{peer} expired after {heartbeats} heartbeats, {late:?} late"));
+            }
+            Event::Left { heartbeats } => say(format_args!("{peer} left after {heartbeats} heartbeats")),
+            Event::Failed(error) => say(format_args!("{peer} failed: {error}")),
+        });
+        Err(format!("the listener is lost: {}", pool.serve(listener).await))
+    })
+}
+
+/// A listener on `address`, or an error that names it.
+async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+    TcpListener::bind(address).await.map_err(|error| {
+        format!("cannot listen on {address}: {error}; --listen takes another address, port 0 any free port")
+    })
+}
+
+/// Prints a line. When nobody reads any more, as in `keepalive --listen … | head`, the server has no reason to go on.
+fn say(line: std::fmt::Arguments<'_>) {
+    if writeln!(io::stdout(), "{line}").is_err() {
+        std::process::exit(1);
+    }
+}

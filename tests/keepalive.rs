@@ -1,0 +1,292 @@
+//! The keepalive example as its users meet it: started as a process, with good options and bad ones, held up and starved.
+//!
+//! The figures leave room for a loaded machine. What is asserted does not depend on speed, but for one thing: this test must
+//! get a turn before an expiry that is more than a second away.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+/// How long to wait for something that certainly comes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The example's binary, which `cargo test` builds into the directory beside this test's.
+fn binary() -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    let directory = test.ancestors().nth(2).expect("a test lives in target/<profile>/deps");
+    let binary = directory.join("examples").join(format!("keepalive{}", std::env::consts::EXE_SUFFIX));
+    let hint =
+        "run `cargo build --example keepalive` first, or `cargo test` without naming a test, which builds it";
+    assert!(binary.exists(), "{} is missing: {hint}", binary.display());
+    binary
+}
+
+/// Runs the example to its end.
+fn run(arguments: &[&str]) -> Output {
+    Command::new(binary()).args(arguments).stdin(Stdio::null()).output().expect("the example starts")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The example with `--listen`, killed when the test ends.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    lines: Receiver<String>,
+    errors: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Server {
+    fn start(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the example starts");
+        let lines = lines_of(child.stdout.take().expect("standard output is piped"));
+        let errors = lines_of(child.stderr.take().expect("standard error is piped"));
+        let first = lines.recv_timeout(PATIENCE).expect("the server says where it listens");
+        let address = first.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
+        let address = address.expect("an address in the first line").parse().expect("a socket address");
+        Self { child, address, lines, errors, seen: Vec::new() }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("the server's queue has room");
+        stream.set_nodelay(true).expect("a TCP socket");
+        stream
+    }
+
+    /// Reads the server's lines until one begins with `start`, and returns it.
+    fn wait_for(&mut self, start: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("no line {start:?} came; there were {:#?}", self.seen));
+            self.seen.push(line.clone());
+            if line.starts_with(start) {
+                return line;
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already, which is what the test is then about.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The lines of a pipe, read on a thread so that the process never waits for us.
+fn lines_of(pipe: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+fn beat(mut stream: &TcpStream) {
+    stream.write_all(b"beat\n").expect("the server has not closed this connection");
+}
+
+/// How the server names a client.
+fn name(stream: &TcpStream) -> String {
+    stream.local_addr().expect("a connected socket").to_string()
+}
+
+#[test]
+fn exactly_the_silent_are_expired() {
+    let output = run(&["--connections", "25", "--heartbeat", "50ms", "--expire", "1s", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).expect("JSON is UTF-8");
+    let last = text.lines().last().expect("a report");
+    let report: serde_json::Value = serde_json::from_str(last).expect("one JSON object on the last line");
+    for (key, value) in
+        [("connections", 25), ("kept", 20), ("expired", 5), ("expired_wrongly", 0), ("missed", 0)]
+    {
+        assert_eq!(report[key], value, "{key} in {report}");
+    }
+    for key in ["heartbeats", "turns", "wakeups"] {
+        assert!(report[key].as_u64().is_some_and(|count| count > 0), "{key} in {report}");
+    }
+    let lateness = |key: &str| report["lateness_us"][key].as_f64().expect("a number of microseconds");
+    assert!(
+        0.0 <= lateness("p50") && lateness("p50") <= lateness("p99") && lateness("p99") <= lateness("max")
+    );
+    assert!(report["cpu_ms"].is_number(), "{report}");
+}
+
+#[test]
+fn bad_options_say_what_to_do() {
+    let cases: [(&[&str], &str); 8] = [
+        (&["--connections", "0"], "--connections"),
+        (&["--connections", "many"], "--connections"),
+        (&["--heartbeat", "0"], "longer than zero"),
+        (&["--expire", "soon"], "for example 50ms"),
+        (&["--heartbeat", "300ms"], "must be shorter than --expire (300ms)"),
+        (&["--duration", "500ms"], "at least three times --expire"),
+        (&["--listen", "7000"], "127.0.0.1:7000"),
+        (&["--listen", "127.0.0.1:0", "--json"], "--json"),
+    ];
+    for (arguments, hint) in cases {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(hint), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_port_in_use_is_an_error() {
+    let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = other.local_addr().expect("a bound socket").to_string();
+    let output = run(&["--listen", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains(&format!("cannot listen on {address}")), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+}
+
+/// What needs signals and descriptor limits.
+#[cfg(unix)]
+mod unix {
+    use std::time::Instant;
+
+    use rustix::process::{
+        Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process, setrlimit, waitpid,
+    };
+
+    use super::*;
+
+    /// The example under the limits that `ulimit` sets.
+    fn limited(limits: &str, arguments: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("{limits}; exec \"$0\" {arguments}")).arg(binary());
+        command
+    }
+
+    /// As many clients as `wanted`, or as the hard limit of descriptors leaves room for.
+    fn clients_possible(wanted: usize) -> usize {
+        // The other tests of this process open up to a hundred.
+        const OTHERS: u64 = 200;
+        let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        let needed = wanted as u64 + OTHERS;
+        let limit = maximum.map_or(needed, |maximum| maximum.min(needed));
+        if current.is_some_and(|current| current < limit) {
+            setrlimit(Resource::Nofile, Rlimit { current: Some(limit), maximum })
+                .expect("within the hard limit");
+        }
+        limit.checked_sub(OTHERS).expect("a hard limit of more than 200 descriptors") as usize
+    }
+
+    /// A process that was held up finds its heartbeats and its due timers at the same time. The heartbeats go first, also
+    /// though the signal interrupts the wait, which then ends without a word about any socket.
+    #[test]
+    fn a_heartbeat_that_waits_outlives_its_expiry() {
+        stop_and_continue(30);
+    }
+
+    /// The same, with more heartbeats than one system call is likely to report.
+    #[test]
+    fn a_thousand_heartbeats_that_wait_outlive_their_expiry() {
+        stop_and_continue(clients_possible(1200));
+    }
+
+    /// Stops a server past the expiry of its clients, all of whom but one send a heartbeat meanwhile, and continues it.
+    fn stop_and_continue(count: usize) {
+        const EXPIRE: Duration = Duration::from_secs(3);
+        let expire = EXPIRE.as_millis().to_string();
+        let mut server =
+            Server::start(Command::new(binary()).args(["--listen", "127.0.0.1:0", "--expire", &expire]));
+        let mut clients = Vec::new();
+        for _ in 0..count {
+            // One after the other: a listener's queue that overflows delays its clients by seconds.
+            clients.push(server.connect());
+            server.wait_for(&format!("{} connected", name(&clients[clients.len() - 1])));
+        }
+        let (silent, lively) = clients.split_last().expect("there are clients");
+        // Every other timer has been pushed back, the rest are as they were armed.
+        lively.iter().step_by(2).for_each(beat);
+        // Time to read them and to park: the harder case is the one in which the signal interrupts the wait.
+        thread::sleep(Duration::from_millis(200));
+
+        let pid = Pid::from_child(&server.child);
+        kill_process(pid, Signal::STOP).expect("the server runs");
+        // Returns when the server has stopped, so that it reads none of what follows.
+        waitpid(Some(pid), WaitOptions::UNTRACED).expect("the server is a child of this process");
+        // Whose expiry is the earliest comes last, and so is the last to be reported.
+        lively.iter().rev().for_each(beat);
+        thread::sleep(EXPIRE + Duration::from_millis(300));
+        kill_process(pid, Signal::CONT).expect("the server is still there");
+
+        server.wait_for(&format!("{} expired after 0 heartbeats", name(silent)));
+        // Whoever was expired by mistake was expired by now, or is within a moment.
+        thread::sleep(EXPIRE / 10);
+        server.seen.extend(server.lines.try_iter());
+        let expired = server.seen.iter().filter(|line| line.contains("expired")).count();
+        assert_eq!(
+            expired, 1,
+            "so many timers fired, of which one was due to, before the heartbeats were read"
+        );
+        for _ in 0..3 {
+            lively.iter().for_each(beat);
+            thread::sleep(EXPIRE / 10);
+        }
+        for (number, client) in lively.iter().enumerate() {
+            // All heartbeats were read, and the silence after the last of them is what ended the connection.
+            let heartbeats = if number % 2 == 0 { 5 } else { 4 };
+            server.wait_for_any_order(&format!("{} expired after {heartbeats} heartbeats", name(client)));
+        }
+    }
+
+    impl Server {
+        /// Like `wait_for`, but the line may also have been read before.
+        fn wait_for_any_order(&mut self, start: &str) {
+            if !self.seen.iter().any(|line| line.starts_with(start)) {
+                self.wait_for(start);
+            }
+        }
+    }
+
+    #[test]
+    fn the_descriptor_limit_is_raised_as_needed() {
+        let output = limited("ulimit -Sn 64", "--connections 50 --heartbeat 100 --expire 1s").output();
+        let output = output.expect("a shell");
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+
+    #[test]
+    fn too_few_descriptors_are_an_error() {
+        let output = limited("ulimit -n 64", "--connections 50").output().expect("a shell");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("the hard limit is 64"), "{}", stderr(&output));
+        assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
+    }
+
+    /// A server without descriptors neither ends nor spins, and goes on when it gets some back.
+    #[test]
+    fn accepting_goes_on_after_the_descriptors_ran_out() {
+        let mut server = Server::start(&mut limited("ulimit -n 32", "--listen 127.0.0.1:0 --expire 60s"));
+        let mut clients: Vec<TcpStream> = (0..40).map(|_| server.connect()).collect();
+        let error = server.errors.recv_timeout(PATIENCE).expect("the server says that it cannot accept");
+        assert!(error.starts_with("cannot accept just now"), "{error}");
+
+        // It tries again in ever longer intervals: a spin would write thousands of lines in this time.
+        let start = Instant::now();
+        thread::sleep(Duration::from_millis(500));
+        let more = server.errors.try_iter().count();
+        assert!(more < 50, "{more} attempts in {:?}", start.elapsed());
+
+        let last = clients.split_off(39);
+        drop(clients);
+        server.wait_for(&format!("{} connected", name(&last[0])));
+    }
+}
