@@ -82,6 +82,7 @@ impl Local {
         self.tasks.borrow().len()
     }
 
+    #[cfg(test)]
     pub(super) fn polls(&self) -> u64 {
         self.polls.get()
     }

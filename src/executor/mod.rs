@@ -94,6 +94,7 @@ impl Executor {
     }
 
     /// Polls made so far. Wraps around.
+    #[cfg(test)]
     pub(crate) fn polls(&self) -> u64 {
         self.local.polls()
     }

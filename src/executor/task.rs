@@ -40,6 +40,7 @@ use super::budget;
 use super::join::JoinError;
 use super::local;
 use super::remote::{Owner, Remote};
+use atomic_waker::AtomicWaker;
 use futures_task::{ArcWake, waker_ref};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -47,7 +48,7 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 const SCHEDULED: u8 = 1;
@@ -63,9 +64,8 @@ pub(super) struct Header {
     /// Where the owner keeps the task. Only the owner thread reads and writes it.
     key: AtomicUsize,
     remote: Arc<Remote>,
-    /// The handle's waker. No user code runs under this lock, hence it is not an `AtomicWaker`, which clones
-    /// and drops wakers in the middle of its protocol and is dead after a panic there.
-    join: Mutex<Option<Waker>>,
+    /// The handle's waker: the handle leaves it on its thread, the owner takes it on completion.
+    join: AtomicWaker,
 }
 
 impl Header {
@@ -101,11 +101,6 @@ impl Header {
     fn is(&self, bit: u8) -> bool {
         // Acquire: COMPLETE publishes the output, ABORTED what was written before the abort.
         self.state.load(Ordering::Acquire) & bit != 0
-    }
-
-    fn join(&self) -> MutexGuard<'_, Option<Waker>> {
-        // A panic cannot leave an Option half changed.
-        self.join.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -229,13 +224,8 @@ impl<'a, F: Future> Busy<'a, F> {
             quietly(|| *stage = Stage::Consumed);
         } else {
             // The stage is the claim's from here on. A waker registered after this statement is that of a
-            // handle which looks for COMPLETE afterwards; the lock makes it see it.
-            let waker = header.join().take();
-            quietly(|| {
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
-            });
+            // handle which looks for COMPLETE afterwards; the cell makes it see it.
+            quietly(|| header.join.wake());
         }
     }
 }
@@ -343,7 +333,7 @@ impl<F: Future + 'static> Unclaimed<F> {
             busy: AtomicBool::new(false),
             key: AtomicUsize::new(usize::MAX),
             remote: remote.clone(),
-            join: Mutex::new(None),
+            join: AtomicWaker::new(),
         };
         Unclaimed { task: Arc::new(Task { header, stage: UnsafeCell::new(Stage::Running(future)) }) }
     }
@@ -394,14 +384,9 @@ impl<T> Claim<T> {
 
     /// Has `waker` woken on completion. The caller looks for that once more afterwards.
     pub(super) fn register(&mut self, waker: &Waker) {
-        let header = self.task.header();
-        if matches!(&*header.join(), Some(old) if old.will_wake(waker)) {
-            return;
-        }
-        // Cloned before the lock is taken, and the old one dropped after it is released.
+        // A clone that panicked inside `register` would leave the cell dead, so it is made before.
         let waker = waker.clone();
-        let old = header.join().replace(waker);
-        drop(old);
+        self.task.header().join.register(&waker);
     }
 
     /// The result, once it is there, the first time.
@@ -427,7 +412,7 @@ impl<T> Drop for Claim<T> {
             quietly(|| drop(result));
         }
         // A task that waits for itself would otherwise keep itself alive. (tokio #3477)
-        let waker = header.join().take();
+        let waker = header.join.take();
         drop(waker);
     }
 }
