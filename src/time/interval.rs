@@ -94,6 +94,9 @@ impl MissedTickBehavior {
 /// Ticks, made by [`interval`] and [`interval_at`]. Also a [`Stream`] of the ticks, which never ends.
 pub struct Interval {
     delay: Pin<Box<Sleep>>,
+    /// The moment for which the next tick is scheduled, once there is one. The sleep's own deadline will not
+    /// do: it cannot lie before the runtime began.
+    next: Option<Instant>,
     period: Duration,
     missed: MissedTickBehavior,
 }
@@ -102,7 +105,9 @@ impl Interval {
     #[track_caller]
     fn new(start: When, period: Duration) -> Interval {
         assert_period(period);
-        Interval { delay: Box::pin(Sleep::new(start)), period, missed: MissedTickBehavior::default() }
+        let delay = Box::pin(Sleep::new(start));
+        let next = if let When::At(start) = start { Some(start) } else { None };
+        Interval { delay, next, period, missed: MissedTickBehavior::default() }
     }
 
     /// Waits for the next tick. Returns the moment for which it was scheduled, which may lie in the past.
@@ -140,9 +145,9 @@ impl Interval {
         if let Err(error) = ready!(self.delay.as_mut().poll_elapsed(cx)) {
             return Poll::Ready(Err(error));
         }
-        let scheduled = self.delay.deadline();
+        let scheduled = self.next();
         let next = self.missed.next(scheduled, || self.delay.now(), self.period);
-        self.delay.as_mut().reset(next);
+        self.reset_at(next);
         permit.spend();
         Poll::Ready(Ok(scheduled))
     }
@@ -165,6 +170,7 @@ impl Interval {
 
     /// The next tick is at `deadline`.
     pub fn reset_at(&mut self, deadline: Instant) {
+        self.next = Some(deadline);
         self.delay.as_mut().reset(deadline);
     }
 
@@ -182,6 +188,10 @@ impl Interval {
     pub fn period(&self) -> Duration {
         self.period
     }
+
+    fn next(&self) -> Instant {
+        self.next.unwrap_or_else(|| self.delay.deadline())
+    }
 }
 
 #[track_caller]
@@ -192,7 +202,7 @@ fn assert_period(period: Duration) {
 impl fmt::Debug for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Interval")
-            .field("next", &self.delay.deadline())
+            .field("next", &self.next())
             .field("period", &self.period)
             .field("missed_tick_behavior", &self.missed)
             .finish()
