@@ -1,0 +1,205 @@
+//! What the integration tests share: a watchdog, wakers that count, panics caught with their place.
+//!
+//! Ground rules:
+//!
+//! * A test that may hang starts a [`watchdog`] first. It ends the whole process: a panic in a thread of its
+//!   own would leave the test hanging.
+//! * Bounds are there to tell right from wrong, not fast from slow. [`LONG`] is longer than any machine needs.
+#![allow(dead_code, reason = "every test binary uses its own part of it")]
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Once};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use mainspring::runtime::{Handle, Metrics};
+
+/// Longer than anything here takes, on a machine that has other things to do.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// A time that does not come.
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) const fn us(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+/// Keeps the process alive; see [`watchdog`].
+#[must_use = "the watchdog watches for as long as this lives"]
+pub(crate) struct Watchdog {
+    _alive: Sender<()>,
+}
+
+/// Aborts the process if what this returns is not dropped within `limit`.
+pub(crate) fn watchdog(limit: Duration) -> Watchdog {
+    let (alive, gone) = mpsc::channel::<()>();
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    std::thread::spawn(move || {
+        if gone.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            // Not `eprintln!`, which the test harness keeps to itself.
+            let _ = writeln!(std::io::stderr(), "watchdog: {test} has not ended within {limit:?}");
+            std::process::abort();
+        }
+    });
+    Watchdog { _alive: alive }
+}
+
+/// Counts its wake-ups, and runs something at each.
+pub(crate) struct Probe {
+    wakes: AtomicUsize,
+    on_wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Probe {
+    pub(crate) fn new() -> Arc<Probe> {
+        Probe::with(|| ())
+    }
+
+    pub(crate) fn with(on_wake: impl Fn() + Send + Sync + 'static) -> Arc<Probe> {
+        Arc::new(Probe { wakes: AtomicUsize::new(0), on_wake: Box::new(on_wake) })
+    }
+
+    pub(crate) fn waker(self: &Arc<Probe>) -> Waker {
+        Waker::from(self.clone())
+    }
+
+    pub(crate) fn wakes(&self) -> usize {
+        self.wakes.load(Ordering::SeqCst)
+    }
+
+    /// Polls `future` as a task of nobody's, whose waker is this.
+    pub(crate) fn poll<F: Future + ?Sized>(self: &Arc<Probe>, future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(&self.waker()))
+    }
+}
+
+impl Wake for Probe {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.wakes.fetch_add(1, Ordering::SeqCst);
+        (self.on_wake)();
+    }
+}
+
+/// Counts how often its clones are dropped, itself included.
+#[derive(Clone, Default)]
+pub(crate) struct Dropped(Arc<AtomicUsize>);
+
+impl Dropped {
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Counts one when it is dropped.
+    pub(crate) fn token(&self) -> DropToken {
+        DropToken(self.0.clone())
+    }
+}
+
+pub(crate) struct DropToken(Arc<AtomicUsize>);
+
+impl Drop for DropToken {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Where a panic came from and what it said.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Panicked {
+    pub(crate) message: String,
+    pub(crate) file: String,
+    pub(crate) line: u32,
+}
+
+thread_local! {
+    /// The panic this thread is expecting, when it does.
+    static EXPECTED: RefCell<Option<Panicked>> = const { RefCell::new(None) };
+}
+
+/// Runs `f`, which must panic, without a word on standard error.
+#[track_caller]
+pub(crate) fn panicked<R>(f: impl FnOnce() -> R) -> Panicked {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let seen = EXPECTED.with(|expected| match &mut *expected.borrow_mut() {
+                Some(panicked) => {
+                    if let Some(location) = info.location() {
+                        (panicked.file, panicked.line) = (location.file().to_owned(), location.line());
+                    }
+                    true
+                }
+                None => false,
+            });
+            if !seen {
+                previous(info);
+            }
+        }));
+    });
+    EXPECTED.with(|expected| expected.replace(Some(Panicked::default())));
+    let result = catch_unwind(AssertUnwindSafe(f));
+    let seen = EXPECTED.with(RefCell::take).unwrap_or_default();
+    let Err(payload) = result else { panic!("it did not panic") };
+    let message = match payload.downcast_ref::<&str>() {
+        Some(message) => (*message).to_owned(),
+        None => payload.downcast_ref::<String>().cloned().unwrap_or_default(),
+    };
+    Panicked { message, ..seen }
+}
+
+/// What the runtime this thread is in has done so far.
+pub(crate) fn metrics() -> Metrics {
+    Handle::current().metrics()
+}
+
+/// Lets the runtime take at least one whole turn: the root is polled once a turn.
+pub(crate) async fn turn() {
+    for _ in 0..2 {
+        mainspring::task::yield_now().await;
+    }
+}
+
+/// Random numbers, the same ones each time.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// A number below `limit`.
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// A future that polls `future` in a loop until it is ready, and lets nobody else run meanwhile.
+pub(crate) async fn without_yielding<F: Future>(future: F) -> F::Output {
+    let mut future = std::pin::pin!(future);
+    poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(output);
+            }
+        }
+    })
+    .await
+}
