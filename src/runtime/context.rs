@@ -101,7 +101,8 @@ impl Running {
     /// `None` if it runs one already.
     pub(super) fn start() -> Option<Running> {
         let nested = RUNNING.try_with(|running| running.replace(true)).unwrap_or(false);
-        (!nested).then_some(Running(()))
+        // Only the outer one may come to be: to drop one that is refused would take the mark away.
+        if nested { None } else { Some(Running(())) }
     }
 }
 
