@@ -1,0 +1,521 @@
+//! Tasks: spawned, joined, aborted, detached, panicking; and that none of them starves another.
+
+mod common;
+
+use std::cell::{Cell, RefCell};
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant as StdInstant};
+
+use common::{Dropped, LONG, metrics, ms, panicked, turn, watchdog};
+use futures::channel::oneshot;
+use futures::poll;
+use futures::task::{LocalSpawnExt, SpawnExt};
+use mainspring::runtime::Handle;
+use mainspring::task::{JoinHandle, unconstrained, yield_now};
+use mainspring::{Runtime, block_on, sleep, spawn};
+
+#[test]
+fn a_task_gives_its_value_once_and_runs_without_its_handle() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        assert_eq!(spawn(async { 1 }).await.unwrap(), 1);
+
+        let mut handle = spawn(async { 2 });
+        assert!(!handle.is_finished());
+        assert_eq!((&mut handle).await.unwrap(), 2);
+        assert!(handle.is_finished());
+        let panic = panicked(|| futures::executor::block_on(handle));
+        assert!(panic.message.contains("after it gave its result"), "{}", panic.message);
+
+        let (send, receive) = oneshot::channel();
+        drop(spawn(async { send.send(3).unwrap() }));
+        assert_eq!(receive.await, Ok(3));
+    });
+}
+
+#[test]
+fn tasks_need_not_be_send() {
+    let _watchdog = watchdog(LONG);
+    let shared = Rc::new(Cell::new(0));
+    let runtime = Runtime::new().unwrap();
+    let copy = shared.clone();
+    let early = runtime.spawn(async move {
+        sleep(ms(1)).await;
+        copy.set(copy.get() + 1);
+        copy
+    });
+    let copy = shared.clone();
+    runtime.block_on(async move {
+        let inner = copy.clone();
+        spawn(async move { inner.set(inner.get() + 1) }).await.unwrap();
+        assert!(Rc::ptr_eq(&early.await.unwrap(), &copy));
+    });
+    assert_eq!((shared.get(), Rc::strong_count(&shared)), (2, 1));
+}
+
+#[test]
+fn an_aborted_task_is_dropped_on_its_own_thread() {
+    let _watchdog = watchdog(LONG);
+    /// Notes the thread on which it is dropped. Not `Send`.
+    struct Note(Arc<Mutex<Option<thread::ThreadId>>>, #[allow(dead_code)] Rc<()>);
+    impl Drop for Note {
+        fn drop(&mut self) {
+            *self.0.lock().unwrap() = Some(thread::current().id());
+        }
+    }
+    block_on(async {
+        let place = Arc::new(Mutex::new(None));
+        let note = Note(place.clone(), Rc::new(()));
+        let task = spawn(async move {
+            let _note = note;
+            pending::<()>().await;
+        });
+        turn().await;
+        // Aborted there, and the handle dropped there too.
+        let task = thread::spawn(move || {
+            task.abort();
+            task
+        })
+        .join()
+        .unwrap();
+        let error = task.await.unwrap_err();
+        assert!(error.is_cancelled() && !error.is_panic());
+        assert_eq!(*place.lock().unwrap(), Some(thread::current().id()));
+    });
+}
+
+#[test]
+fn abort_reaches_a_task_that_was_never_polled_and_spares_one_that_is_done() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let dropped = Dropped::default();
+        let token = dropped.token();
+        let task = spawn(async move {
+            drop(token);
+            unreachable!("it was aborted first");
+        });
+        task.abort();
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        assert_eq!(dropped.count(), 1);
+
+        let done = spawn(async { 5 });
+        turn().await;
+        assert!(done.is_finished());
+        done.abort();
+        assert_eq!(done.await.unwrap(), 5);
+    });
+}
+
+#[test]
+fn an_aborted_sleep_leaves_the_wheel() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let tasks: Vec<_> = (0..100).map(|_| spawn(sleep(common::HOUR))).collect();
+        turn().await;
+        turn().await;
+        assert_eq!(metrics().timers_live(), 100);
+        tasks.iter().for_each(JoinHandle::abort);
+        for task in tasks {
+            assert!(task.await.unwrap_err().is_cancelled());
+        }
+        assert_eq!((metrics().timers_live(), metrics().timers_cancelled()), (0, 100));
+    });
+}
+
+#[test]
+fn a_panic_reaches_the_handle_and_nobody_else() {
+    let _watchdog = watchdog(LONG);
+    let (error, other) = block_on(async {
+        let other = spawn(async {
+            sleep(ms(2)).await;
+            7
+        });
+        let bad = spawn(async {
+            sleep(Duration::from_micros(100)).await;
+            let panic = panicked(|| panic!("message {}", 1));
+            assert_eq!(panic.message, "message 1");
+            std::panic::resume_unwind(Box::new("payload"));
+        });
+        (bad.await.unwrap_err(), other.await)
+    });
+    assert!(error.is_panic() && !error.is_cancelled());
+    assert!(error.to_string().contains("payload"));
+    assert_eq!(error.into_panic().downcast_ref(), Some(&"payload"));
+    assert_eq!(other.unwrap(), 7);
+}
+
+#[test]
+fn a_future_that_panics_as_it_is_dropped_is_its_handles_business() {
+    let _watchdog = watchdog(LONG);
+    struct Bad;
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("in drop"));
+        }
+    }
+    block_on(async {
+        let bad = Bad;
+        let task = spawn(async move {
+            let _bad = bad;
+            pending::<()>().await;
+        });
+        turn().await;
+        task.abort();
+        assert!(task.await.unwrap_err().is_panic());
+        // An output that nobody wants.
+        let task = spawn(async { Bad });
+        drop(task);
+        turn().await;
+        assert_eq!(spawn(async { 1 }).await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_handle_can_be_awaited_on_another_thread() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let (send, receive) = oneshot::channel();
+        let task = spawn(async {
+            sleep(ms(5)).await;
+            8
+        });
+        let other = thread::spawn(move || {
+            let result = futures::executor::block_on(task).unwrap();
+            send.send(()).unwrap();
+            result
+        });
+        receive.await.unwrap();
+        assert_eq!(other.join().unwrap(), 8);
+    });
+}
+
+#[test]
+fn a_wake_during_the_poll_is_one_more_poll_and_a_thousand_are_one() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let polls = Rc::new(Cell::new(0));
+        let count = polls.clone();
+        let waker = Rc::new(RefCell::new(None::<Waker>));
+        let keep = waker.clone();
+        let task = spawn(poll_fn(move |cx| {
+            count.set(count.get() + 1);
+            *keep.borrow_mut() = Some(cx.waker().clone());
+            match count.get() {
+                1 => {
+                    (0..1000).for_each(|_| cx.waker().wake_by_ref());
+                    Poll::Pending
+                }
+                2 => Poll::Pending,
+                _ => Poll::Ready(()),
+            }
+        }));
+        for _ in 0..5 {
+            turn().await;
+        }
+        assert_eq!(polls.get(), 2);
+        let waker = waker.borrow_mut().take().unwrap();
+        (0..1000).for_each(|_| waker.wake_by_ref());
+        task.await.unwrap();
+        assert_eq!(polls.get(), 3);
+        // A waker that outlives its task wakes nobody.
+        waker.wake();
+        turn().await;
+        assert_eq!(polls.get(), 3);
+    });
+}
+
+// tokio #2349: two tasks that wake each other took every slot, and a third never came.
+#[test]
+fn two_tasks_that_wake_each_other_do_not_starve_a_third() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        #[derive(Default)]
+        struct Table {
+            wakers: [RefCell<Option<Waker>>; 2],
+            strokes: Cell<u64>,
+            over: Cell<bool>,
+        }
+        let table = Rc::new(Table::default());
+        let players: Vec<_> = (0..2)
+            .map(|me| {
+                let table = table.clone();
+                spawn(poll_fn(move |cx| {
+                    if table.over.get() {
+                        return Poll::Ready(());
+                    }
+                    *table.wakers[me].borrow_mut() = Some(cx.waker().clone());
+                    table.strokes.set(table.strokes.get() + 1);
+                    if let Some(other) = table.wakers[1 - me].borrow_mut().take() {
+                        other.wake();
+                    }
+                    Poll::Pending
+                }))
+            })
+            .collect();
+        let third = spawn(async {
+            for _ in 0..1000 {
+                yield_now().await;
+            }
+            sleep(ms(5)).await;
+        });
+        third.await.unwrap();
+        assert!(table.strokes.get() > 1000, "the players rested");
+        table.over.set(true);
+        for waker in &table.wakers {
+            if let Some(waker) = waker.borrow_mut().take() {
+                waker.wake();
+            }
+        }
+        for player in players {
+            player.await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn yield_now_lets_every_ready_task_go_first() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let tasks: Vec<_> = (0..5)
+            .map(|name| {
+                let order = order.clone();
+                spawn(async move {
+                    for round in 0..3 {
+                        order.borrow_mut().push((round, name));
+                        yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let expected: Vec<_> = (0..3).flat_map(|round| (0..5).map(move |name| (round, name))).collect();
+        assert_eq!(*order.borrow(), expected);
+    });
+}
+
+#[test]
+fn a_task_that_sleeps_for_no_time_does_not_delay_a_timer() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let busy = spawn(async {
+            loop {
+                sleep(Duration::ZERO).await;
+            }
+        });
+        let start = StdInstant::now();
+        sleep(ms(10)).await;
+        assert!(start.elapsed() >= ms(10));
+        spawn(sleep(ms(10))).await.unwrap();
+        busy.abort();
+        assert!(busy.await.unwrap_err().is_cancelled());
+    });
+}
+
+#[test]
+fn one_poll_takes_a_hundred_and_twenty_eight_results_unless_unconstrained() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        /// The results that one poll of a loop over `sleep(0)` takes.
+        async fn results(limit: u32) -> u32 {
+            let taken = Cell::new(0);
+            let mut all = pin!(async {
+                while taken.get() < limit {
+                    sleep(Duration::ZERO).await;
+                    taken.set(taken.get() + 1);
+                }
+            });
+            let _ = poll!(all.as_mut());
+            taken.get()
+        }
+        // Each in a poll of its own.
+        assert_eq!(spawn(results(1000)).await.unwrap(), 128);
+        assert_eq!(spawn(unconstrained(results(1000))).await.unwrap(), 1000);
+        yield_now().await;
+        assert_eq!(results(1000).await, 128);
+        yield_now().await;
+        assert_eq!(unconstrained(results(1000)).await, 1000);
+    });
+}
+
+#[test]
+fn a_nested_block_on_says_what_to_do() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let other = Runtime::new().unwrap();
+    for _ in 0..2 {
+        let nested = runtime.block_on(async {
+            [
+                panicked(|| runtime.block_on(async {})),
+                panicked(|| other.block_on(async {})),
+                panicked(|| block_on(async {})),
+            ]
+        });
+        for panic in nested {
+            assert!(panic.message.contains("`.await` the future"), "{}", panic.message);
+            assert_eq!(panic.file, file!(), "it does not point at the caller");
+        }
+        // In a task, after what went wrong before.
+        let message = runtime.block_on(async {
+            spawn(async { panicked(|| mainspring::block_on(async {})).message }).await.unwrap()
+        });
+        assert!(message.contains("`.await` the future"), "{message}");
+    }
+    // Neither is the worse for it.
+    assert_eq!((runtime.block_on(async { 1 }), other.block_on(async { 2 })), (1, 2));
+}
+
+#[test]
+fn futures_spawn_traits_work() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    let local = Rc::new(Cell::new(0));
+    let set = local.clone();
+    LocalSpawnExt::spawn_local(&runtime, async move { set.set(1) }).unwrap();
+    let remote = SpawnExt::spawn_with_handle(&handle, async { 2 }).unwrap();
+    let owned = SpawnExt::spawn_with_handle(&runtime, async { 3 }).unwrap();
+    runtime.block_on(async {
+        assert_eq!((remote.await, owned.await), (2, 3));
+        turn().await;
+    });
+    assert_eq!(local.get(), 1);
+    drop(runtime);
+    assert!(SpawnExt::spawn(&handle, async {}).unwrap_err().is_shutdown());
+}
+
+#[test]
+fn a_spawn_from_another_thread_wakes_a_parked_runtime() {
+    let _watchdog = watchdog(LONG);
+    let (tell, handle) = mpsc::channel();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let parked = thread::spawn(move || {
+        block_on(async {
+            tell.send(Handle::current()).unwrap();
+            stopped.await.unwrap();
+        });
+    });
+    let handle = handle.recv().unwrap();
+    for n in 0..20 {
+        thread::sleep(ms(2));
+        let id = handle.spawn(async move { (n, thread::current().id()) });
+        assert_eq!(futures::executor::block_on(id).unwrap(), (n, parked.thread().id()));
+    }
+    stop.send(()).unwrap();
+    parked.join().unwrap();
+}
+
+#[test]
+fn after_shutdown_a_spawn_is_cancelled_at_once() {
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    assert!(!handle.is_shutdown());
+    drop(runtime);
+    assert!(handle.is_shutdown());
+    let dropped = Dropped::default();
+    let token = dropped.token();
+    let task = handle.spawn(async move { drop(token) });
+    assert_eq!(dropped.count(), 1, "the future is kept");
+    assert!(task.is_finished());
+    assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());
+}
+
+#[test]
+fn entering_nests_and_leaves_what_it_found() {
+    let _watchdog = watchdog(LONG);
+    assert!(Handle::try_current().is_err());
+    let panic = panicked(|| Handle::current());
+    assert!(panic.message.contains("Handle::enter"), "{}", panic.message);
+    assert_eq!(panic.file, file!());
+
+    // A count of turns tells one runtime from the other.
+    let (one, two) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    two.block_on(async {});
+    let turns = || Handle::current().metrics().turns();
+    {
+        let _outer = one.handle().enter();
+        assert_eq!(turns(), 0);
+        {
+            let _inner = two.handle().enter();
+            assert_eq!(turns(), 1);
+        }
+        assert_eq!(turns(), 0);
+        two.block_on(async { assert!(turns() >= 1) });
+        assert_eq!(turns(), 0);
+        let _ = panicked(|| two.block_on(async { panic!("out of it") }));
+        assert_eq!(turns(), 0);
+    }
+    assert!(Handle::try_current().is_err());
+}
+
+#[test]
+fn spawn_without_a_runtime_says_what_to_do() {
+    let panic = panicked(|| spawn(async {}));
+    assert!(panic.message.contains("no Mainspring runtime"), "{}", panic.message);
+    assert!(panic.message.contains("block_on"), "{}", panic.message);
+    assert_eq!(panic.file, file!());
+}
+
+#[test]
+fn tasks_and_timers_survive_from_one_call_to_the_next() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counter = count.clone();
+    let task = runtime.spawn(async move {
+        for _ in 0..10 {
+            sleep(ms(1)).await;
+            counter.fetch_add(1, Ordering::SeqCst);
+        }
+        "done"
+    });
+    runtime.block_on(sleep(ms(3)));
+    // What came due between the calls fires in the next.
+    thread::sleep(ms(5));
+    runtime.block_on(sleep(ms(1)));
+    assert_eq!(runtime.block_on(task).unwrap(), "done");
+    assert_eq!(count.load(Ordering::SeqCst), 10);
+}
+
+#[test]
+fn the_root_lets_tasks_run_before_it_returns() {
+    let runtime = Runtime::new().unwrap();
+    let ran = Rc::new(Cell::new(false));
+    let flag = ran.clone();
+    drop(runtime.spawn(async move { flag.set(true) }));
+    runtime.block_on(async {});
+    assert!(ran.get());
+}
+
+#[test]
+fn a_task_of_one_runtime_is_awaited_in_another() {
+    let _watchdog = watchdog(LONG);
+    let over = Arc::new(AtomicBool::new(false));
+    let (tell, task) = mpsc::channel();
+    let flag = over.clone();
+    let first = thread::spawn(move || {
+        block_on(async {
+            let task = spawn(async {
+                sleep(ms(5)).await;
+                9
+            });
+            tell.send(task).unwrap();
+            while !flag.load(Ordering::SeqCst) {
+                sleep(ms(1)).await;
+            }
+        });
+    });
+    let task = task.recv().unwrap();
+    assert_eq!(block_on(task).unwrap(), 9);
+    over.store(true, Ordering::SeqCst);
+    first.join().unwrap();
+}
