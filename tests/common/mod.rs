@@ -96,7 +96,7 @@ impl Wake for Probe {
 
 /// Counts how often its clones are dropped, itself included.
 #[derive(Clone, Default)]
-pub(crate) struct Dropped(Arc<AtomicUsize>);
+pub(crate) struct Dropped(pub(crate) Arc<AtomicUsize>);
 
 impl Dropped {
     pub(crate) fn count(&self) -> usize {

@@ -1,0 +1,330 @@
+//! Memory and descriptors: nothing is left behind, and steady state allocates nothing.
+//!
+//! Ground rules:
+//!
+//! * The allocator counts by thread, so tests may run beside each other; those that count descriptors, which
+//!   belong to the process, do not: all of them take a lock.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::future::{pending, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use common::{HOUR, LONG, ms, turn, us, watchdog};
+use futures::poll;
+use mainspring::time::{Instant, Sleep, interval, sleep, timeout};
+use mainspring::{Runtime, block_on, spawn};
+
+/// The system's allocator, with a count of what each thread has done.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+fn note(allocations: u64, bytes: i64) {
+    // These have no destructor, so they are there as long as the thread is.
+    ALLOCATIONS.with(|count| count.set(count.get() + allocations));
+    LIVE_BYTES.with(|live| live.set(live.get() + bytes));
+}
+
+// SAFETY: everything is the system allocator's; counting allocates nothing, since the thread-locals are
+// initialised by constants and have no destructors.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(1, layout.size() as i64);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        note(0, -(layout.size() as i64));
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note(1, size as i64 - layout.size() as i64);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn allocations() -> u64 {
+    ALLOCATIONS.with(Cell::get)
+}
+
+fn live_bytes() -> i64 {
+    LIVE_BYTES.with(Cell::get)
+}
+
+fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The descriptors this process has open, where the system tells.
+fn descriptors() -> Option<usize> {
+    Some(std::fs::read_dir("/proc/self/fd").ok()?.count())
+}
+
+/// So much, or less where the program is not optimised.
+const fn often(release: usize, debug: usize) -> usize {
+    if cfg!(debug_assertions) { debug } else { release }
+}
+
+// tokio #3564.
+#[test]
+fn runtimes_that_come_and_go_leave_nothing() {
+    let _alone = alone();
+    let _watchdog = watchdog(2 * LONG);
+    let one = || {
+        let runtime = Runtime::new().unwrap();
+        drop(runtime.spawn(sleep(HOUR)));
+        drop(runtime.handle().spawn(sleep(HOUR)));
+        runtime.block_on(async {
+            let mut left = pin!(sleep(HOUR));
+            assert!(poll!(left.as_mut()).is_pending());
+            sleep(us(1)).await;
+            assert!(timeout(us(1), pending::<()>()).await.is_err());
+        });
+    };
+    // What is made once for the thread and the process.
+    for _ in 0..3 {
+        one();
+    }
+    let before = (live_bytes(), descriptors());
+    for _ in 0..often(10_000, 2_000) {
+        one();
+    }
+    assert_eq!((live_bytes(), descriptors()), before, "bytes and descriptors");
+}
+
+#[test]
+fn ten_thousand_live_timers_and_tasks_are_freed_with_the_runtime() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    let run = || {
+        let runtime = Runtime::new().unwrap();
+        for n in 0..10_000 {
+            drop(runtime.spawn(async move { sleep(HOUR + us(n)).await }));
+        }
+        runtime.block_on(async {
+            while common::metrics().timers_live() < 10_000 {
+                turn().await;
+            }
+        });
+    };
+    run();
+    let before = live_bytes();
+    run();
+    assert_eq!(live_bytes(), before);
+}
+
+// tokio #3477.
+#[test]
+fn a_task_that_keeps_its_own_waker_frees_its_memory() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    let run = || {
+        block_on(async {
+            for _ in 0..10 {
+                let mut kept = Vec::new();
+                let task = spawn(poll_fn(move |cx| {
+                    kept.push(cx.waker().clone());
+                    Poll::<()>::Pending
+                }));
+                turn().await;
+                // Aborted; and the next one dropped with the runtime.
+                task.abort();
+                assert!(task.await.is_err());
+                let mut kept = Vec::new();
+                drop(spawn(poll_fn(move |cx| {
+                    kept.push(cx.waker().clone());
+                    Poll::<()>::Pending
+                })));
+            }
+            turn().await;
+        });
+    };
+    run();
+    let before = live_bytes();
+    run();
+    assert_eq!(live_bytes(), before);
+}
+
+/// How many allocations `rounds` of `what` take on this thread, after as many to warm up.
+async fn steady(rounds: usize, mut what: impl AsyncFnMut()) -> u64 {
+    for _ in 0..rounds {
+        what().await;
+    }
+    let before = allocations();
+    for _ in 0..rounds {
+        what().await;
+    }
+    allocations() - before
+}
+
+#[test]
+fn steady_sleeps_allocate_nothing() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let fired = steady(2000, async || sleep(us(30)).await).await;
+        assert_eq!(fired, 0, "armed and fired");
+        // Further apart than the wheel's slots of the lowest level.
+        let fired = steady(50, async || sleep(ms(5)).await).await;
+        assert_eq!(fired, 0, "armed and fired far off");
+        let cancelled = steady(2000, async || {
+            for far in [us(50), ms(5), HOUR, Duration::MAX] {
+                let _ = poll!(pin!(sleep(far)));
+            }
+        })
+        .await;
+        assert_eq!(cancelled, 0, "armed and cancelled");
+
+        let mut moved = pin!(sleep(HOUR));
+        let mut round = 0_u64;
+        let moves = steady(5000, async || {
+            round += 1;
+            moved.as_mut().reset(Instant::now() + HOUR / (1 + (round % 50) as u32));
+            let _ = poll!(moved.as_mut());
+            if round % 100 == 0 {
+                turn().await;
+            }
+        })
+        .await;
+        assert_eq!(moves, 0, "moved");
+    });
+}
+
+#[test]
+fn steady_timeouts_allocate_nothing() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let elapsed = steady(1000, async || assert!(timeout(us(30), pending::<()>()).await.is_err())).await;
+        assert_eq!(elapsed, 0, "elapsed");
+        let in_time = steady(1000, async || timeout(HOUR, sleep(us(30))).await.unwrap()).await;
+        assert_eq!(in_time, 0, "in time");
+        let at_once = steady(1000, async || timeout(HOUR, async {}).await.unwrap()).await;
+        assert_eq!(at_once, 0, "at once");
+    });
+}
+
+#[test]
+fn steady_ticks_allocate_nothing() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut ticks = interval(us(100));
+        let ticked = steady(2000, async || _ = ticks.tick().await).await;
+        assert_eq!(ticked, 0, "ticked");
+        let reset = steady(1000, async || {
+            ticks.reset_after(us(20));
+            let _ = poll!(pin!(ticks.tick()));
+            ticks.reset_immediately();
+            ticks.tick().await;
+        })
+        .await;
+        assert_eq!(reset, 0, "reset");
+    });
+}
+
+#[test]
+fn a_hundred_timers_that_come_and_go_allocate_nothing() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut random = common::Random::new(5);
+        let mut sleeps: Vec<Pin<Box<Sleep>>> = (0..100).map(|_| Box::pin(sleep(HOUR))).collect();
+        let waker = Waker::noop();
+        let before_after = steady(300, async || {
+            let mut cx = Context::from_waker(waker);
+            for sleep in &mut sleeps {
+                let at = Instant::now() + Duration::from_nanos(random.below(2_000_000));
+                sleep.as_mut().reset(at);
+                let _ = sleep.as_mut().poll(&mut cx);
+            }
+            sleep(us(random.below(1000))).await;
+        })
+        .await;
+        // How many wait in one slot is left to chance, so the wheel may need a little more than ever before.
+        assert!(before_after <= 5, "{before_after} allocations in 30,000 timers");
+    });
+}
+
+#[test]
+fn tasks_that_wait_and_are_woken_allocate_nothing() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let tasks: Vec<_> = (0..10)
+            .map(|_| {
+                spawn(async {
+                    loop {
+                        sleep(us(200)).await;
+                    }
+                })
+            })
+            .collect();
+        let ran = steady(300, async || sleep(us(500)).await).await;
+        assert_eq!(ran, 0);
+        tasks.iter().for_each(|task| task.abort());
+    });
+}
+
+// tokio #7563: cancelled timers stayed until their deadline.
+#[test]
+fn a_million_cancelled_sleeps_leave_nothing() {
+    let _alone = alone();
+    let _watchdog = watchdog(4 * LONG);
+    block_on(async {
+        let _ = poll!(pin!(sleep(HOUR)));
+        turn().await;
+        // One after the other.
+        let before = live_bytes();
+        for n in 0..often(1_000_000, 200_000) {
+            let _ = poll!(pin!(sleep(HOUR + us(n as u64))));
+            if n % 10_000 == 0 {
+                turn().await;
+            }
+        }
+        assert_eq!((live_bytes(), common::metrics().timers_live()), (before, 0));
+    });
+}
+
+#[test]
+fn a_burst_gives_its_memory_back() {
+    let _alone = alone();
+    let _watchdog = watchdog(4 * LONG);
+    block_on(async {
+        sleep(us(10)).await;
+        let before = live_bytes();
+        let count = often(1_000_000, 100_000);
+        let mut sleeps: Vec<Pin<Box<Sleep>>> =
+            (0..count).map(|n| Box::pin(sleep(HOUR + us(n as u64)))).collect();
+        for sleep in &mut sleeps {
+            assert!(poll!(sleep.as_mut()).is_pending());
+        }
+        let full = live_bytes() - before;
+        drop(sleeps);
+        // In small steps, as the program goes on.
+        let mut turns = 0;
+        while live_bytes() > before + 64 * 1024 && turns < count {
+            sleep(us(1)).await;
+            turns += 1;
+        }
+        let left = live_bytes() - before;
+        assert!(left <= 64 * 1024, "{left} of {full} bytes are left after {turns} turns");
+    });
+}

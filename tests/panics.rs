@@ -1,0 +1,204 @@
+//! Panics: of wakers that are not ours, of the root, of tasks. Nobody else loses anything by them.
+
+mod common;
+
+use std::future::pending;
+use std::panic::resume_unwind;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, RawWaker, RawWakerVTable, Waker};
+
+use common::{HOUR, LONG, Probe, metrics, ms, panicked, turn, us, watchdog};
+use futures::poll;
+use mainspring::time::{Instant, sleep, sleep_until, timeout};
+use mainspring::{Runtime, spawn};
+
+// tokio #4069.
+#[test]
+fn a_waker_that_panics_loses_nobody_elses_wake_up() {
+    let _watchdog = watchdog(LONG);
+    for bad_at in [0, 1, 31, 32, 39] {
+        let runtime = Runtime::new().unwrap();
+        let probes: Vec<_> = (0..40)
+            .map(|n| {
+                Probe::with(move || {
+                    if n == bad_at {
+                        panic!("waker {n}");
+                    }
+                })
+            })
+            .collect();
+        let deadline = Instant::now() + ms(20);
+        let mut sleeps: Vec<_> = {
+            let _entered = runtime.handle().enter();
+            probes.iter().map(|_| Box::pin(sleep_until(deadline))).collect()
+        };
+        for (probe, sleep) in probes.iter().zip(&mut sleeps) {
+            assert!(probe.poll(sleep.as_mut()).is_pending());
+        }
+        let task = runtime.spawn(sleep_until(deadline));
+        // The panic comes out of block_on, once.
+        let panic = panicked(|| runtime.block_on(sleep(HOUR)));
+        assert_eq!(panic.message, format!("waker {bad_at}"));
+        assert!(probes.iter().all(|probe| probe.wakes() == 1));
+        // And the runtime goes on.
+        runtime.block_on(task).unwrap();
+        runtime.block_on(async {
+            for sleep in sleeps {
+                sleep.await;
+            }
+            sleep(ms(1)).await;
+            assert_eq!(metrics().timers_live(), 0);
+        });
+        assert!(probes.iter().all(|probe| Arc::strong_count(probe) == 1));
+    }
+}
+
+#[test]
+fn a_waker_that_panics_does_not_end_a_backlog() {
+    let _watchdog = watchdog(LONG);
+    // Several turns' worth of timers, of which every hundredth panics.
+    let runtime = mainspring::Builder::new().timer_budget(16).build().unwrap();
+    let deadline = Instant::now() + ms(100);
+    let probes: Vec<_> = (0..500)
+        .map(|n| {
+            Probe::with(move || {
+                if n % 100 == 50 {
+                    resume_unwind(Box::new(n));
+                }
+            })
+        })
+        .collect();
+    let mut sleeps: Vec<_> = {
+        let _entered = runtime.handle().enter();
+        probes.iter().map(|_| Box::pin(sleep_until(deadline))).collect()
+    };
+    for (probe, sleep) in probes.iter().zip(&mut sleeps) {
+        assert!(probe.poll(sleep.as_mut()).is_pending());
+    }
+    let mut panics = 0;
+    let woken = || probes.iter().map(|probe| probe.wakes()).sum::<usize>();
+    while woken() < 500 {
+        let run = || runtime.block_on(sleep(ms(200)));
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
+            panics += 1;
+        }
+    }
+    assert_eq!((panics, woken()), (5, 500));
+}
+
+#[test]
+fn the_runtime_can_be_used_on_after_a_panic_out_of_block_on() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let task = runtime.spawn(async {
+        sleep(ms(5)).await;
+        "unharmed"
+    });
+    for round in 0..3 {
+        let panic = panicked(|| {
+            runtime.block_on(async {
+                let _sleep = pin!(sleep(HOUR));
+                sleep(us(100)).await;
+                panic!("round {round}");
+            })
+        });
+        assert_eq!(panic.message, format!("round {round}"));
+        assert!(mainspring::Handle::try_current().is_err(), "the thread has not left the runtime");
+    }
+    assert_eq!(runtime.block_on(task).unwrap(), "unharmed");
+    assert_eq!(runtime.handle().metrics().timers_live(), 0);
+}
+
+#[test]
+fn a_panic_leaves_the_budget_as_it_was() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let _ = panicked(|| {
+        runtime.block_on(async {
+            for _ in 0..100 {
+                sleep(std::time::Duration::ZERO).await;
+            }
+            panic!("with most of the budget spent");
+        })
+    });
+    // Outside of tasks there is no limit.
+    let _entered = runtime.handle().enter();
+    let mut cx = Context::from_waker(Waker::noop());
+    for _ in 0..1000 {
+        assert!(pin!(sleep(std::time::Duration::ZERO)).poll(&mut cx).is_ready());
+    }
+}
+
+#[test]
+fn a_task_that_panics_leaves_its_timers_behind_clean() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..20)
+            .map(|n| {
+                spawn(async move {
+                    let mut others: Vec<_> = (0..5).map(|k| Box::pin(sleep(HOUR * k + HOUR))).collect();
+                    for other in &mut others {
+                        assert!(poll!(other.as_mut()).is_pending());
+                    }
+                    let _ = timeout(us(50 * n), pending::<()>()).await;
+                    resume_unwind(Box::new(n));
+                })
+            })
+            .collect();
+        for (n, task) in (0_u64..).zip(tasks) {
+            let error: mainspring::task::JoinError = task.await.map(|()| ()).unwrap_err();
+            assert_eq!(error.into_panic().downcast_ref(), Some(&n));
+        }
+        assert_eq!(metrics().timers_live(), 0);
+    });
+}
+
+/// A waker whose clone panics as often as it is told to.
+fn fragile(panics: &'static AtomicUsize) -> Waker {
+    fn clone(data: *const ()) -> RawWaker {
+        // SAFETY: `data` comes from the `&'static AtomicUsize` that `fragile` was given.
+        let panics = unsafe { &*data.cast::<AtomicUsize>() };
+        if panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_ok() {
+            panic!("a clone");
+        }
+        RawWaker::new(data, &VTABLE)
+    }
+    fn nothing(_: *const ()) {}
+    const VTABLE: RawWakerVTable = RawWakerVTable::new(clone, nothing, nothing, nothing);
+    // SAFETY: the functions of the table are thread-safe and own nothing: the data is a static's address.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::from_ref(panics).cast(), &VTABLE)) }
+}
+
+// tokio #3689: the cell stayed locked, and no later waker was ever registered.
+#[test]
+fn a_clone_that_panics_does_not_poison_the_timer() {
+    static PANICS: AtomicUsize = AtomicUsize::new(0);
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let bad = fragile(&PANICS);
+        let mut cx = Context::from_waker(&bad);
+        // At the first poll, and when the waker is exchanged.
+        for registered in [false, true] {
+            let mut timer = Box::pin(sleep(ms(20)));
+            if registered {
+                let _ = poll!(timer.as_mut());
+            }
+            PANICS.store(1, Ordering::SeqCst);
+            let panic = panicked(|| timer.as_mut().poll(&mut cx));
+            assert_eq!(panic.message, "a clone");
+            timer.await;
+        }
+        // A task's handle.
+        let mut task = Box::pin(spawn(sleep(ms(5))));
+        PANICS.store(1, Ordering::SeqCst);
+        let panic = panicked(|| task.as_mut().poll(&mut cx));
+        assert_eq!(panic.message, "a clone");
+        task.await.unwrap();
+        turn().await;
+        assert_eq!(metrics().timers_live(), 0);
+    });
+}
