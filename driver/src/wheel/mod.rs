@@ -244,6 +244,13 @@ impl<K: Copy> Wheel<K> {
         self.debug_check();
     }
 
+    /// Files a timer anew that has just left but turned out to be due later. It counts as a move.
+    #[inline]
+    pub(crate) fn put_back(&mut self, store: &mut impl Store<K>, key: K, deadline: Nanos, rank: Rank) {
+        self.moved += 1;
+        self.insert(store, key, deadline, rank);
+    }
+
     /// Takes the timer at `place` out, and returns its key; `None` if nothing lies there. O(1).
     #[inline]
     pub fn remove(&mut self, store: &mut impl Store<K>, place: Place) -> Option<K> {
