@@ -71,7 +71,8 @@ pub struct Stats {
     pub armed: u64,
     /// Timers that came due.
     pub fired: u64,
-    /// Timers that were unregistered before their deadline.
+    /// Timers that were unregistered before their deadline, also by a shutdown. What was armed has fired,
+    /// was cancelled, or is live.
     pub cancelled: u64,
     /// Resets of registered timers.
     pub reset: u64,
@@ -299,6 +300,7 @@ impl Driver {
             let next = inner.entries.shut_down_next();
             let end = next.is_none();
             if let Some(waker) = next {
+                inner.cancelled += 1;
                 list.push(waker);
             }
             if list.is_full() || end {
