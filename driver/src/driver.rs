@@ -71,7 +71,8 @@ pub struct Stats {
     pub armed: u64,
     /// Timers that came due.
     pub fired: u64,
-    /// Timers that were unregistered before their deadline.
+    /// Timers that were unregistered before their deadline, also by a shutdown. What was armed has fired,
+    /// was cancelled, or is live.
     pub cancelled: u64,
     /// Resets of registered timers.
     pub reset: u64,
@@ -139,7 +140,7 @@ pub(crate) struct Inner {
     published: Nanos,
     /// Whether the latest drain is not finished.
     draining: bool,
-    /// Until when the driver's thread is going to be parked; `None` while it runs.
+    /// Until when the driver's thread is going to be parked; `None` while it runs, or is about to.
     parked_until: Option<Nanos>,
     closed: bool,
     /// How many timers were registered; the next one's number.
@@ -211,7 +212,9 @@ impl Driver {
     }
 
     /// Fires what is due at `now`, by (deadline, registration), until nothing is left or `budget` is used
-    /// up: a timer that fires costs one, and so does one that is moved within the wheel.
+    /// up. A timer costs one when it is moved within the wheel, one when it is sorted among those that are
+    /// due, and one when it fires; so no more than `budget` fire. Those of one level-0 slot are sorted in one
+    /// step, whatever the budget.
     ///
     /// The wakers are called in batches, without the lock; they may arm, reset and drop timers. What they
     /// arm at or before `now` is ready at its next poll and does not join this drain. A drain that the
@@ -229,13 +232,14 @@ impl Driver {
         let mut left = budget;
         // Relaxed: only a hint for the polls that come.
         shared.polls.store(0, Ordering::Relaxed);
+        // A clock never reads NEVER, and a timer that never comes due must not fire.
+        let now = now.min(Nanos::new(Nanos::NEVER.get() - 1));
         shared.note(now);
 
         let mut inner = lock(&shared.inner);
         inner.parked_until = None;
         if !inner.draining {
-            // A clock never reads NEVER, and a timer that never comes due must not fire.
-            inner.published = inner.published.max(now.min(Nanos::new(Nanos::NEVER.get() - 1)));
+            inner.published = inner.published.max(now);
             inner.draining = true;
         }
         let now = inner.published;
@@ -290,11 +294,13 @@ impl Driver {
         let mut panic = None;
         let mut inner = lock(&shared.inner);
         inner.closed = true;
+        inner.draining = false;
         inner.parked_until = None;
         loop {
             let next = inner.entries.shut_down_next();
             let end = next.is_none();
             if let Some(waker) = next {
+                inner.cancelled += 1;
                 list.push(waker);
             }
             if list.is_full() || end {
@@ -333,10 +339,11 @@ impl Handle {
         TimerEntry::new(self, deadline)
     }
 
-    /// Reads the driver's clock.
+    /// Reads the driver's clock. If that has gone back, the latest reading stands: what is timed from it
+    /// ends rather late than early.
     #[inline]
     pub fn now(&self) -> Nanos {
-        let now = self.shared.clock.now();
+        let now = self.shared.clock.now().max(self.latest());
         self.shared.note(now);
         now
     }
@@ -464,8 +471,8 @@ impl Inner {
         if wake >= until {
             return false;
         }
-        // The park is about to be ended, so those that come after this one need not end it again.
-        self.parked_until = Some(wake);
+        // The park is about to be ended, so nobody needs to end it again, however early the timer.
+        self.parked_until = None;
         true
     }
 

@@ -315,6 +315,8 @@ impl TimerEntry {
     /// A reset to an earlier time than the one filed.
     #[cold]
     fn bring_forward(self: Pin<&Self>, deadline: Nanos) {
+        // The clock is read here, because a time that is past by it may be new to the driver.
+        let now = self.handle.now();
         let mut locked = self.handle.lock();
         if !matches!(self.state.load(), State::Deadline(_)) {
             drop(locked);
@@ -324,7 +326,7 @@ impl TimerEntry {
             return;
         }
         let waker = self.take_out(&mut locked);
-        if deadline <= locked.published() {
+        if deadline <= now.max(locked.published()) {
             self.state.settle();
             locked.count_fired();
             drop(locked);
@@ -520,7 +522,13 @@ impl Entries {
                     // moment ago, so it is linked.
                     match unsafe { key.fire(now, StateCell::fire) } {
                         Ok(waker) => return Next::Fired(waker),
-                        Err(later) => self.insert(key, later, rank),
+                        Err(later) => {
+                            self.wheel.put_back(&mut Places, key, later, rank);
+                            *moves = moves.saturating_sub(1);
+                            if *moves == 0 {
+                                return Next::Exhausted;
+                            }
+                        }
                     }
                 }
             }

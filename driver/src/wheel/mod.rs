@@ -27,12 +27,14 @@
 //!   it touches the cell anyway: when a slot is dealt or split.
 
 mod level;
+mod peak;
 mod rank;
 mod slot;
 
 use std::fmt;
 
 use level::{LEVELS, Occupied, SLOTS, SlotId};
+use peak::Peak;
 use slot::{Cell, Slots};
 
 pub use rank::{Rank, Slack};
@@ -175,8 +177,10 @@ pub struct Wheel<K> {
     batch: Vec<Option<Cell<K>>>,
     /// What of the batch has left.
     cursor: usize,
-    /// Recent batches were no larger than this.
-    batch_peak: usize,
+    /// Recent batches, and lists of late cells, were no larger than this.
+    batch_peak: Peak,
+    /// Cells on their way to another slot, while a slot is split; empty otherwise. Kept for its memory.
+    late: Vec<Cell<K>>,
     len: usize,
     moved: u64,
 }
@@ -201,7 +205,8 @@ impl<K: Copy> Wheel<K> {
             dealing: None,
             batch: Vec::new(),
             cursor: 0,
-            batch_peak: 0,
+            batch_peak: Peak::default(),
+            late: Vec::new(),
             len: 0,
             moved: 0,
         }
@@ -237,6 +242,13 @@ impl<K: Copy> Wheel<K> {
         self.len += 1;
         self.file(store, Cell { when: deadline, rank, key });
         self.debug_check();
+    }
+
+    /// Files a timer anew that has just left but turned out to be due later. It counts as a move.
+    #[inline]
+    pub(crate) fn put_back(&mut self, store: &mut impl Store<K>, key: K, deadline: Nanos, rank: Rank) {
+        self.moved += 1;
+        self.insert(store, key, deadline, rank);
     }
 
     /// Takes the timer at `place` out, and returns its key; `None` if nothing lies there. O(1).
@@ -307,7 +319,7 @@ impl<K: Copy> Wheel<K> {
                 }
                 _ => {
                     self.elapsed = now;
-                    self.slots.release_some();
+                    self.slots.release_some(now);
                     self.debug_check();
                     return Due::Idle;
                 }
@@ -371,11 +383,13 @@ impl<K: Copy> Wheel<K> {
                 return Some((cell.key, cell.when));
             }
         }
-        self.dealing = None;
         let slot = self.occupied.earliest()?;
         let cell = self.slots.pop(slot)?;
         if self.slots.is_empty(slot) {
             self.occupied.clear(slot);
+            if self.dealing == Some(slot) {
+                self.dealing = None;
+            }
         }
         self.len -= 1;
         Some((cell.key, cell.when))
@@ -414,7 +428,7 @@ impl<K: Copy> Wheel<K> {
 
     /// Splits the current level-0 slot at `now`: what is due becomes the batch, in order; the rest stays.
     fn split(&mut self, store: &mut impl Store<K>, slot: SlotId, now: Nanos, moves: &mut usize) {
-        let mut late = Vec::new();
+        let mut late = std::mem::take(&mut self.late);
         let batch = &mut self.batch;
         let elapsed = self.elapsed;
         // Two of the closures tell the store something, at different times.
@@ -439,10 +453,7 @@ impl<K: Copy> Wheel<K> {
             self.occupied.clear(slot);
         }
         *moves = moves.saturating_sub(self.batch.len() + late.len());
-        self.moved += late.len() as u64;
-        for cell in late {
-            self.file(store, cell);
-        }
+        self.file_all(store, late);
         self.batch.sort_unstable_by_key(|cell| cell.map(|cell| (cell.when, cell.rank)));
         for index in 0..self.batch.len() {
             if let Some(Some(ahead)) = self.batch.get(index + AHEAD as usize) {
@@ -457,7 +468,7 @@ impl<K: Copy> Wheel<K> {
 
     /// Files those cells of a slot anew whose deadline has moved, and makes the slot's bounds exact.
     fn refile(&mut self, store: &mut impl Store<K>, slot: SlotId) {
-        let mut late = Vec::new();
+        let mut late = std::mem::take(&mut self.late);
         let elapsed = self.elapsed;
         let store = std::cell::RefCell::new(store);
         self.slots.sift(
@@ -474,27 +485,44 @@ impl<K: Copy> Wheel<K> {
         if self.slots.is_empty(slot) {
             self.occupied.clear(slot);
         }
-        self.moved += late.len() as u64;
-        for cell in late {
-            self.file(store, cell);
-        }
+        self.file_all(store, late);
         self.debug_check();
     }
 
-    /// Makes room for the next batch. A large one's memory is kept while batches of that size recur, and
-    /// shrinks with them.
+    /// Files the cells that left a slot for a later one, and keeps the list's memory while lists of that size
+    /// recur.
+    fn file_all(&mut self, store: &mut impl Store<K>, mut late: Vec<Cell<K>>) {
+        self.moved += late.len() as u64;
+        let keep = self.cells_to_keep(late.len());
+        for cell in late.drain(..) {
+            self.file(store, cell);
+        }
+        if late.capacity() > 2 * keep {
+            late.shrink_to(keep);
+        }
+        self.late = late;
+    }
+
+    /// Makes room for the next batch. A large one's memory is kept while batches of that size recur.
     #[inline]
     fn end_batch(&mut self) {
         if self.cursor == 0 {
             return;
         }
-        self.batch_peak = self.batch.len().max(self.batch_peak - self.batch_peak / 8);
+        let keep = self.cells_to_keep(self.batch.len());
         self.batch.clear();
         self.cursor = 0;
-        let keep = BATCH_KEPT.max(2 * self.batch_peak);
         if self.batch.capacity() > 2 * keep {
             self.batch.shrink_to(keep);
         }
+    }
+
+    /// For how many cells a list keeps its memory, now that it has held `len`.
+    #[inline]
+    fn cells_to_keep(&mut self, len: usize) -> usize {
+        self.batch_peak.pass(self.elapsed, 0);
+        self.batch_peak.reach(len);
+        BATCH_KEPT.max(self.batch_peak.get())
     }
 
     /// Asserts the invariants at the top of this file, with the place that each key's owner knows.
@@ -530,15 +558,14 @@ impl<K: Copy> Wheel<K> {
         let batch = self.batch[self.cursor..].iter().flatten().map(|cell| (cell.when, cell.rank));
         assert!(batch.is_sorted(), "the batch is out of order");
         assert_eq!(len, self.len, "the count is wrong");
-        assert_eq!(self.slots.chunks().0, chunks, "chunks were lost");
+        assert_eq!(self.slots.chunks(), chunks, "chunks were lost");
     }
 
     /// Bytes that the wheel has allocated, about.
     pub fn allocated_bytes(&self) -> usize {
-        let (used, free) = self.slots.chunks();
-        (used + free) * 32 * size_of::<Option<Cell<K>>>()
+        self.slots.allocated_bytes()
             + self.batch.capacity() * size_of::<Option<Cell<K>>>()
-            + LEVELS * SLOTS * 24
+            + self.late.capacity() * size_of::<Cell<K>>()
     }
 
     #[inline]

@@ -10,16 +10,17 @@
 //!   moves a cell tells its owner.
 //! * Removing a cell fills the hole with the slot's last one: only the topmost chunk is ever partly filled.
 //! * A slot's bounds never lie later than the truth. Removal does not raise them; an empty slot has none.
-//! * The pool keeps at most as many free chunks as are in use (and a handful); the surplus is released in
-//!   small steps by [`Pool::release_some`].
+//! * The pool keeps as many chunks as were in use at once lately (and a handful), so that what recurs does
+//!   not allocate; the surplus of a burst is released in small steps by [`Pool::release_some`].
 
 use super::level::SlotId;
+use super::peak::Peak;
 use super::{Place, Rank};
 use crate::Nanos;
 
 /// Cells of a chunk; a power of two.
 const CHUNK: u32 = 32;
-/// Free chunks that are kept however few are in use.
+/// Free chunks that are kept however few were in use.
 const KEPT: usize = 16;
 /// No chunk.
 const NONE: u32 = u32::MAX;
@@ -199,13 +200,21 @@ impl<K: Copy> Slots<K> {
 
     /// Releases a little of the memory that a burst has left behind.
     #[inline]
-    pub(super) fn release_some(&mut self) {
-        self.pool.release_some();
+    pub(super) fn release_some(&mut self, now: Nanos) {
+        self.pool.release_some(now);
     }
 
-    /// Chunks in use and chunks kept free.
-    pub(super) fn chunks(&self) -> (usize, usize) {
-        (self.pool.used, self.pool.free)
+    /// Chunks in use.
+    pub(super) fn chunks(&self) -> usize {
+        self.pool.used
+    }
+
+    /// Bytes that the slots have allocated.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        size_of_val(&*self.slots)
+            + (self.pool.used + self.pool.free) * size_of::<Chunk<K>>()
+            + self.pool.chunks.capacity() * size_of::<Option<Box<Chunk<K>>>>()
+            + self.pool.vacant.capacity() * size_of::<u32>()
     }
 
     /// Visits all cells of a slot with their places, from the top; for checks and listings.
@@ -240,11 +249,20 @@ struct Pool<K> {
     /// Chunks whose memory was released.
     vacant: Vec<u32>,
     used: usize,
+    /// How many were in use at once lately.
+    peak: Peak,
 }
 
 impl<K: Copy> Pool<K> {
     fn new() -> Pool<K> {
-        Pool { chunks: Vec::new(), first_free: NONE, free: 0, vacant: Vec::new(), used: 0 }
+        Pool {
+            chunks: Vec::new(),
+            first_free: NONE,
+            free: 0,
+            vacant: Vec::new(),
+            used: 0,
+            peak: Peak::default(),
+        }
     }
 
     #[inline]
@@ -267,6 +285,7 @@ impl<K: Copy> Pool<K> {
     #[inline]
     fn take(&mut self, slot: SlotId, below: u32) -> u32 {
         self.used += 1;
+        self.peak.reach(self.used);
         if self.first_free != NONE {
             let id = self.first_free;
             let chunk = self.chunk_mut(id);
@@ -303,9 +322,11 @@ impl<K: Copy> Pool<K> {
         self.used -= 1;
     }
 
-    fn release_some(&mut self) {
+    #[inline]
+    fn release_some(&mut self, now: Nanos) {
+        self.peak.pass(now, self.used);
         for _ in 0..8 {
-            if self.free <= self.used + KEPT {
+            if self.used + self.free <= self.peak.get() + KEPT || self.free == 0 {
                 return;
             }
             let id = self.first_free;
@@ -313,10 +334,6 @@ impl<K: Copy> Pool<K> {
             self.chunks[id as usize] = None;
             self.vacant.push(id);
             self.free -= 1;
-        }
-        if self.used == 0 && self.free == 0 {
-            self.chunks = Vec::new();
-            self.vacant = Vec::new();
         }
     }
 }

@@ -1,0 +1,254 @@
+//! Steady state allocates nothing, and a burst's memory is given back: counted by the allocator itself, for
+//! the thread of each test alone.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+
+use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
+use mainspring_driver::{Driver, Handle, Nanos, TestClock, TimerEntry};
+
+thread_local! {
+    /// Calls that asked for memory.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+    /// Bytes in use, of those that this thread asked for and gave back.
+    static BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+fn count(calls: u64, bytes: i64) {
+    // A thread that is ending has no counters any more; it is not the test's.
+    let _ = CALLS.try_with(|all| all.set(all.get() + calls));
+    let _ = BYTES.try_with(|all| all.set(all.get() + bytes));
+}
+
+// SAFETY: every call is handed to the system's allocator as it came; the counters are plain cells of the
+// thread, so counting neither allocates nor panics.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(1, layout.size() as i64);
+        // SAFETY: the caller's promises are those of `System`.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count(0, -(layout.size() as i64));
+        // SAFETY: as in `alloc`; `at` came from `System`.
+        unsafe { System.dealloc(at, layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(1, size as i64 - layout.size() as i64);
+        // SAFETY: as in `dealloc`.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often `work` asked for memory.
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = CALLS.get();
+    work();
+    CALLS.get() - before
+}
+
+#[test]
+fn the_counter_counts_nothing() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
+    assert_eq!(allocations(|| drop(std::hint::black_box(Vec::<u8>::new()))), 0);
+}
+
+struct Places(Vec<Place>);
+impl Store<usize> for Places {
+    fn set_place(&mut self, key: usize, place: Place) {
+        self.0[key] = place;
+    }
+}
+
+/// A driver, a clock and timers that stay where they are.
+struct House {
+    driver: Driver,
+    handle: Handle,
+    clock: TestClock,
+    timers: Vec<Pin<Box<TimerEntry>>>,
+}
+
+const MS: u64 = 1_000_000;
+
+impl House {
+    fn new(timers: usize) -> House {
+        let clock = TestClock::new(Nanos::ZERO);
+        let driver = Driver::new(clock.clock(), || ());
+        let handle = driver.handle().clone();
+        let timers = (0..timers).map(|_| Box::pin(handle.sleep_until(Nanos::NEVER))).collect();
+        House { driver, handle, clock, timers }
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.now().get()
+    }
+
+    fn arm(&mut self, index: usize, deadline: u64) {
+        let timer = &mut self.timers[index];
+        timer.as_mut().reset(Nanos::new(deadline));
+        let pending = timer.as_mut().poll_elapsed(&mut Context::from_waker(Waker::noop())).is_pending();
+        assert!(pending, "a timer at {deadline} is due at once");
+    }
+
+    fn turn(&mut self, to: u64) -> usize {
+        self.clock.set(Nanos::new(to));
+        let processed = self.driver.process(Nanos::new(to), usize::MAX);
+        let _ = self.driver.next_wake();
+        processed.fired
+    }
+
+    /// Runs `round` until everything has its size, and counts what the rounds after that allocate.
+    fn steady(&mut self, mut round: impl FnMut(&mut House)) -> u64 {
+        for _ in 0..200 {
+            round(self);
+        }
+        allocations(|| {
+            for _ in 0..200 {
+                round(self);
+            }
+        })
+    }
+}
+
+#[test]
+fn the_bare_wheel_allocates_in_steady_state() {
+    const LIVE: usize = 1_000;
+    let mut places = Places(vec![Place::NOWHERE; LIVE]);
+    let mut wheel = Wheel::new(Nanos::ZERO);
+    let mut number = 0;
+    let mut now = 0;
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut round = |rounds: usize| {
+        for _ in 0..rounds {
+            for key in 0..LIVE {
+                random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+                number += 1;
+                let deadline = Nanos::new(now + (random >> 40));
+                wheel.insert(&mut places, key, deadline, Rank::new(number, Slack::ZERO));
+            }
+            for key in (0..LIVE).step_by(3) {
+                let place = places.0[key];
+                assert_eq!(wheel.remove(&mut places, place), Some(key));
+            }
+            now += 1 << 24;
+            while wheel.next_due(&mut places, Nanos::new(now), &mut { usize::MAX }) != Due::Idle {}
+            assert!(wheel.is_empty());
+        }
+    };
+    round(300);
+    assert_eq!(allocations(|| round(100)), 0);
+}
+
+#[test]
+fn making_arming_and_dropping_a_timer_allocates() {
+    let mut house = House::new(0);
+    let once = || {
+        let now = house.now();
+        let mut timer = std::pin::pin!(house.handle.sleep_until(Nanos::new(now + MS)));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(timer.as_mut().poll_elapsed(&mut cx).is_pending());
+        timer.as_mut().cancel();
+        assert!(timer.as_mut().poll_elapsed(&mut cx).is_pending());
+    };
+    once();
+    assert_eq!(allocations(|| (0..100).for_each(|_| once())), 0);
+    house.turn(5 * MS);
+}
+
+#[test]
+fn timers_that_fire_and_are_armed_again_allocate() {
+    let mut house = House::new(1_000);
+    let allocated = house.steady(|house| {
+        let now = house.now();
+        for index in 0..1_000 {
+            house.arm(index, now + MS + index as u64 * 1_003);
+        }
+        for step in 1..=10 {
+            house.turn(now + step * MS / 4);
+        }
+    });
+    assert_eq!(allocated, 0);
+}
+
+#[test]
+fn a_crowd_that_ticks_together_allocates_at_every_tick() {
+    // Between two ticks all of the crowd's memory is free, for a moment.
+    for period in [MS, 100 * MS] {
+        let mut house = House::new(5_000);
+        let allocated = house.steady(|house| {
+            let tick = house.now() + period;
+            for index in 0..5_000 {
+                house.arm(index, tick);
+            }
+            for step in 1..=4 {
+                let fired = house.turn(tick - period + period / 4 * step);
+                assert_eq!(fired, if step == 4 { 5_000 } else { 0 });
+            }
+        });
+        assert_eq!(allocated, 0, "with a period of {period} ns");
+    }
+}
+
+#[test]
+fn timers_that_are_moved_to_a_later_time_allocate_when_their_old_cell_comes_due() {
+    // A heartbeat: every message pushes the expiry back, and the wheel finds out later.
+    let mut house = House::new(5_000);
+    let now = house.now();
+    (0..5_000).for_each(|index| house.arm(index, now + 3 * MS));
+    let allocated = house.steady(|house| {
+        let now = house.now();
+        for timer in &mut house.timers {
+            timer.as_mut().reset(Nanos::new(now + 3 * MS));
+        }
+        assert_eq!(house.turn(now + MS), 0);
+    });
+    assert_eq!(allocated, 0);
+}
+
+#[test]
+fn timers_that_are_moved_to_an_earlier_time_allocate() {
+    let mut house = House::new(500);
+    let allocated = house.steady(|house| {
+        let now = house.now();
+        for index in 0..500 {
+            house.arm(index, now + 50 * MS);
+            house.timers[index].as_mut().reset(Nanos::new(now + MS + index as u64));
+        }
+        assert_eq!(house.turn(now + 2 * MS), 500);
+    });
+    assert_eq!(allocated, 0);
+}
+
+#[test]
+fn a_bursts_memory_is_never_given_back() {
+    let mut house = House::new(1);
+    let before = BYTES.get();
+    {
+        let mut burst = House::new(0);
+        std::mem::swap(&mut burst.timers, &mut house.timers);
+        for _ in 0..100_000 {
+            house.timers.push(Box::pin(house.handle.sleep_until(Nanos::new(MS))));
+        }
+        for timer in &mut house.timers {
+            let _ = timer.as_mut().poll_elapsed(&mut Context::from_waker(Waker::noop()));
+        }
+        assert!(BYTES.get() - before > 2_400_000);
+        assert_eq!(house.turn(MS), 100_000);
+        std::mem::swap(&mut burst.timers, &mut house.timers);
+    }
+    // Life goes on for some seconds, with one timer.
+    for _ in 0..5_000 {
+        let next = house.now() + MS;
+        house.arm(0, next);
+        house.turn(next);
+    }
+    let kept = BYTES.get() - before;
+    assert!(kept < 150_000, "{kept} bytes are kept");
+}

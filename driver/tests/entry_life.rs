@@ -1,0 +1,445 @@
+//! The life of a `TimerEntry`: armed, moved, fired, cancelled, dropped, forgotten, in every order, also after
+//! its driver is gone. Each test bears the name of the failure it guards against.
+
+mod probe;
+
+use std::marker::PhantomData;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use futures::executor::block_on;
+use mainspring_driver::{Driver, Handle, Nanos, StateCell, TimerEntry, WakeList, Wheel};
+use probe::{Fixture, Probe, READY, poll};
+
+const MS: u64 = 1_000_000;
+
+/// Answers whether a type has a trait: the inherent constant is there only if it has, and goes before the
+/// one of [`Otherwise`].
+struct Ask<T>(PhantomData<T>);
+trait Otherwise {
+    const SEND: bool = false;
+    const SYNC: bool = false;
+    const UNPIN: bool = false;
+    const CLONE: bool = false;
+}
+impl<T> Otherwise for Ask<T> {}
+impl<T: Send> Ask<T> {
+    const SEND: bool = true;
+}
+impl<T: Sync> Ask<T> {
+    const SYNC: bool = true;
+}
+impl<T: Unpin> Ask<T> {
+    const UNPIN: bool = true;
+}
+impl<T: Clone> Ask<T> {
+    const CLONE: bool = true;
+}
+
+// event-listener RUSTSEC-2026-0221: a listener was Send and Sync where it must not be.
+const _: () = {
+    assert!(Ask::<TimerEntry>::SEND && Ask::<TimerEntry>::SYNC, "timers may go to other threads");
+    assert!(!Ask::<TimerEntry>::UNPIN, "the wheel points at a timer: it must stay where it is");
+    assert!(!Ask::<TimerEntry>::CLONE);
+    assert!(Ask::<Driver>::SEND && Ask::<Driver>::SYNC && Ask::<Driver>::UNPIN);
+    assert!(!Ask::<Driver>::CLONE, "one driver parks and fires, and one only");
+    assert!(Ask::<Handle>::SEND && Ask::<Handle>::SYNC && Ask::<Handle>::CLONE);
+    assert!(Ask::<StateCell>::SEND && Ask::<StateCell>::SYNC && !Ask::<StateCell>::CLONE);
+    assert!(Ask::<WakeList>::SEND && Ask::<WakeList>::SYNC);
+    // A wheel is what its keys are.
+    assert!(Ask::<Wheel<u32>>::SEND && Ask::<Wheel<u32>>::SYNC);
+    assert!(!Ask::<Wheel<*const u8>>::SEND && !Ask::<Wheel<*const u8>>::SYNC);
+};
+
+#[test]
+fn a_timer_dropped_on_the_tick_it_is_due_is_fired() {
+    // tokio #3229: dropped while it waits in the list of those to be fired. A budget of one leaves the
+    // second one of the batch waiting.
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    let mut first = f.armed(MS, &probe.waker());
+    let second = f.armed(MS, &probe.waker());
+    f.clock.set(Nanos::new(MS));
+    while f.driver.process(Nanos::new(MS), 1).fired == 0 {}
+    f.handle.check();
+    assert_eq!((probe.wakes(), f.live()), (1, 1), "the second one is not waiting to be fired");
+    drop(second);
+    f.handle.check();
+    assert_eq!(f.advance_to(MS), 0);
+    assert_eq!((probe.wakes(), probe.wakers()), (1, 0));
+    assert_eq!(poll(&mut first, Waker::noop()), READY);
+}
+
+#[test]
+fn a_timer_reset_after_it_fired_stays_fired() {
+    // tokio #2587.
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    let mut timer = f.armed(MS, &probe.waker());
+    assert_eq!(f.advance_to(MS), 1);
+    assert!(timer.is_elapsed());
+    assert_eq!(poll(&mut timer, Waker::noop()), READY);
+    timer.as_mut().reset(Nanos::new(3 * MS));
+    assert!(!timer.is_elapsed());
+    assert_eq!((f.live(), timer.deadline()), (0, Nanos::new(3 * MS)));
+    assert!(poll(&mut timer, &probe.waker()).is_pending());
+    assert!(poll(&mut timer, &probe.waker()).is_pending());
+    assert_eq!((f.advance_to(3 * MS - 1), f.advance_to(3 * MS)), (0, 1));
+    assert_eq!((poll(&mut timer, Waker::noop()), probe.wakes(), probe.wakers()), (READY, 2, 0));
+}
+
+#[test]
+fn a_timer_moved_onto_anothers_tick_and_dropped_leaves_a_hole() {
+    // `b` is moved onto `c`'s tick, `a` fires, then `b` is dropped.
+    for (silent, b_at) in [(true, 2 * MS), (false, 9 * MS)] {
+        let mut f = Fixture::new();
+        let probe = Probe::new(&f.handle);
+        let _a = f.armed(MS, &probe.waker());
+        let mut b = f.armed(b_at, &probe.waker());
+        let mut c = f.armed(3 * MS, &probe.waker());
+        b.as_mut().reset(Nanos::new(3 * MS));
+        assert_eq!(f.handle.stats().reset, u64::from(silent));
+        f.handle.check();
+        assert_eq!(f.advance_to(2 * MS), 1);
+        drop(b);
+        f.handle.check();
+        assert_eq!(f.advance_to(3 * MS), 1);
+        assert_eq!((poll(&mut c, Waker::noop()), probe.wakes()), (READY, 2));
+    }
+}
+
+#[test]
+fn a_timer_moved_in_memory_before_its_first_poll_dangles() {
+    let mut f = Fixture::new();
+    let timers: Vec<TimerEntry> = (1..=50).map(|i| f.handle.sleep_until(Nanos::new(i * MS))).collect();
+    let mut timers: Vec<_> = timers.into_iter().rev().map(Box::pin).collect();
+    for timer in &mut timers {
+        assert!(poll(timer, Waker::noop()).is_pending());
+    }
+    // A pinned box may be moved, for what is in it stays.
+    timers.reverse();
+    f.handle.check();
+    for (i, timer) in timers.iter_mut().enumerate() {
+        assert_eq!(f.advance_to((i as u64 + 1) * MS), 1);
+        assert_eq!(poll(timer, Waker::noop()), READY);
+    }
+}
+
+#[test]
+fn a_timer_that_is_forgotten_dangles() {
+    // To forget a pinned box leaks it: the wheel may point at it for ever.
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    let forgotten = f.armed(MS, &probe.waker());
+    let mut forgotten = std::mem::ManuallyDrop::new(forgotten);
+    let never = std::mem::ManuallyDrop::new(f.armed(u64::MAX, &probe.waker()));
+    assert_eq!(f.advance_to(MS), 1);
+    assert_eq!((probe.wakes(), f.live()), (1, 1));
+    f.driver.shutdown();
+    assert_eq!((probe.wakes(), f.live(), probe.wakers()), (2, 0, 0));
+    drop(f);
+    // Only so that the test itself does not leak.
+    assert_eq!(poll(&mut forgotten, Waker::noop()), READY);
+    drop((std::mem::ManuallyDrop::into_inner(forgotten), std::mem::ManuallyDrop::into_inner(never)));
+}
+
+#[test]
+fn a_timer_dropped_in_any_state_keeps_its_waker_or_its_place() {
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    drop(f.at(MS));
+    drop(f.armed(MS, &probe.waker()));
+    assert_eq!((f.live(), probe.wakers()), (0, 0));
+    let mut cancelled = f.armed(MS, &probe.waker());
+    cancelled.as_mut().cancel();
+    assert_eq!((f.live(), probe.wakers()), (0, 0));
+    drop(cancelled);
+    let fired = f.armed(MS, &probe.waker());
+    f.advance_to(MS);
+    drop(fired);
+    let shut = f.armed(2 * MS, &probe.waker());
+    f.driver.shutdown();
+    drop(shut);
+    assert_eq!((f.live(), probe.wakers(), probe.wakes()), (0, 0, 2));
+    let stats = f.handle.stats();
+    assert_eq!((stats.armed, stats.fired, stats.cancelled), (4, 1, 3));
+}
+
+#[test]
+fn a_cancelled_timer_fires_or_cannot_be_armed_again() {
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    let mut timer = f.armed(MS, &probe.waker());
+    timer.as_mut().cancel();
+    timer.as_mut().cancel();
+    assert_eq!((f.advance_to(MS / 2), probe.wakes()), (0, 0));
+    assert!(poll(&mut timer, &probe.waker()).is_pending());
+    assert_eq!((f.advance_to(MS), probe.wakes()), (1, 1));
+    timer.as_mut().cancel();
+    assert!(!timer.is_elapsed());
+    assert_eq!(poll(&mut timer, Waker::noop()), READY, "its deadline is past");
+}
+
+#[test]
+fn a_reset_before_the_first_poll_is_lost() {
+    for to in [MS, 5 * MS, 20 * MS] {
+        let mut f = Fixture::new();
+        let mut timer = f.at(10 * MS);
+        timer.as_mut().reset(Nanos::new(to));
+        assert_eq!((timer.deadline(), f.live()), (Nanos::new(to), 0));
+        assert!(poll(&mut timer, Waker::noop()).is_pending());
+        assert_eq!((f.advance_to(to - 1), f.advance_to(to)), (0, 1));
+        assert_eq!(poll(&mut timer, Waker::noop()), READY);
+    }
+}
+
+#[test]
+fn a_reset_to_the_past_before_the_first_poll_waits() {
+    let mut f = Fixture::starting_at(10 * MS);
+    f.advance_to(10 * MS);
+    for to in [0, 1, 10 * MS - 1, 10 * MS] {
+        let mut timer = f.at(u64::MAX);
+        timer.as_mut().reset(Nanos::new(to));
+        assert_eq!(poll(&mut timer, Waker::noop()), READY);
+        assert_eq!(f.live(), 0);
+    }
+}
+
+#[test]
+fn a_reset_to_a_later_time_fires_at_the_old_one_or_never() {
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    let mut timer = f.armed(MS, &probe.waker());
+    for to in [2 * MS, 2 * MS + 1, 300 * MS, 86_400_000 * MS] {
+        timer.as_mut().reset(Nanos::new(to));
+        f.handle.check();
+        assert_eq!((f.advance_to(to - 1), poll(&mut timer, &probe.waker())), (0, Poll::Pending));
+    }
+    assert_eq!((f.advance_to(86_400_000 * MS), probe.wakes()), (1, 1));
+    assert_eq!(poll(&mut timer, Waker::noop()), READY);
+}
+
+#[test]
+fn a_reset_to_an_earlier_time_fires_at_the_old_one() {
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    let mut timer = f.armed(u64::MAX, &probe.waker());
+    for to in [86_400_000 * MS, 300 * MS, 2 * MS, MS] {
+        timer.as_mut().reset(Nanos::new(to));
+        f.handle.check();
+        assert_eq!(f.driver.next_deadline(), Some(Nanos::new(to)));
+        let wake = f.driver.next_wake().expect("a timer is armed").get();
+        assert!(wake >= to && wake <= to + to / 128, "its slack is still that of the old deadline: {wake}");
+    }
+    assert_eq!((f.advance_to(MS - 1), f.advance_to(MS), probe.wakes()), (0, 1, 1));
+    assert_eq!(poll(&mut timer, Waker::noop()), READY);
+}
+
+#[test]
+fn a_reset_to_the_past_does_not_wake() {
+    let mut f = Fixture::starting_at(10 * MS);
+    f.advance_to(20 * MS);
+    for to in [0, 10 * MS, 20 * MS] {
+        let probe = Probe::new(&f.handle);
+        let mut timer = f.armed(50 * MS, &probe.waker());
+        timer.as_mut().reset(Nanos::new(to));
+        f.handle.check();
+        assert_eq!((probe.wakes(), probe.wakers(), f.live()), (1, 0, 0), "at {to}");
+        assert_eq!(poll(&mut timer, Waker::noop()), READY);
+    }
+    // Past by the clock, but the driver has not been there yet.
+    let probe = Probe::new(&f.handle);
+    let mut timer = f.armed(70 * MS, &probe.waker());
+    f.clock.set(Nanos::new(30 * MS));
+    timer.as_mut().reset(Nanos::new(25 * MS));
+    assert_eq!((probe.wakes(), probe.wakers(), f.live()), (1, 0, 0));
+    assert_eq!(poll(&mut timer, &probe.waker()), READY);
+    assert_eq!((f.advance_to(30 * MS), f.handle.stats().fired), (0, 4));
+}
+
+#[test]
+fn a_timer_without_end_fires_or_cannot_be_cancelled() {
+    // tokio #3551, #5183, #5710.
+    let mut f = Fixture::starting_at(12_345);
+    let probe = Probe::new(&f.handle);
+    for duration in [
+        Duration::MAX,
+        Duration::from_secs(u64::MAX),
+        Duration::from_millis(i64::MAX as u64),
+        Duration::from_millis(u64::MAX),
+        Duration::from_nanos(u64::MAX),
+    ] {
+        let mut timer = Box::pin(f.handle.sleep(duration));
+        assert_eq!(timer.deadline(), Nanos::NEVER);
+        assert!(poll(&mut timer, &probe.waker()).is_pending());
+        assert_eq!(f.driver.next_deadline(), Some(Nanos::NEVER));
+        assert_eq!(f.driver.next_wake(), Some(Nanos::NEVER));
+        timer.as_mut().reset(Nanos::new(u64::MAX));
+        let now = f.clock.now();
+        assert_eq!(f.advance_to(now.get() + 365 * 86_400_000 * MS), 0);
+        assert!(poll(&mut timer, &probe.waker()).is_pending());
+        timer.as_mut().cancel();
+        assert_eq!((f.live(), probe.wakers()), (0, 0));
+        assert!(poll(&mut timer, &probe.waker()).is_pending());
+        drop(timer);
+        assert_eq!((f.live(), probe.wakers(), probe.wakes()), (0, 0, 0));
+    }
+}
+
+#[test]
+fn the_end_of_time_comes() {
+    // Even if somebody reads it off a clock.
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    let mut timer = f.armed(u64::MAX, &probe.waker());
+    let mut last = f.armed(Nanos::NEVER.get() - 1, &probe.waker());
+    assert_eq!(f.advance_to(u64::MAX), 1);
+    assert_eq!((poll(&mut last, &probe.waker()), poll(&mut timer, &probe.waker())), (READY, Poll::Pending));
+    assert!(poll(&mut f.at(u64::MAX), &probe.waker()).is_pending(), "never was reached");
+    assert_eq!((probe.wakes(), f.live()), (1, 1));
+}
+
+/// Fires all at once and returns the order in which they fired.
+fn order(f: &mut Fixture, now: u64, timers: &mut [(probe::Timer, Probe)]) -> Vec<usize> {
+    let log = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
+    for (index, (_, probe)) in timers.iter().enumerate() {
+        let log = log.clone();
+        probe.on_wake(move || log.lock().expect("nobody panicked").push(index));
+    }
+    f.advance_to(now);
+    let order = log.lock().expect("nobody panicked").clone();
+    order
+}
+
+fn timers_at(f: &Fixture, deadlines: &[u64]) -> Vec<(probe::Timer, Probe)> {
+    let arm = |&at: &u64| {
+        let probe = Probe::new(&f.handle);
+        (f.armed(at, &probe.waker()), probe)
+    };
+    deadlines.iter().map(arm).collect()
+}
+
+#[test]
+fn a_reset_takes_a_timer_out_of_the_order_of_registration() {
+    let mut f = Fixture::new();
+    let mut timers = timers_at(&f, &[9 * MS, 7 * MS, 2 * MS, 7 * MS, 7 * MS, 100 * MS]);
+    timers[0].0.as_mut().reset(Nanos::new(7 * MS));
+    timers[2].0.as_mut().reset(Nanos::new(7 * MS));
+    timers[5].0.as_mut().reset(Nanos::new(7 * MS));
+    timers[3].0.as_mut().reset(Nanos::new(8 * MS));
+    f.advance_to(3 * MS);
+    timers[3].0.as_mut().reset(Nanos::new(7 * MS));
+    assert_eq!(order(&mut f, 7 * MS, &mut timers), [0, 1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_timer_that_is_armed_again_keeps_its_old_number() {
+    let mut f = Fixture::new();
+    let mut timers = timers_at(&f, &[MS, 5 * MS, 2 * MS, 5 * MS]);
+    f.advance_to(MS);
+    // The first one fired, the third is cancelled; both are registered anew, behind the others.
+    timers[0].0.as_mut().reset(Nanos::new(5 * MS));
+    timers[2].0.as_mut().cancel();
+    timers[2].0.as_mut().reset(Nanos::new(5 * MS));
+    for index in [2, 0] {
+        let (timer, probe) = &mut timers[index];
+        assert!(poll(timer, &probe.waker()).is_pending());
+    }
+    assert_eq!(order(&mut f, 5 * MS, &mut timers), [1, 3, 2, 0]);
+}
+
+#[test]
+fn timers_found_due_late_fire_by_registration_and_not_by_deadline() {
+    let mut f = Fixture::new();
+    let mut timers = timers_at(&f, &[5_000, 90 * MS, 300, MS, 4_000, 300]);
+    assert_eq!(order(&mut f, 100 * MS, &mut timers), [2, 5, 4, 0, 3, 1]);
+}
+
+#[test]
+fn a_poll_with_another_waker_leaves_the_old_one_or_drops_both() {
+    let mut f = Fixture::new();
+    let (old, new) = (Probe::new(&f.handle), Probe::new(&f.handle));
+    let mut timer = f.armed(MS, &old.waker());
+    assert_eq!((old.wakers(), old.drops()), (1, 1), "the test's own waker was dropped");
+    assert!(poll(&mut timer, &old.waker()).is_pending());
+    assert_eq!((old.wakers(), old.drops()), (1, 2), "the same waker was cloned again");
+    assert!(poll(&mut timer, &new.waker()).is_pending());
+    assert_eq!((old.wakers(), new.wakers()), (0, 1));
+    f.advance_to(MS);
+    assert_eq!((old.wakes(), new.wakes(), new.wakers()), (0, 1, 0));
+}
+
+#[test]
+fn a_timer_that_outlives_its_driver_hangs() {
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    let mut armed = f.armed(MS, &probe.waker());
+    let mut fired = f.armed(MS / 2, &probe.waker());
+    f.advance_to(MS / 2);
+    let mut never_polled = f.at(MS);
+    let past = f.at(3);
+    let handle = f.handle.clone();
+    drop(f);
+    assert_eq!((probe.wakes(), probe.wakers()), (2, 0));
+    assert!(handle.is_shutdown());
+    let ended = std::thread::spawn(move || {
+        assert_eq!(poll(&mut fired, Waker::noop()), READY, "it fired before the shutdown");
+        assert!(matches!(poll(&mut armed, Waker::noop()), Poll::Ready(Err(_))));
+        assert!(matches!(poll(&mut never_polled, Waker::noop()), Poll::Ready(Err(_))));
+        assert_eq!(block_on(past), Ok(()), "its deadline was past before the shutdown");
+        // It stays so, whatever is done to it.
+        armed.as_mut().reset(Nanos::new(9 * MS));
+        armed.as_mut().cancel();
+        armed.as_mut().set_tolerance(None);
+        assert!(matches!(poll(&mut armed, Waker::noop()), Poll::Ready(Err(_))));
+        let refused = block_on(handle.sleep(Duration::from_secs(3600)));
+        assert_eq!(refused.map_err(|e| e.to_string()), Err("the timer driver was shut down".to_owned()));
+        assert_eq!(handle.stats().live, 0);
+    });
+    ended.join().expect("nothing failed on the other thread");
+}
+
+#[test]
+fn a_shutdown_in_the_middle_of_a_drain_loses_timers() {
+    // With a slot half dealt and a batch half fired, and wakers that drop further timers.
+    for budget in [1, 7, 60, 90] {
+        let mut f = Fixture::new();
+        let probe = Probe::new(&f.handle);
+        let slot = 1 << 22;
+        let timers: Vec<_> = (0..100).map(|i| f.armed(slot + i * 5, &probe.waker())).collect();
+        let others: Vec<_> = (0..40).map(|i| f.armed(slot + i * 40_000, Waker::noop())).collect();
+        let mut kept = Some(others);
+        probe.on_wake(move || drop(kept.take()));
+        let now = slot + 1_000_000;
+        f.clock.set(Nanos::new(now));
+        let fired = f.driver.process(Nanos::new(now), budget).fired;
+        f.driver.shutdown();
+        f.driver.shutdown();
+        assert_eq!(probe.wakes(), 100, "after a budget of {budget}, which fired {fired}");
+        assert_eq!((f.live(), probe.wakers()), (0, 0));
+        assert_eq!(f.driver.next_wake(), None);
+        for mut timer in timers {
+            assert!(poll(&mut timer, Waker::noop()).is_ready());
+        }
+    }
+}
+
+#[test]
+fn a_tolerance_is_lost_or_changes_when_a_timer_fires() {
+    let mut f = Fixture::new();
+    let mut timer = f.at(64 * MS);
+    assert!(poll(&mut timer, Waker::noop()).is_pending());
+    let default = f.driver.next_wake().expect("armed").get() - 64 * MS;
+    assert!(default <= MS / 2 && default > MS / 3, "the default slack is {default}");
+    for (tolerance, at_most) in [(Some(Duration::ZERO), 0), (Some(Duration::from_millis(8)), 8 * MS)] {
+        timer.as_mut().cancel();
+        timer.as_mut().set_tolerance(tolerance);
+        assert!(poll(&mut timer, Waker::noop()).is_pending());
+        // While it is armed, a new tolerance waits for the next arming.
+        timer.as_mut().set_tolerance(Some(Duration::from_secs(5)));
+        let slack = f.driver.next_wake().expect("armed").get() - 64 * MS;
+        assert!(slack <= at_most && slack >= at_most - at_most / 5, "a slack of {slack} for {tolerance:?}");
+        assert_eq!(f.driver.next_deadline(), Some(Nanos::new(64 * MS)));
+    }
+    assert_eq!((f.advance_to(64 * MS - 1), f.advance_to(64 * MS)), (0, 1));
+}

@@ -1,0 +1,336 @@
+//! What time does to timers: a clock that stands, jumps or goes back, budgets that cut a drain short, and
+//! what the driver says about its next wake-up. Each test bears the name of the failure it guards against.
+
+mod probe;
+
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use mainspring_driver::{Clock, Driver, Nanos};
+use probe::{Fixture, Probe, READY, Timer, poll};
+
+const MS: u64 = 1_000_000;
+const DAY: u64 = 86_400_000 * MS;
+
+struct Random(u64);
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        ((u128::from(self.0) * u128::from(n)) >> 64) as u64
+    }
+}
+
+#[test]
+fn a_clock_that_goes_back_fires_early_or_loses_timers() {
+    // tokio #3619.
+    let start = 100_000 * MS;
+    let mut f = Fixture::starting_at(start);
+    let probe = Probe::new(&f.handle);
+    let mut timer = f.armed(start + 1_000 * MS, &probe.waker());
+    assert_eq!(f.advance_to(start + 500 * MS), 0);
+    for back in [5_000 * MS, 50_000 * MS, start] {
+        assert_eq!(f.advance_to(start - back), 0);
+        assert!(poll(&mut timer, &probe.waker()).is_pending());
+        // What is made now waits for at least as long as it was asked to, by this clock.
+        let mut new = Box::pin(f.handle.sleep(Duration::from_millis(100)));
+        assert!(poll(&mut new, &probe.waker()).is_pending(), "ready at once after the clock went back {back}");
+        assert!(new.deadline().get() >= start - back + 100 * MS);
+        assert!(f.driver.next_wake().is_some());
+        assert_eq!(f.advance_to(start - back + 99 * MS), 0);
+        assert!(poll(&mut new, &probe.waker()).is_pending());
+    }
+    assert_eq!(f.advance_to(start + 999 * MS), 0);
+    assert_eq!((f.advance_to(start + 1_000 * MS), probe.wakes()), (1, 1));
+    assert_eq!(poll(&mut timer, Waker::noop()), READY);
+}
+
+#[test]
+fn fifty_days_at_once_lose_repeat_or_reorder_timers() {
+    let mut f = Fixture::starting_at(40 * DAY + 7);
+    let start = f.clock.now().get();
+    let mut random = Random(42);
+    let log = Arc::new(Mutex::new(vec![]));
+    let mut timers: Vec<(Timer, Probe)> = vec![];
+    let mut expected = vec![];
+    for number in 0..400 {
+        // Near and far, and many of them equal.
+        let distance = 1 + (random.below(DAY) >> random.below(46)) + random.below(51) / 10 * 10 * DAY;
+        let deadline = start + distance.min(50 * DAY);
+        let probe = Probe::new(&f.handle);
+        timers.push((f.armed(deadline, &probe.waker()), probe));
+        expected.push((deadline, number));
+        let log = log.clone();
+        timers[number].1.on_wake(move || log.lock().expect("nobody panicked").push(number));
+    }
+    let _after = f.armed(start + 50 * DAY + 1, Waker::noop());
+    expected.sort_unstable();
+
+    let jump = Nanos::new(start + 50 * DAY);
+    f.clock.set(jump);
+    let mut calls = 0;
+    loop {
+        let before = f.handle.stats();
+        // The clock goes on while the drain does not end; what is due later must not join it.
+        let now = jump.saturating_add(Duration::from_nanos(calls));
+        let processed = f.driver.process(now, 32);
+        f.handle.check();
+        calls += 1;
+        assert!(processed.fired <= 32);
+        assert_eq!(f.handle.stats().fired - before.fired, processed.fired as u64);
+        if !processed.more {
+            break;
+        }
+        assert_eq!(f.driver.next_wake(), Some(jump), "it would park in the middle of a drain");
+    }
+    assert!(calls > 400 / 32, "the budget did not cut the drain short");
+    let fired = log.lock().expect("nobody panicked").clone();
+    assert_eq!(fired, expected.into_iter().map(|(_, number)| number).collect::<Vec<_>>());
+    assert!(timers.iter().all(|(_, probe)| probe.wakes() == 1));
+    assert_eq!((f.live(), f.advance_to(start + 50 * DAY + 1)), (1, 1), "the drain's now has moved");
+}
+
+#[test]
+fn a_budget_is_exceeded_or_never_ends() {
+    for budget in [1, 2, 31, 32, 33, 64, 100, 1_000] {
+        let mut f = Fixture::new();
+        let mut random = Random(budget as u64);
+        let timers: Vec<_> = (0..300).map(|_| f.armed(1 + random.below(1 << 34), Waker::noop())).collect();
+        let to = Nanos::new(1 << 34);
+        f.clock.set(to);
+        let (mut fired, mut calls, mut cost) = (0, 0, 0);
+        loop {
+            let before = f.handle.stats().moved;
+            let processed = f.driver.process(to, budget);
+            f.handle.check();
+            calls += 1;
+            let moved = (f.handle.stats().moved - before) as usize;
+            assert!(processed.fired <= budget, "{} fired for a budget of {budget}", processed.fired);
+            assert!(moved <= budget, "{moved} were moved for a budget of {budget}");
+            assert!(processed.fired > 0 || moved > 0 || !processed.more, "a call without progress");
+            fired += processed.fired;
+            cost += processed.fired + moved;
+            if !processed.more {
+                break;
+            }
+        }
+        assert_eq!((fired, f.live()), (300, 0));
+        assert!(calls <= 2 * cost / budget + 2, "{calls} calls of {budget} for a cost of {cost}");
+        drop(timers);
+    }
+}
+
+#[test]
+fn nothing_due_says_that_there_is_more() {
+    let mut f = Fixture::new();
+    for budget in [1, 100] {
+        let none = f.driver.process(Nanos::new(1), budget);
+        assert_eq!((none.fired, none.more), (0, false));
+    }
+    let _timer = f.armed(100 * MS, Waker::noop());
+    let none = f.driver.process(Nanos::new(MS), 1);
+    assert_eq!((none.fired, none.more), (0, false));
+    // A budget of nothing fires nothing and says that it does not know.
+    let zero = f.driver.process(Nanos::new(200 * MS), 0);
+    assert_eq!((zero.fired, zero.more), (0, true));
+    assert_eq!(f.driver.next_wake(), Some(Nanos::new(200 * MS)));
+    let all = f.driver.process(Nanos::new(201 * MS), 100);
+    assert_eq!((all.fired, all.more), (1, false));
+    assert_eq!(f.driver.next_wake(), None);
+}
+
+#[test]
+fn timers_that_are_put_off_in_the_middle_of_a_batch_exceed_the_budget() {
+    // Two thousand are due together; the first one that fires puts off all others, in silence.
+    let mut f = Fixture::new();
+    let first = Probe::new(&f.handle);
+    let _first = f.armed(MS, &first.waker());
+    let others: Vec<_> = (0..2_000).map(|_| f.armed(MS, Waker::noop())).collect();
+    let others = Arc::new(Mutex::new(others));
+    let put_off = others.clone();
+    first.on_wake(move || {
+        for timer in put_off.lock().expect("nobody panicked").iter_mut() {
+            timer.as_mut().reset(Nanos::new(5 * MS));
+        }
+    });
+    f.clock.set(Nanos::new(MS));
+    let mut before = f.handle.stats();
+    let mut calls = 0;
+    while f.driver.process(Nanos::new(MS), 10).more {
+        f.handle.check();
+        calls += 1;
+        assert!(calls < 1_000);
+        let after = f.handle.stats();
+        assert!(after.moved - before.moved <= 10, "{} moves for a budget of 10", after.moved - before.moved);
+        before = after;
+    }
+    assert_eq!((first.wakes(), f.live()), (1, 2_000));
+    assert!(calls >= 200, "only {calls} calls for two thousand moves at ten a call");
+    assert_eq!((f.advance_to(5 * MS - 1), f.advance_to(5 * MS)), (0, 2_000));
+}
+
+#[test]
+fn the_next_wake_up_is_early_late_or_absent() {
+    let mut f = Fixture::new();
+    let mut random = Random(7);
+    assert_eq!(f.driver.next_wake(), None);
+    let mut timers = vec![];
+    let mut now = 0;
+    for _ in 0..2_000 {
+        let deadline = now + 1 + (random.below(DAY) >> random.below(46));
+        let mut timer = f.at(deadline);
+        let slack = if random.below(2) == 0 {
+            ((deadline - now) / 128).min(MS)
+        } else {
+            let bits = 1 + random.below(24);
+            let tolerance = random.below(1 << bits);
+            timer.as_mut().set_tolerance(Some(Duration::from_nanos(tolerance)));
+            tolerance
+        };
+        assert!(poll(&mut timer, Waker::noop()).is_pending());
+        timers.push((deadline, slack, timer));
+        let earliest = timers.iter().map(|t| t.0).min().expect("some");
+        let latest = timers.iter().map(|t| t.0 + t.1).min().expect("some");
+        let wake = f.driver.next_wake().expect("timers are armed").get();
+        assert!(wake >= earliest, "wakes up at {wake}, for nothing: the first is due at {earliest}");
+        assert!(wake <= latest, "sleeps until {wake}, past {latest}");
+        assert_eq!(f.driver.next_deadline(), Some(Nanos::new(earliest)));
+        if random.below(3) == 0 {
+            now = wake;
+            let due = timers.iter().filter(|t| t.0 <= now).count();
+            assert_eq!(f.advance_to(now), due);
+            timers.retain(|t| t.0 > now);
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_timer_wakes_the_driver_for_ever() {
+    // A bound that has gone stale costs one idle wake-up for each level, not a spin, and hides nobody.
+    let mut f = Fixture::new();
+    for deadline in [MS, 70 * MS, 3_000 * MS, DAY] {
+        let now = f.clock.now().get();
+        let gone = f.armed(now + deadline / 2, Waker::noop());
+        let mut kept = f.armed(now + deadline, Waker::noop());
+        drop(gone);
+        let mut idle = 0;
+        loop {
+            let wake = f.driver.next_wake().expect("one is armed").get();
+            let due = wake >= now + deadline;
+            assert_eq!(f.advance_to(wake), usize::from(due));
+            if due {
+                break;
+            }
+            idle += 1;
+            assert!(idle <= 8, "{idle} idle wake-ups for one cancelled timer");
+        }
+        assert_eq!(poll(&mut kept, Waker::noop()), READY);
+        assert_eq!(f.driver.next_wake(), None);
+    }
+}
+
+#[test]
+fn a_timer_armed_for_the_past_by_a_waker_joins_the_drain() {
+    // libuv #4245: a timer that arms another for now starved everything else.
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    let armed = Arc::new(Mutex::new(vec![]));
+    let (handle, kept) = (f.handle.clone(), armed.clone());
+    let _first = f.armed(10 * MS, &probe.waker());
+    probe.on_wake(move || {
+        for at in [0, 9 * MS, 10 * MS] {
+            let mut timer = Box::pin(handle.sleep_until(Nanos::new(at)));
+            let at_once = poll(&mut timer, Waker::noop());
+            kept.lock().expect("nobody panicked").push((timer, at_once));
+        }
+    });
+    f.clock.set(Nanos::new(12 * MS));
+    let processed = f.driver.process(Nanos::new(10 * MS), usize::MAX);
+    assert_eq!((processed.fired, processed.more, f.live()), (1, false, 0));
+    let armed = std::mem::take(&mut *armed.lock().expect("nobody panicked"));
+    assert_eq!(armed.len(), 3);
+    assert!(armed.into_iter().all(|(_, at_once)| at_once == READY));
+}
+
+#[test]
+fn a_timer_armed_a_moment_after_the_drains_now_joins_the_drain() {
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    let armed = Arc::new(Mutex::new(vec![]));
+    let (handle, kept) = (f.handle.clone(), armed.clone());
+    let _timers: Vec<_> = (0..40).map(|_| f.armed(10 * MS, &probe.waker())).collect();
+    probe.on_wake(move || {
+        let mut timer = Box::pin(handle.sleep_until(Nanos::new(10 * MS + 100)));
+        assert!(poll(&mut timer, Waker::noop()).is_pending());
+        kept.lock().expect("nobody panicked").push(timer);
+    });
+    let mut fired = 0;
+    for call in 0.. {
+        // The clock goes on; the drain's now does not.
+        let now = 10 * MS + call;
+        f.clock.set(Nanos::new(now));
+        let processed = f.driver.process(Nanos::new(now), 7);
+        fired += processed.fired;
+        if !processed.more {
+            break;
+        }
+    }
+    assert_eq!((fired, f.live()), (40, 40));
+    assert_eq!(f.advance_to(11 * MS), 40);
+    assert!(armed.lock().expect("nobody panicked").iter_mut().all(|timer| timer.is_elapsed()));
+}
+
+#[test]
+fn a_timer_polled_without_end_never_elapses() {
+    // A loop that never lets the driver run, on a real clock: near deadlines and far ones.
+    for millis in [0, 1, 3, 20] {
+        let driver = Driver::new(Clock::monotonic(), || ());
+        let asked = Duration::from_millis(millis);
+        let start = Instant::now();
+        let mut timer = Box::pin(driver.handle().sleep(asked));
+        let mut polls = 0_u64;
+        while poll(&mut timer, Waker::noop()).is_pending() {
+            polls += 1;
+            assert!(start.elapsed() < Duration::from_secs(20), "still pending after {polls} polls");
+        }
+        assert!(start.elapsed() >= asked, "early");
+        assert_eq!(driver.handle().stats().live, 0);
+    }
+}
+
+#[test]
+fn a_far_timer_polled_without_end_reads_no_clock() {
+    // On a clock that is turned by hand it can be counted: it elapses within 64 polls, not sooner.
+    let f = Fixture::new();
+    let mut timer = f.armed(100 * MS, Waker::noop());
+    f.clock.set(Nanos::new(200 * MS));
+    let polls = (1..).find(|_| poll(&mut timer, Waker::noop()) == READY).expect("it has no end");
+    assert!((2..=64).contains(&polls), "it took {polls} polls");
+    assert_eq!((f.live(), f.handle.stats().fired), (0, 1));
+    // Near ones are looked up at once.
+    let mut near = f.armed(200 * MS + MS, Waker::noop());
+    f.clock.set(Nanos::new(201 * MS));
+    assert_eq!(poll(&mut near, Waker::noop()), READY);
+}
+
+#[test]
+fn a_sleep_of_zero_waits_or_reads_the_clock() {
+    let f = Fixture::starting_at(5 * MS);
+    f.clock.set(Nanos::new(9 * MS));
+    let mut timer = Box::pin(f.handle.sleep(Duration::ZERO));
+    assert_eq!((timer.deadline(), f.handle.latest()), (Nanos::new(5 * MS), Nanos::new(5 * MS)));
+    assert_eq!(poll(&mut timer, Waker::noop()), READY);
+    assert_eq!((f.handle.stats().armed, f.handle.latest()), (0, Nanos::new(5 * MS)));
+    let mut one = Box::pin(f.handle.sleep(Duration::from_nanos(1)));
+    assert_eq!(poll(&mut one, Waker::noop()), Poll::Pending);
+}
+
+#[test]
+fn a_deadline_is_rounded() {
+    for deadline in [1, 2, 65_535, 65_536, 65_537, 1_000_001, (1 << 58) + 1] {
+        let mut f = Fixture::new();
+        let probe = Probe::new(&f.handle);
+        let _timer = f.armed(deadline, &probe.waker());
+        assert_eq!((f.advance_to(deadline - 1), f.advance_to(deadline), probe.wakes()), (0, 1, 1));
+    }
+}

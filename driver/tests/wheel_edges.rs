@@ -1,0 +1,370 @@
+//! The bare wheel where others broke: at the edges of its levels, at both ends of time, and when it is moved
+//! far, back, or in small steps. Each test bears the name of the failure it guards against.
+
+use mainspring_driver::Nanos;
+use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
+
+const LEVELS: u32 = 8;
+const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
+
+/// The width of a slot of this level.
+fn width(level: u32) -> u64 {
+    1 << (16 + 6 * level)
+}
+
+fn at(nanos: u64) -> Nanos {
+    Nanos::new(nanos)
+}
+
+/// What the owners of the timers know; a key is its index.
+#[derive(Default)]
+struct Owners {
+    place: Vec<Place>,
+    deadline: Vec<Nanos>,
+    /// How often the wheel asked for a deadline.
+    asked: usize,
+}
+
+impl Store<usize> for Owners {
+    fn set_place(&mut self, key: usize, place: Place) {
+        self.place[key] = place;
+    }
+    fn deadline(&mut self, key: usize, _filed: Nanos) -> Nanos {
+        self.asked += 1;
+        self.deadline[key]
+    }
+}
+
+/// A wheel and its owners, checked after every step.
+struct Bench {
+    wheel: Wheel<usize>,
+    owners: Owners,
+}
+
+impl Bench {
+    fn new(start: u64) -> Bench {
+        Bench { wheel: Wheel::new(at(start)), owners: Owners::default() }
+    }
+
+    /// Adds a timer, whose number is its key.
+    fn add(&mut self, deadline: u64) -> usize {
+        let key = self.owners.place.len();
+        self.owners.place.push(Place::NOWHERE);
+        self.owners.deadline.push(at(deadline));
+        self.file(key, deadline);
+        key
+    }
+
+    fn file(&mut self, key: usize, deadline: u64) {
+        self.owners.deadline[key] = at(deadline);
+        self.wheel.insert(&mut self.owners, key, at(deadline), Rank::new(key as u64, Slack::ZERO));
+    }
+
+    fn cancel(&mut self, key: usize) {
+        let place = self.owners.place[key];
+        assert_eq!(self.wheel.remove(&mut self.owners, place), Some(key));
+    }
+
+    fn check(&self) {
+        self.wheel.check(|key| self.owners.place[key]);
+    }
+
+    /// Fires all that is due at `now`, `moves` moves at a time, and checks the wheel after every step.
+    fn advance(&mut self, now: u64, moves: usize) -> Vec<usize> {
+        let mut fired = vec![];
+        loop {
+            let due = self.wheel.next_due(&mut self.owners, at(now), &mut { moves });
+            self.check();
+            match due {
+                Due::Fire { key, deadline, .. } => {
+                    assert!(deadline <= at(now), "{key} fired early");
+                    assert_eq!(deadline, self.owners.deadline[key]);
+                    fired.push(key);
+                }
+                Due::Exhausted => {}
+                Due::Idle => return fired,
+            }
+        }
+    }
+}
+
+#[test]
+fn a_far_timer_hides_a_near_one_behind_a_levels_edge() {
+    // tokio #8334: uptime just under the top level's edge, one far timer, and every near one hangs.
+    for level in 0..LEVELS {
+        for edge in [1, 2, 31, 32, 63].map(|k: u64| k * width(level)) {
+            for before in [1, 2, 150, 299, 300] {
+                let start = edge - before;
+                let mut bench = Bench::new(start);
+                let far = bench.add(Nanos::NEVER.get() - 1);
+                bench.check();
+                let near = bench.add(start + 300);
+                bench.check();
+                assert_eq!(bench.wheel.next_wake(), Some(at(start + 300)));
+                assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(at(start + 300)));
+                assert_eq!(bench.advance(start + 299, 1), []);
+                assert_eq!(bench.advance(start + 300, 1), [near], "hidden at level {level}");
+                bench.cancel(far);
+                assert!(bench.wheel.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_deadline_at_or_before_now_waits_a_turn_of_the_wheel() {
+    // tokio #2473, and every wheel that files such a timer behind its hand.
+    for start in [5, 65_535, 65_536, width(3) - 1, width(3), width(7), Nanos::NEVER.get() - 1] {
+        for late in [0, 1, 5] {
+            let mut bench = Bench::new(start);
+            let key = bench.add(start - late);
+            bench.check();
+            assert_eq!(bench.wheel.next_wake(), Some(at(start - late)));
+            assert_eq!(bench.advance(start, 1), [key]);
+        }
+    }
+}
+
+#[test]
+fn one_advance_past_every_level_loses_or_reorders_timers_or_never_ends() {
+    // tokio #2184. Ten thousand timers, spread over all levels; all of time at once, in small steps.
+    const TIMERS: u64 = 10_000;
+    let mut bench = Bench::new(0);
+    let mut random = 0x2545_F491_4F6C_DD1D_u64;
+    for i in 0..TIMERS {
+        random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+        let bits = i % 63 + 1;
+        bench.add(1 << bits | random >> (64 - bits));
+    }
+    bench.check();
+    let mut fired = vec![];
+    let mut calls = 0_u64;
+    let end = Nanos::NEVER.get() - 1;
+    loop {
+        let (before, mut moves) = (bench.wheel.moved(), 16);
+        let due = bench.wheel.next_due(&mut bench.owners, at(end), &mut moves);
+        calls += 1;
+        assert!(bench.wheel.moved() - before <= 16, "more moves than were granted");
+        if calls % 64 == 0 {
+            bench.check();
+        }
+        match due {
+            Due::Fire { key, .. } => fired.push(key),
+            Due::Exhausted => assert_eq!(moves, 0, "it stopped with moves left"),
+            Due::Idle => break,
+        }
+    }
+    let mut expected: Vec<usize> = (0..TIMERS as usize).collect();
+    expected.sort_by_key(|&key| (bench.owners.deadline[key], key));
+    assert_eq!(fired, expected);
+    assert!(bench.wheel.moved() <= TIMERS * 7, "a timer was moved more than once a level");
+    assert!(calls <= TIMERS + TIMERS * 7 / 16 + 1, "{calls} calls for {TIMERS} timers");
+    assert_eq!(bench.wheel.elapsed(), at(end));
+}
+
+#[test]
+fn a_timer_in_three_hundred_years_fires_at_the_wheels_next_turn() {
+    // Linux clamped what lay beyond its last level; others wrap around.
+    let start = 40 * 86_400 * 1_000_000_000;
+    let deadline = start + 300 * YEAR;
+    let mut bench = Bench::new(start);
+    let key = bench.add(deadline);
+    for level in 0..LEVELS {
+        for slots in [1, 63, 64, 65] {
+            let Some(to) = width(level).checked_mul(slots).map(|far| start.saturating_add(far)) else { continue };
+            if to < deadline && at(to) >= bench.wheel.elapsed() {
+                assert_eq!(bench.advance(to, 1), []);
+            }
+        }
+    }
+    assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(at(deadline)));
+    assert_eq!(bench.advance(deadline - 1, 1), []);
+    assert_eq!(bench.advance(deadline, 1), [key]);
+}
+
+#[test]
+fn a_clock_that_goes_back_moves_the_wheel() {
+    // tokio #3619.
+    let now = width(2) + 5;
+    let mut bench = Bench::new(0);
+    let key = bench.add(now + 100);
+    assert_eq!(bench.advance(now, 10), []);
+    for back in [0, 1, width(1), now - 1] {
+        assert_eq!(bench.advance(back, 10), []);
+        assert_eq!(bench.wheel.elapsed(), at(now));
+    }
+    // What is due already stays due for the time at which it was, and fires when that is reached again.
+    let late = bench.add(now - 7);
+    assert_eq!(bench.advance(now - 7, 10), []);
+    assert_eq!(bench.advance(now, 10), [late]);
+    assert_eq!(bench.advance(now + 100, 10), [key]);
+}
+
+#[test]
+fn a_clock_that_goes_back_in_the_middle_of_a_batch_fires_what_is_not_due() {
+    let mut bench = Bench::new(0);
+    let keys = [bench.add(10), bench.add(20), bench.add(30)];
+    let due = bench.wheel.next_due(&mut bench.owners, at(30), &mut 100);
+    assert!(matches!(due, Due::Fire { key, .. } if key == keys[0]));
+    assert_eq!(bench.advance(20, 100), [keys[1]]);
+    assert_eq!(bench.advance(29, 100), []);
+    assert_eq!(bench.advance(30, 100), [keys[2]]);
+}
+
+#[test]
+fn a_deadline_at_the_end_of_time_is_taken_for_a_signal() {
+    // tokio #5710.
+    for far in [u64::MAX, u64::MAX - 1, u64::MAX - 2, u64::MAX - 3, Nanos::NEVER.get()] {
+        for start in [0, width(7) - 1, Nanos::NEVER.get() - 1] {
+            let mut bench = Bench::new(start);
+            let (first, second) = (bench.add(far), bench.add(far));
+            bench.check();
+            assert_eq!(bench.advance(Nanos::NEVER.get() - 1, 1), [], "fired at {start}");
+            assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(Nanos::NEVER));
+            bench.cancel(first);
+            bench.check();
+            bench.cancel(second);
+            assert_eq!((bench.wheel.len(), bench.wheel.next_wake()), (0, None));
+        }
+    }
+}
+
+#[test]
+fn a_deadline_of_zero_is_taken_for_none() {
+    let mut bench = Bench::new(0);
+    let key = bench.add(0);
+    bench.check();
+    assert_eq!(bench.wheel.next_wake(), Some(Nanos::ZERO));
+    assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(Nanos::ZERO));
+    assert_eq!(bench.advance(0, 1), [key]);
+    assert_eq!(bench.wheel.next_wake(), None);
+}
+
+#[test]
+fn a_cell_dealt_back_to_its_own_slot_is_dealt_for_ever() {
+    // Timers that were reset in silence go back to a slot of the level from which they come.
+    for level in 0..LEVELS {
+        let mut bench = Bench::new(0);
+        let first = width(level);
+        let last = first.saturating_mul(63).min(Nanos::NEVER.get() - 1);
+        for i in 0..100 {
+            let key = bench.add(first + i);
+            // Some into another slot of the same level, some to another place in the same slot.
+            bench.owners.deadline[key] = at(if i % 2 == 0 { last } else { first + 500 + i });
+        }
+        bench.owners.asked = 0;
+        assert_eq!(bench.advance(first, 7), []);
+        assert!(bench.owners.asked <= 200, "{} questions about 100 timers", bench.owners.asked);
+        assert_eq!(bench.wheel.len(), 100);
+        assert_eq!(bench.advance(first + 600, 7).len(), 50);
+        assert_eq!(bench.advance(last - 1, 7).len(), 0);
+        assert_eq!(bench.advance(last, 7).len(), 50);
+    }
+}
+
+#[test]
+fn equal_deadlines_lose_their_order_on_the_way_down() {
+    // Inserted from everywhere, so that they come down from every level; some cancelled, some moved away
+    // and back, some moved in silence.
+    let deadline = width(6) * 3 + width(4) * 5 + width(2) * 7 + 12_345;
+    let mut bench = Bench::new(0);
+    let mut expected = vec![];
+    for level in (0..LEVELS - 1).rev() {
+        for i in 0..60 {
+            let key = bench.add(if i % 5 == 4 { deadline - 1 - i } else { deadline });
+            match i % 5 {
+                0 => bench.cancel(key),
+                1 => {
+                    bench.cancel(key);
+                    bench.file(key, deadline + width(level));
+                    bench.cancel(key);
+                    bench.file(key, deadline);
+                }
+                4 => bench.owners.deadline[key] = at(deadline),
+                _ => {}
+            }
+            if i % 5 != 0 {
+                expected.push(key);
+            }
+        }
+        let closer = deadline - width(level).min(deadline / 2);
+        assert_eq!(bench.advance(closer.max(bench.wheel.elapsed().get()), 5), []);
+    }
+    assert_eq!(bench.advance(deadline, 5), expected);
+}
+
+#[test]
+fn a_bursts_memory_is_kept() {
+    let mut bench = Bench::new(0);
+    let mut now = 0;
+    let idle = bench.wheel.allocated_bytes();
+    // A burst of equal deadlines makes a large batch, too; one of cancelled timers makes none.
+    for cancelled in [false, true] {
+        for i in 0..100_000 {
+            bench.add(now + 1_000_000 + if cancelled { i } else { 0 });
+        }
+        let busy = bench.wheel.allocated_bytes();
+        assert!(busy > 24 * 100_000);
+        if cancelled {
+            (bench.owners.place.len() - 100_000..bench.owners.place.len()).for_each(|key| bench.cancel(key));
+        }
+        let mut steps = 0;
+        now += 1_000_000;
+        while let Due::Fire { .. } | Due::Exhausted =
+            bench.wheel.next_due(&mut bench.owners, at(now), &mut 1_000)
+        {
+            steps += 1;
+        }
+        assert!(steps <= 110_000);
+        // Life goes on, a timer at a time, for some seconds.
+        for _ in 0..1_000 {
+            let key = bench.add(now + 10_000_000);
+            now += 10_000_000;
+            let before = bench.wheel.allocated_bytes();
+            while bench.wheel.next_due(&mut bench.owners, at(now), &mut 1_000) != Due::Idle {}
+            let released = before.saturating_sub(bench.wheel.allocated_bytes());
+            // A large batch is one piece of memory and goes at once, but slots give theirs back bit by bit.
+            assert!(!cancelled || released <= 16_384, "{released} of {before} bytes were released at once");
+            bench.owners.place[key] = Place::NOWHERE;
+        }
+        let kept = bench.wheel.allocated_bytes();
+        assert!(kept - idle < 200_000, "{kept} bytes are kept of {busy}");
+        bench.check();
+    }
+}
+
+#[test]
+fn a_wheel_emptied_in_the_middle_of_a_deal_forgets_where_it_was() {
+    // A driver that is shut down empties its wheel, wakes, and hears of more timers that are dropped.
+    let mut bench = Bench::new(0);
+    for i in 0..10 {
+        bench.add(width(1) + i * 3_000);
+    }
+    let due = bench.wheel.next_due(&mut bench.owners, at(width(1)), &mut 4);
+    assert_eq!(due, Due::Exhausted, "the deal was not interrupted");
+    for left in (0..10).rev() {
+        let taken = bench.wheel.take_any().map(|(key, _)| key);
+        assert!(taken.is_some() && bench.wheel.len() == left);
+        bench.owners.place[taken.unwrap_or_default()] = Place::NOWHERE;
+        bench.check();
+    }
+    assert_eq!(bench.wheel.take_any(), None);
+}
+
+#[test]
+fn a_place_at_which_nothing_lies_removes_another_timer() {
+    let mut bench = Bench::new(0);
+    let key = bench.add(1_000);
+    let place = bench.owners.place[key];
+    bench.cancel(key);
+    assert_eq!(bench.wheel.remove(&mut bench.owners, place), None);
+    assert_eq!(bench.wheel.remove(&mut bench.owners, Place::NOWHERE), None);
+    let (first, second) = (bench.add(10), bench.add(20));
+    let due = bench.wheel.next_due(&mut bench.owners, at(20), &mut 10);
+    assert!(matches!(due, Due::Fire { key, .. } if key == first));
+    bench.cancel(second);
+    let place = bench.owners.place[second];
+    assert_eq!(bench.wheel.remove(&mut bench.owners, place), None, "a tombstone was taken for a timer");
+    assert_eq!(bench.advance(20, 10), []);
+    assert!(bench.wheel.is_empty());
+}
