@@ -96,6 +96,7 @@ impl Remote {
             drop(inbox);
             return Err(item);
         }
+        debug_assert_eq!(self.ready.load(Ordering::Relaxed), !inbox.items.is_empty());
         inbox.items.push(item);
         // SeqCst: step (1) of the sender. It is not left out when the flag is set already, because the
         // sender's own later read, in `notify`, must not move before it.

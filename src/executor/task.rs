@@ -428,11 +428,23 @@ fn quietly(f: impl FnOnce()) {
     mem::forget(caught);
 }
 
+#[cfg(test)]
+thread_local! {
+    /// What the next clone of a [`waker_with_hook`] on this thread does first.
+    pub(super) static ON_CLONE: std::cell::Cell<Option<Box<dyn FnOnce()>>> = const { std::cell::Cell::new(None) };
+}
+
 /// A waker no safe code can make. It stands here because unsafe code belongs into this file.
 #[cfg(test)]
-pub(super) fn waker_that_panics_in_clone() -> Waker {
-    use std::task::RawWakerVTable;
-    static VTABLE: RawWakerVTable = RawWakerVTable::new(|_| panic!("clone"), |_| {}, |_| {}, |_| {});
+pub(super) fn waker_with_hook() -> Waker {
+    use std::task::{RawWaker, RawWakerVTable};
+    fn clone(data: *const ()) -> RawWaker {
+        if let Some(hook) = ON_CLONE.take() {
+            hook();
+        }
+        RawWaker::new(data, &VTABLE)
+    }
+    static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, |_| {}, |_| {}, |_| {});
     // SAFETY: None of the functions touches the data pointer, hence all may be called from anywhere.
     unsafe { Waker::new(std::ptr::null(), &VTABLE) }
 }

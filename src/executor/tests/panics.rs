@@ -1,6 +1,6 @@
 //! Panics of futures, outputs and wakers, in every combination with what the handle does.
 
-use super::super::task::waker_that_panics_in_clone;
+use super::super::task::{ON_CLONE, waker_with_hook};
 use super::super::{JoinError, JoinHandle};
 use super::{OnDrop, executor, peek, result, settle};
 use std::cell::{Cell, RefCell};
@@ -8,8 +8,8 @@ use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -267,11 +267,12 @@ fn a_payload_that_panics_as_it_is_dropped_stops_nobody() {
 #[test]
 fn a_handle_whose_waker_panics_in_clone_can_still_be_awaited() {
     // (tokio #3689)
-    let waker = waker_that_panics_in_clone();
+    let waker = waker_with_hook();
     let (executor, _) = executor();
     let _entered = executor.enter();
     let mut handle = executor.spawn(async {});
     for _ in 0..2 {
+        ON_CLONE.set(Some(Box::new(|| panic!("clone"))));
         let polled = catch_unwind(AssertUnwindSafe(|| {
             Pin::new(&mut handle).poll(&mut Context::from_waker(&waker)).is_ready()
         }));
@@ -330,6 +331,41 @@ fn a_waker_that_spawns_when_it_is_woken_or_dropped_finds_no_lock_and_no_borrow()
     assert!(Pin::new(&mut handle).poll(&mut Context::from_waker(&meddler())).is_pending());
     drop(handle);
     assert_eq!(SPAWNED.take().len(), 1);
+}
+
+#[test]
+fn a_task_that_completes_while_the_handles_waker_is_cloned_is_not_missed() {
+    // The completion takes the lock that a clone under it would hold.
+    let executor = Rc::new(executor().0);
+    let _entered = executor.enter();
+    let mut handle = executor.spawn(async { 9 });
+    ON_CLONE.set(Some(Box::new({
+        let executor = executor.clone();
+        move || assert_eq!(executor.run(1), 1)
+    })));
+    let waker = waker_with_hook();
+    match Pin::new(&mut handle).poll(&mut Context::from_waker(&waker)) {
+        Poll::Ready(result) => assert_eq!(result.unwrap(), 9),
+        Poll::Pending => panic!("the completion was missed"),
+    }
+}
+
+#[test]
+fn a_waker_may_drop_the_handle_that_it_was_registered_with() {
+    // Dropping the handle takes the lock that a wake or a drop under it would hold.
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let slot: Arc<Mutex<Option<JoinHandle<()>>>> = Arc::default();
+    let inner = slot.clone();
+    let waker = Waker::from(Arc::new(Meddler(Box::new(move || {
+        let handle = inner.lock().unwrap().take();
+        drop(handle);
+    }))));
+    let mut handle = executor.spawn(async {});
+    assert!(Pin::new(&mut handle).poll(&mut Context::from_waker(&waker)).is_pending());
+    *slot.lock().unwrap() = Some(handle);
+    assert_eq!(settle(&executor), 1);
+    assert!(slot.lock().unwrap().is_none());
 }
 
 #[test]
