@@ -34,7 +34,10 @@ fn a_clock_that_goes_back_fires_early_or_loses_timers() {
         assert!(poll(&mut timer, &probe.waker()).is_pending());
         // What is made now waits for at least as long as it was asked to, by this clock.
         let mut new = Box::pin(f.handle.sleep(Duration::from_millis(100)));
-        assert!(poll(&mut new, &probe.waker()).is_pending(), "ready at once after the clock went back {back}");
+        assert!(
+            poll(&mut new, &probe.waker()).is_pending(),
+            "ready at once after the clock went back {back}"
+        );
         assert!(new.deadline().get() >= start - back + 100 * MS);
         assert!(f.driver.next_wake().is_some());
         assert_eq!(f.advance_to(start - back + 99 * MS), 0);

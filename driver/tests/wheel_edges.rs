@@ -171,7 +171,9 @@ fn a_timer_in_three_hundred_years_fires_at_the_wheels_next_turn() {
     let key = bench.add(deadline);
     for level in 0..LEVELS {
         for slots in [1, 63, 64, 65] {
-            let Some(to) = width(level).checked_mul(slots).map(|far| start.saturating_add(far)) else { continue };
+            let Some(to) = width(level).checked_mul(slots).map(|far| start.saturating_add(far)) else {
+                continue;
+            };
             if to < deadline && at(to) >= bench.wheel.elapsed() {
                 assert_eq!(bench.advance(to, 1), []);
             }
