@@ -149,7 +149,7 @@ fn a_task_that_panics_leaves_its_timers_behind_clean() {
             })
             .collect();
         for (n, task) in (0_u64..).zip(tasks) {
-            let error: mainspring::task::JoinError = task.await.map(|()| ()).unwrap_err();
+            let error: mainspring::task::JoinError = task.await.unwrap_err();
             assert_eq!(error.into_panic().downcast_ref(), Some(&n));
         }
         assert_eq!(metrics().timers_live(), 0);

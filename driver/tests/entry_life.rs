@@ -307,8 +307,7 @@ fn order(f: &mut Fixture, now: u64, timers: &mut [(probe::Timer, Probe)]) -> Vec
         probe.on_wake(move || log.lock().expect("nobody panicked").push(index));
     }
     f.advance_to(now);
-    let order = log.lock().expect("nobody panicked").clone();
-    order
+    log.lock().expect("nobody panicked").clone()
 }
 
 fn timers_at(f: &Fixture, deadlines: &[u64]) -> Vec<(probe::Timer, Probe)> {

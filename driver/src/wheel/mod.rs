@@ -26,8 +26,10 @@
 //! * The true deadline of a timer may be later than the filed one ([`Store::deadline`]). The wheel asks when
 //!   it touches the cell anyway: when a slot is dealt or split.
 
+mod check;
 mod level;
 mod peak;
+mod place;
 mod rank;
 mod slot;
 
@@ -37,64 +39,15 @@ use level::{LEVELS, Occupied, SLOTS, SlotId};
 use peak::Peak;
 use slot::{Cell, Slots};
 
+pub use place::Place;
 pub use rank::{Rank, Slack};
 
 use crate::Nanos;
 
-/// Above this many cells, debug builds check the wheel no longer after every change.
-const CHECKED_UP_TO: usize = 64;
 /// While a slot is dealt or a batch is sorted, owners this many cells ahead are fetched into the cache.
 const AHEAD: u32 = 12;
 /// A batch's memory up to this many cells is always kept.
 const BATCH_KEPT: usize = 1024;
-
-/// Where a cell lies: what its owner shows to have it removed.
-///
-/// It is valid from the [`Store::set_place`] that announced it until the next one for the same key, or until
-/// the cell leaves the wheel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place(u32);
-
-impl Place {
-    /// In the batch of due cells, not in a slot.
-    const BATCH: u32 = 1 << 31;
-    const OFFSET_BITS: u32 = 5;
-    const MAX_CHUNKS: u32 = Place::BATCH >> Place::OFFSET_BITS;
-
-    /// A place at which nothing lies: for owners that are in no wheel.
-    pub const NOWHERE: Place = Place(u32::MAX);
-
-    #[inline]
-    fn in_slot(chunk: u32, offset: u32) -> Place {
-        Place(chunk << Place::OFFSET_BITS | offset)
-    }
-
-    #[inline]
-    fn in_batch(index: usize) -> Place {
-        Place(Place::BATCH | index as u32)
-    }
-
-    #[inline]
-    fn slot_parts(self) -> Option<(u32, u32)> {
-        let in_slot = self.0 & Place::BATCH == 0;
-        in_slot.then_some((self.0 >> Place::OFFSET_BITS, self.0 & ((1 << Place::OFFSET_BITS) - 1)))
-    }
-
-    #[inline]
-    fn batch_index(self) -> usize {
-        (self.0 & !Place::BATCH) as usize
-    }
-}
-
-impl fmt::Debug for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.slot_parts() {
-            Some((chunk, offset)) => write!(f, "chunk {chunk} cell {offset}"),
-            None if *self == Place::NOWHERE => f.write_str("nowhere"),
-            None => write!(f, "due {}", self.batch_index()),
-        }
-    }
-}
 
 /// Whom the wheel tells where a key's cell lies, and asks for its true deadline.
 pub trait Store<K> {
@@ -525,68 +478,10 @@ impl<K: Copy> Wheel<K> {
         BATCH_KEPT.max(self.batch_peak.get())
     }
 
-    /// Asserts the invariants at the top of this file, with the place that each key's owner knows.
-    ///
-    /// # Panics
-    ///
-    /// If one does not hold: then the wheel has a defect. It takes O(n); debug builds do it after every
-    /// change of a small wheel, without the owners' places.
-    pub fn check(&self, mut place_of: impl FnMut(K) -> Place) {
-        let mut len = 0;
-        let mut chunks = 0;
-        for id in (0..LEVELS).flat_map(|l| (0..SLOTS).map(move |s| SlotId::new(l, s))) {
-            let count = self.slots.len(id);
-            assert_eq!(self.occupied.contains(id), count > 0, "the bit of {id:?} is wrong");
-            for (cell, place) in self.slots.cells(id) {
-                let at = SlotId::of(self.elapsed, cell.when);
-                assert!(at == id || self.dealing == Some(id), "{:?} lies in {id:?}, not {at:?}", cell.when);
-                assert!(self.slots.earliest(id) <= cell.when, "{id:?} starts too late for {:?}", cell.when);
-                assert!(self.slots.wake(id) <= cell.wake(), "{id:?} wakes too late for {:?}", cell.when);
-                assert_eq!(place_of(cell.key), place, "an owner has a wrong place");
-                len += 1;
-            }
-            assert_eq!(self.slots.cells(id).count(), count, "{id:?} has a hole");
-            chunks += count.div_ceil(32);
-        }
-        for (index, cell) in self.batch.iter().enumerate() {
-            assert!(index >= self.cursor || cell.is_none(), "a cell that has left is still in the batch");
-            if let Some(cell) = cell {
-                assert_eq!(place_of(cell.key), Place::in_batch(index), "an owner has a wrong place");
-                len += 1;
-            }
-        }
-        let batch = self.batch[self.cursor..].iter().flatten().map(|cell| (cell.when, cell.rank));
-        assert!(batch.is_sorted(), "the batch is out of order");
-        assert_eq!(len, self.len, "the count is wrong");
-        assert_eq!(self.slots.chunks(), chunks, "chunks were lost");
-    }
-
     /// Bytes that the wheel has allocated, about.
     pub fn allocated_bytes(&self) -> usize {
         self.slots.allocated_bytes()
             + self.batch.capacity() * size_of::<Option<Cell<K>>>()
             + self.late.capacity() * size_of::<Cell<K>>()
-    }
-
-    #[inline]
-    fn debug_check(&self) {
-        if cfg!(debug_assertions) && self.len <= CHECKED_UP_TO {
-            self.check_bits();
-        }
-    }
-
-    /// The part of [`Wheel::check`] that needs no owners and is quick enough for every change.
-    fn check_bits(&self) {
-        let mut len = self.batch[self.cursor..].iter().flatten().count();
-        for id in self.occupied.iter() {
-            assert!(!self.slots.is_empty(id), "the bit of {id:?} is wrong");
-            for (cell, _) in self.slots.cells(id) {
-                let at = SlotId::of(self.elapsed, cell.when);
-                assert!(at == id || self.dealing == Some(id), "{:?} lies in {id:?}, not {at:?}", cell.when);
-                assert!(self.slots.earliest(id) <= cell.when && self.slots.wake(id) <= cell.wake());
-                len += 1;
-            }
-        }
-        assert_eq!(len, self.len, "the count is wrong");
     }
 }

@@ -19,7 +19,7 @@ use super::{Place, Rank};
 use crate::Nanos;
 
 /// Cells of a chunk; a power of two.
-const CHUNK: u32 = 32;
+pub(super) const CHUNK: u32 = 32;
 /// Free chunks that are kept however few were in use.
 const KEPT: usize = 16;
 /// No chunk.

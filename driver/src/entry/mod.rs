@@ -1,10 +1,10 @@
-//! `TimerEntry`: what a pinned future holds and the wheel points at; and `Entries`, the wheel of them.
+//! `TimerEntry`: what a pinned future holds and the wheel points at. [`linked`] is the driver's side of it.
 //!
 //! Ground rules. An entry is shared between its owner (whoever holds `Pin<&mut TimerEntry>`, or drops it)
 //! and the driver (whoever holds the driver's lock):
 //!
 //! * The state cell says whose the rest is. While it is a deadline the entry is linked: the wheel holds an
-//!   [`EntryRef`] to it, its place is valid and its waker present. In any other state the driver has no
+//!   `EntryRef` to it, its place is valid and its waker present. In any other state the driver has no
 //!   pointer to it, and all of it is the owner's.
 //! * Only the owner writes the waker, and only under the lock while linked. It may compare it without the
 //!   lock (`will_wake` reads bits that nobody else writes). It clones before locking and drops after
@@ -19,20 +19,24 @@
 //!   `Pin<&TimerEntry>` is formed, save in `Drop`. All that the driver touches is an atomic or lies in an
 //!   `UnsafeCell`.
 
+mod linked;
+
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::Nanos;
+use linked::EntryRef;
+pub(crate) use linked::{Entries, Next};
+
 use crate::driver::{Handle, Inner};
 use crate::state::{State, StateCell};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
-use crate::wheel::{Due, Place, Rank, Slack, Store, Wheel};
+use crate::wheel::{Place, Rank, Slack};
 
 /// The driver was shut down, so the timer can never fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,7 +254,7 @@ impl TimerEntry {
             return Err((Ok(()), waker));
         }
         let default = self.handle.default_slack(deadline);
-        let entry = EntryRef(NonNull::from(self.get_ref()));
+        let entry = EntryRef::new(self);
         self.put_waker(waker);
         let rank = self.filed.with_mut(|filed| {
             // SAFETY: the entry is idle, so `filed` is its owner's, and this is the owner.
@@ -334,7 +338,7 @@ impl TimerEntry {
             return;
         }
         let default = self.handle.default_slack(deadline);
-        let entry = EntryRef(NonNull::from(self.get_ref()));
+        let entry = EntryRef::new(self);
         self.put_waker(waker);
         let rank = self.filed.with_mut(|filed| {
             // SAFETY: the lock is held and the entry has just been taken out of the wheel.
@@ -383,7 +387,7 @@ impl TimerEntry {
             unsafe { (*filed).place }
         });
         let removed = locked.entries.remove(place);
-        debug_assert_eq!(removed.map(|entry| entry.0), Some(NonNull::from(self)), "a wrong place");
+        debug_assert!(removed.is_some_and(|entry| entry.is(self)), "a wrong place");
         self.waker.with(|held| {
             // SAFETY: the state is a deadline, so the waker is present; the lock is held and the wheel has no
             // pointer to the entry any more, so nobody copies it; the caller leaves the deadline state (or
@@ -412,209 +416,4 @@ impl Drop for TimerEntry {
         #[cfg(loom)]
         self.waker.with_mut(|_| self.filed.with_mut(|_| ()));
     }
-}
-
-/// The wheel's pointer to a linked entry.
-///
-/// # Invariants
-///
-/// * It was made from a `Pin<&TimerEntry>`.
-/// * It exists in the wheel of an [`Entries`] only, and only while its entry is linked; the owner unlinks it
-///   before the entry is freed. So under the lock it may be followed.
-#[derive(Clone, Copy)]
-struct EntryRef(NonNull<TimerEntry>);
-
-// SAFETY: an `EntryRef` is followed under the driver's lock only, on whatever thread, and what it leads to
-// is `Sync`.
-unsafe impl Send for EntryRef {}
-
-impl EntryRef {
-    /// The entry.
-    ///
-    /// # Safety
-    ///
-    /// * The lock of the driver whose wheel held this is held.
-    /// * The entry is linked, and the reference is not used after it has been moved out of that state.
-    #[inline]
-    unsafe fn entry<'a>(self) -> &'a TimerEntry {
-        // SAFETY: the entry is linked, so it is alive and pinned; only shared references to it exist.
-        unsafe { self.0.as_ref() }
-    }
-
-    /// Arrows 3 and 4: moves the entry out of its deadline if that is not after `now`, and returns its
-    /// waker; the entry may be gone when this returns. If it was reset to a time after `now`, returns that:
-    /// it stays linked and must be filed again.
-    ///
-    /// # Safety
-    ///
-    /// * The lock of the driver whose wheel held this is held.
-    /// * The entry is linked, and its cell has been taken out of the wheel.
-    #[inline]
-    unsafe fn fire(
-        self,
-        now: Nanos,
-        leave: fn(&StateCell, Nanos) -> Result<(), State>,
-    ) -> Result<Waker, Nanos> {
-        // SAFETY: as the caller promises; after the swap succeeds it is not used.
-        let entry = unsafe { self.entry() };
-        let mut state = entry.state.load();
-        loop {
-            let State::Deadline(deadline) = state else {
-                unreachable!("an entry in the wheel is not linked but {state:?}");
-            };
-            if deadline > now {
-                return Err(deadline);
-            }
-            let copy = entry.waker.with(|held| {
-                // SAFETY: the lock is held and the entry is linked: the waker is present and the owner does
-                // not write it. The bits are copied as `MaybeUninit`, so that a copy that is not needed is
-                // forgotten.
-                unsafe { held.read() }
-            });
-            match leave(&entry.state, deadline) {
-                // SAFETY: the swap moved the waker's ownership from the entry to this copy.
-                Ok(()) => return Ok(unsafe { copy.assume_init() }),
-                Err(now_at) => state = now_at,
-            }
-        }
-    }
-}
-
-/// What the driver asks of the next entry.
-pub(crate) enum Next {
-    /// This one has fired.
-    Fired(Waker),
-    /// The moves are used up.
-    Exhausted,
-    /// Nothing further is due.
-    Idle,
-}
-
-/// The wheel of linked entries. It lives under the driver's lock, and nothing else holds an [`EntryRef`].
-pub(crate) struct Entries {
-    wheel: Wheel<EntryRef>,
-}
-
-impl Entries {
-    pub(crate) fn new(at: Nanos) -> Entries {
-        Entries { wheel: Wheel::new(at) }
-    }
-
-    #[inline]
-    fn insert(&mut self, entry: EntryRef, deadline: Nanos, rank: Rank) {
-        self.wheel.insert(&mut Places, entry, deadline, rank);
-    }
-
-    #[inline]
-    fn remove(&mut self, place: Place) -> Option<EntryRef> {
-        self.wheel.remove(&mut Places, place)
-    }
-
-    /// Fires the next entry that is due at `now`.
-    #[inline]
-    pub(crate) fn fire_next(&mut self, now: Nanos, moves: &mut usize) -> Next {
-        loop {
-            match self.wheel.next_due(&mut Places, now, moves) {
-                Due::Idle => return Next::Idle,
-                Due::Exhausted => return Next::Exhausted,
-                Due::Fire { key, rank, .. } => {
-                    // SAFETY: `&mut self` means that the lock is held; the entry was in the wheel until a
-                    // moment ago, so it is linked.
-                    match unsafe { key.fire(now, StateCell::fire) } {
-                        Ok(waker) => return Next::Fired(waker),
-                        Err(later) => {
-                            self.wheel.put_back(&mut Places, key, later, rank);
-                            *moves = moves.saturating_sub(1);
-                            if *moves == 0 {
-                                return Next::Exhausted;
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Moves any entry to shutdown.
-    pub(crate) fn shut_down_next(&mut self) -> Option<Waker> {
-        let (key, _) = self.wheel.take_any()?;
-        // SAFETY: as in `fire_next`. No deadline is later than NEVER, so it cannot be refused.
-        unsafe { key.fire(Nanos::NEVER, StateCell::shut_down) }.ok()
-    }
-
-    #[inline]
-    pub(crate) fn next_wake(&self) -> Option<Nanos> {
-        self.wheel.next_wake()
-    }
-
-    pub(crate) fn next_deadline(&mut self) -> Option<Nanos> {
-        self.wheel.next_deadline(&mut Places)
-    }
-
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.wheel.len()
-    }
-
-    pub(crate) fn moved(&self) -> u64 {
-        self.wheel.moved()
-    }
-
-    /// Asserts the wheel's invariants.
-    pub(crate) fn check(&self) {
-        self.wheel.check(|key| {
-            // SAFETY: `&self` means that the lock is held, and the key is in the wheel.
-            let entry = unsafe { key.entry() };
-            assert!(matches!(entry.state.load(), State::Deadline(_)), "an entry in the wheel is not linked");
-            entry.filed.with(|filed| {
-                // SAFETY: the lock is held.
-                unsafe { (*filed).place }
-            })
-        });
-    }
-}
-
-/// Writes places into the entries themselves, and reads their deadlines there.
-struct Places;
-
-impl Store<EntryRef> for Places {
-    #[inline]
-    fn set_place(&mut self, key: EntryRef, place: Place) {
-        // SAFETY: the wheel speaks only of keys that are in it or being put there, and is only called by
-        // `Entries`, under the lock.
-        let entry = unsafe { key.entry() };
-        entry.filed.with_mut(|filed| {
-            // SAFETY: the lock is held.
-            unsafe { (*filed).place = place }
-        });
-    }
-
-    #[inline]
-    fn deadline(&mut self, key: EntryRef, filed: Nanos) -> Nanos {
-        // SAFETY: as in `set_place`.
-        let entry = unsafe { key.entry() };
-        match entry.state.load() {
-            State::Deadline(deadline) => deadline,
-            _ => filed,
-        }
-    }
-
-    #[inline]
-    fn prefetch(&mut self, key: EntryRef) {
-        prefetch(key.0.as_ptr());
-    }
-}
-
-/// Asks the processor to load what `at` points to, ahead of its use.
-#[inline(always)]
-fn prefetch(at: *const TimerEntry) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch is a hint: it reads nothing and cannot fault, whatever the address; SSE is part
-        // of every x86_64.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>()) }
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
 }

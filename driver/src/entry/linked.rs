@@ -1,0 +1,233 @@
+//! The driver's side of an entry: the wheel of those that are linked.
+//!
+//! Ground rules, besides those of the entry:
+//!
+//! * Only an [`Entries`] holds [`EntryRef`]s, and it lives under the driver's lock: to have `&Entries` is to
+//!   hold the lock.
+//! * An [`EntryRef`] is in the wheel exactly while its entry is linked. Between two unlocks the driver may take
+//!   one out to fire it; then it fires it or files it again.
+
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::Waker;
+
+use super::TimerEntry;
+use crate::Nanos;
+use crate::state::{State, StateCell};
+use crate::wheel::{Due, Place, Rank, Store, Wheel};
+
+/// The wheel's pointer to a linked entry.
+///
+/// # Invariants
+///
+/// * It was made from a `Pin<&TimerEntry>`.
+/// * It exists in the wheel of an [`Entries`] only, and only while its entry is linked; the owner unlinks it
+///   before the entry is freed. So under the lock it may be followed.
+#[derive(Clone, Copy)]
+pub(super) struct EntryRef(NonNull<TimerEntry>);
+
+// SAFETY: an `EntryRef` is followed under the driver's lock only, on whatever thread, and what it leads to
+// is `Sync`.
+unsafe impl Send for EntryRef {}
+
+impl EntryRef {
+    /// The pointer to `entry`, which is about to be linked.
+    #[inline]
+    pub(super) fn new(entry: Pin<&TimerEntry>) -> EntryRef {
+        EntryRef(NonNull::from(entry.get_ref()))
+    }
+
+    /// Whether it points to `entry`.
+    pub(super) fn is(self, entry: &TimerEntry) -> bool {
+        self.0 == NonNull::from(entry)
+    }
+
+    /// The entry.
+    ///
+    /// # Safety
+    ///
+    /// * The lock of the driver whose wheel held this is held.
+    /// * The entry is linked, and the reference is not used after it has been moved out of that state.
+    #[inline]
+    unsafe fn entry<'a>(self) -> &'a TimerEntry {
+        // SAFETY: the entry is linked, so it is alive and pinned; only shared references to it exist.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Arrows 3 and 4: moves the entry out of its deadline if that is not after `now`, and returns its
+    /// waker; the entry may be gone when this returns. If it was reset to a time after `now`, returns that:
+    /// it stays linked and must be filed again.
+    ///
+    /// # Safety
+    ///
+    /// * The lock of the driver whose wheel held this is held.
+    /// * The entry is linked, and its cell has been taken out of the wheel.
+    #[inline]
+    unsafe fn fire(
+        self,
+        now: Nanos,
+        leave: fn(&StateCell, Nanos) -> Result<(), State>,
+    ) -> Result<Waker, Nanos> {
+        // SAFETY: as the caller promises; after the swap succeeds it is not used.
+        let entry = unsafe { self.entry() };
+        let mut state = entry.state.load();
+        loop {
+            let State::Deadline(deadline) = state else {
+                unreachable!("an entry in the wheel is not linked but {state:?}");
+            };
+            if deadline > now {
+                return Err(deadline);
+            }
+            let copy = entry.waker.with(|held| {
+                // SAFETY: the lock is held and the entry is linked: the waker is present and the owner does
+                // not write it. The bits are copied as `MaybeUninit`, so that a copy that is not needed is
+                // forgotten.
+                unsafe { held.read() }
+            });
+            match leave(&entry.state, deadline) {
+                // SAFETY: the swap moved the waker's ownership from the entry to this copy.
+                Ok(()) => return Ok(unsafe { copy.assume_init() }),
+                Err(now_at) => state = now_at,
+            }
+        }
+    }
+}
+
+/// What the driver asks of the next entry.
+pub(crate) enum Next {
+    /// This one has fired.
+    Fired(Waker),
+    /// The moves are used up.
+    Exhausted,
+    /// Nothing further is due.
+    Idle,
+}
+
+/// The wheel of linked entries. It lives under the driver's lock, and nothing else holds an [`EntryRef`].
+pub(crate) struct Entries {
+    wheel: Wheel<EntryRef>,
+}
+
+impl Entries {
+    pub(crate) fn new(at: Nanos) -> Entries {
+        Entries { wheel: Wheel::new(at) }
+    }
+
+    #[inline]
+    pub(super) fn insert(&mut self, entry: EntryRef, deadline: Nanos, rank: Rank) {
+        self.wheel.insert(&mut Places, entry, deadline, rank);
+    }
+
+    #[inline]
+    pub(super) fn remove(&mut self, place: Place) -> Option<EntryRef> {
+        self.wheel.remove(&mut Places, place)
+    }
+
+    /// Fires the next entry that is due at `now`.
+    #[inline]
+    pub(crate) fn fire_next(&mut self, now: Nanos, moves: &mut usize) -> Next {
+        loop {
+            match self.wheel.next_due(&mut Places, now, moves) {
+                Due::Idle => return Next::Idle,
+                Due::Exhausted => return Next::Exhausted,
+                Due::Fire { key, rank, .. } => {
+                    // SAFETY: `&mut self` means that the lock is held; the entry was in the wheel until a
+                    // moment ago, so it is linked.
+                    match unsafe { key.fire(now, StateCell::fire) } {
+                        Ok(waker) => return Next::Fired(waker),
+                        Err(later) => {
+                            self.wheel.put_back(&mut Places, key, later, rank);
+                            *moves = moves.saturating_sub(1);
+                            if *moves == 0 {
+                                return Next::Exhausted;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Moves any entry to shutdown.
+    pub(crate) fn shut_down_next(&mut self) -> Option<Waker> {
+        let (key, _) = self.wheel.take_any()?;
+        // SAFETY: as in `fire_next`. No deadline is later than NEVER, so it cannot be refused.
+        unsafe { key.fire(Nanos::NEVER, StateCell::shut_down) }.ok()
+    }
+
+    #[inline]
+    pub(crate) fn next_wake(&self) -> Option<Nanos> {
+        self.wheel.next_wake()
+    }
+
+    pub(crate) fn next_deadline(&mut self) -> Option<Nanos> {
+        self.wheel.next_deadline(&mut Places)
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.wheel.len()
+    }
+
+    pub(crate) fn moved(&self) -> u64 {
+        self.wheel.moved()
+    }
+
+    /// Asserts the wheel's invariants.
+    pub(crate) fn check(&self) {
+        self.wheel.check(|key| {
+            // SAFETY: `&self` means that the lock is held, and the key is in the wheel.
+            let entry = unsafe { key.entry() };
+            assert!(matches!(entry.state.load(), State::Deadline(_)), "an entry in the wheel is not linked");
+            entry.filed.with(|filed| {
+                // SAFETY: the lock is held.
+                unsafe { (*filed).place }
+            })
+        });
+    }
+}
+
+/// Writes places into the entries themselves, and reads their deadlines there.
+struct Places;
+
+impl Store<EntryRef> for Places {
+    #[inline]
+    fn set_place(&mut self, key: EntryRef, place: Place) {
+        // SAFETY: the wheel speaks only of keys that are in it or being put there, and is only called by
+        // `Entries`, under the lock.
+        let entry = unsafe { key.entry() };
+        entry.filed.with_mut(|filed| {
+            // SAFETY: the lock is held.
+            unsafe { (*filed).place = place }
+        });
+    }
+
+    #[inline]
+    fn deadline(&mut self, key: EntryRef, filed: Nanos) -> Nanos {
+        // SAFETY: as in `set_place`.
+        let entry = unsafe { key.entry() };
+        match entry.state.load() {
+            State::Deadline(deadline) => deadline,
+            _ => filed,
+        }
+    }
+
+    #[inline]
+    fn prefetch(&mut self, key: EntryRef) {
+        prefetch(key.0.as_ptr());
+    }
+}
+
+/// Asks the processor to load what `at` points to, ahead of its use.
+#[inline(always)]
+fn prefetch(at: *const TimerEntry) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint: it reads nothing and cannot fault, whatever the address; SSE is part
+        // of every x86_64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>()) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
