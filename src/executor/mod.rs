@@ -18,9 +18,7 @@
 //! * What has been handed to the queue or the inbox may be freed by its new owner at once.
 
 pub(crate) mod budget;
-#[allow(unreachable_pub, reason = "the public module `task` exports what is public here")]
 mod coop;
-#[allow(unreachable_pub, reason = "the public module `task` exports what is public here")]
 mod join;
 mod local;
 mod remote;
@@ -29,9 +27,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-#[allow(unreachable_pub, reason = "the public module `task` exports these")]
 pub use coop::{Unconstrained, unconstrained, yield_now};
-#[allow(unreachable_pub, reason = "the public module `task` exports these")]
 pub use join::{JoinError, JoinHandle};
 pub(crate) use local::{Enter, spawn_local};
 pub(crate) use remote::{Notify, Remote};

@@ -87,6 +87,8 @@ pub(crate) struct Parked {
     pub(crate) alarm: bool,
     /// The thread was ready to sleep. False: it only looked.
     pub(crate) slept: bool,
+    /// There may be events that were not reported: a signal interrupted the poll, or the batch is full.
+    pub(crate) partial: bool,
 }
 
 impl Reactor {
@@ -128,8 +130,10 @@ impl Reactor {
         let mut parked = Parked { notified: unparker.wake_up(), slept, ..Parked::default() };
         if let Err(error) = polled {
             self.events.clear();
+            parked.partial = true;
             return if error.kind() == ErrorKind::Interrupted { Ok(parked) } else { Err(error) };
         }
+        parked.partial = self.events.iter().count() >= EVENTS;
         for event in &self.events {
             match event.token() {
                 WAKER => {}

@@ -17,10 +17,10 @@
 //! * In order: what is due leaves by (deadline, number), as its owner's true deadline says at the moment at
 //!   which its level-0 slot is split. Slots do not overlap, so the order holds across them too.
 //! * When `now` passes a slot's start, the slot is dealt out (level 1 and up) or split (level 0), earliest
-//!   slot first, even if nothing in it is due: [`level`] rests on it. A slot being dealt is finished before
+//!   slot first, even if nothing in it is due: `level` rests on it. A slot being dealt is finished before
 //!   anything else happens; what is inserted meanwhile goes straight to lower levels.
 //! * Work is sliced: a deal may stop after any cell. Sorting one level-0 slot is the one step that cannot.
-//! * A cell lies in the slot that [`level::SlotId::of`] computes from its filed deadline, save those of the
+//! * A cell lies in the slot that `level::SlotId::of` computes from its filed deadline, save those of the
 //!   slot being dealt and of the batch. The occupied bit is set exactly while a slot holds cells. Bounds are
 //!   never too late. [`Wheel::check`] says whether all that is so; debug builds ask it after every change.
 //! * The true deadline of a timer may be later than the filed one ([`Store::deadline`]). The wheel asks when
