@@ -17,18 +17,15 @@ use std::time::Duration;
 
 use crate::entry::{Entries, Next};
 use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use crate::tolerance::Slacker;
 use crate::wake_list::{PanicPayload, WakeList};
 use crate::wheel::{Rank, Slack};
-use crate::{Clock, Nanos, TimerEntry};
+use crate::{Clock, Nanos, TimerEntry, Tolerance};
 
 /// A pending poll reads the clock if the deadline lies no further than this from the latest reading.
 const NEAR: u64 = 1_000_000;
 /// Of so many pending polls since the last turn, one reads the clock in any case.
 const POLLS_PER_READING: u32 = 64;
-/// The default slack: this fraction of the time to the deadline …
-const SLACK_RATIO: u64 = 128;
-/// … and at most this many nanoseconds.
-const SLACK_MAX: u64 = 1_000_000;
 
 /// How the driver's thread is roused from its park.
 ///
@@ -78,6 +75,8 @@ pub struct Stats {
     pub reset: u64,
     /// Moves of timers within the wheel.
     pub moved: u64,
+    /// Timers that were armed with the wider slack that load allows; see [`Tolerance::Adaptive`].
+    pub widened: u64,
 }
 
 /// Fires timers for one thread that parks until the next.
@@ -143,6 +142,7 @@ pub(crate) struct Inner {
     /// Until when the driver's thread is going to be parked; `None` while it runs, or is about to.
     parked_until: Option<Nanos>,
     closed: bool,
+    slacker: Slacker,
     /// How many timers were registered; the next one's number.
     armed: u64,
     fired: u64,
@@ -172,6 +172,7 @@ impl Driver {
             draining: false,
             parked_until: None,
             closed: false,
+            slacker: Slacker::new(now),
             armed: 0,
             fired: 0,
             cancelled: 0,
@@ -185,6 +186,19 @@ impl Driver {
             inner: Mutex::new(inner),
         };
         Driver { handle: Handle { shared: Arc::new(shared) } }
+    }
+
+    /// Sets how much slack timers get that ask for none in particular. The default is
+    /// [`Tolerance::Adaptive`].
+    ///
+    /// # Panics
+    ///
+    /// If a fixed ratio does not lie between 0 and 1.
+    #[track_caller]
+    #[must_use]
+    pub fn with_tolerance(self, tolerance: Tolerance) -> Driver {
+        lock(&self.handle.shared.inner).slacker.set(tolerance);
+        self
     }
 
     /// What makes timers for this driver.
@@ -259,6 +273,10 @@ impl Driver {
                     Some(false)
                 }
             };
+            if end.is_some() {
+                let live = inner.entries.len();
+                inner.slacker.count(now, fired, live);
+            }
             if list.is_full() || end.is_some() {
                 drop(inner);
                 if let Some(payload) = list.wake_all() {
@@ -380,6 +398,7 @@ impl Handle {
             cancelled: inner.cancelled,
             reset: self.shared.resets.load(Ordering::Relaxed),
             moved: inner.entries.moved(),
+            widened: inner.slacker.widened(),
         }
     }
 
@@ -420,13 +439,6 @@ impl Handle {
         (near || polls % POLLS_PER_READING == 0) && deadline <= self.now()
     }
 
-    /// The slack of a timer that is armed now and asks for none in particular.
-    #[inline]
-    pub(crate) fn default_slack(&self, deadline: Nanos) -> Slack {
-        let distance = deadline.get().saturating_sub(self.latest().get());
-        Slack::at_most_nanos((distance / SLACK_RATIO).min(SLACK_MAX))
-    }
-
     #[inline]
     pub(crate) fn count_reset(&self) {
         // Relaxed, and not one atomic step: only a count, and mostly from one thread.
@@ -461,6 +473,12 @@ impl Inner {
     pub(crate) fn next_number(&mut self) -> u64 {
         self.armed += 1;
         self.armed
+    }
+
+    /// The slack of a timer that is armed now and asks for none in particular.
+    #[inline]
+    pub(crate) fn default_slack(&mut self, latest: Nanos, deadline: Nanos) -> Slack {
+        self.slacker.slack(latest, deadline)
     }
 
     /// Whether the driver's thread is parked for longer than a timer that has just been filed may wait.

@@ -9,6 +9,7 @@
 //! * [`StateCell`]: the atomic word in it that says where the timer stands.
 //! * [`Driver`] and [`Handle`]: the lock around the wheel. The loop asks [`Driver::next_wake`] before it parks
 //!   and calls [`Driver::process`] after.
+//! * [`Tolerance`]: how far a park may outlast a deadline, so that timers end together.
 //! * [`WakeList`]: a batch of wakers, woken without the lock.
 //! * [`Clock`], [`TestClock`], [`Nanos`]: what time it is.
 //!
@@ -44,6 +45,7 @@ mod entry;
 mod nanos;
 mod state;
 mod sync;
+mod tolerance;
 mod wake_list;
 pub mod wheel;
 
@@ -52,5 +54,6 @@ pub use driver::{Driver, Handle, Processed, Stats, Unpark};
 pub use entry::{Shutdown, TimerEntry};
 pub use nanos::Nanos;
 pub use state::{State, StateCell};
+pub use tolerance::Tolerance;
 pub use wake_list::{PanicPayload, WakeList};
 pub use wheel::Wheel;

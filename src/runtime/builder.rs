@@ -2,6 +2,8 @@
 
 use std::io;
 
+use mainspring_driver::Tolerance;
+
 use super::Runtime;
 
 /// Configures a [`Runtime`]. The defaults suit nearly everybody.
@@ -18,6 +20,7 @@ use super::Runtime;
 pub struct Builder {
     pub(super) event_interval: usize,
     pub(super) timer_budget: usize,
+    pub(super) tolerance: Tolerance,
 }
 
 impl Default for Builder {
@@ -29,7 +32,7 @@ impl Default for Builder {
 impl Builder {
     /// A builder with the defaults.
     pub fn new() -> Builder {
-        Builder { event_interval: 61, timer_budget: 512 }
+        Builder { event_interval: 61, timer_budget: 512, tolerance: Tolerance::Adaptive }
     }
 
     /// After how many task polls, at the most, the runtime looks at its I/O and its timers while there is
@@ -64,11 +67,23 @@ impl Builder {
         self
     }
 
+    /// How far a park may outlast the deadline of a timer that asks for no tolerance of its own, so that timers
+    /// end together. Default: [`Tolerance::Adaptive`].
+    ///
+    /// # Panics
+    ///
+    /// `build` does, if a fixed ratio does not lie between 0 and 1.
+    pub fn timer_tolerance(mut self, tolerance: Tolerance) -> Builder {
+        self.tolerance = tolerance;
+        self
+    }
+
     /// Makes the runtime.
     ///
     /// # Errors
     ///
     /// Those of the system's poller: mostly that the process, or the machine, has no descriptor left.
+    #[track_caller]
     pub fn build(self) -> io::Result<Runtime> {
         Runtime::with(&self)
     }

@@ -115,4 +115,10 @@ impl Metrics {
     pub fn timers_moved(&self) -> u64 {
         self.timers.moved
     }
+
+    /// Timers that were armed with the wider tolerance that load allows; see
+    /// [`Tolerance::Adaptive`](crate::time::Tolerance::Adaptive).
+    pub fn timers_widened(&self) -> u64 {
+        self.timers.widened
+    }
 }

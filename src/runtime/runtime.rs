@@ -118,11 +118,13 @@ impl Runtime {
         Builder::new().build()
     }
 
+    #[track_caller]
     pub(super) fn with(builder: &Builder) -> io::Result<Runtime> {
         let reactor = Reactor::new()?;
         let io = reactor.io().clone();
         let unpark = io.clone();
-        let driver = Driver::new(Clock::monotonic(), move || unpark.unpark());
+        let driver =
+            Driver::new(Clock::monotonic(), move || unpark.unpark()).with_tolerance(builder.tolerance);
         let executor = Executor::new(Arc::new(Rouse(io.clone())));
         let handle = Handle::new(Shared {
             timers: driver.handle().clone(),

@@ -110,6 +110,20 @@ impl Interval {
         Interval { delay, next, period, missed: MissedTickBehavior::default() }
     }
 
+    /// Lets the runtime end the wait for each tick up to `most` late; see [`Sleep::tolerance`]. Lateness does
+    /// not add up.
+    #[must_use]
+    pub fn tolerance(mut self, most: Duration) -> Interval {
+        self.delay.as_mut().set_tolerance(most);
+        self
+    }
+
+    /// Ends the wait for each tick as exactly as the system can; see [`Sleep::precise`].
+    #[must_use]
+    pub fn precise(self) -> Interval {
+        self.tolerance(Duration::ZERO)
+    }
+
     /// Waits for the next tick. Returns the moment for which it was scheduled, which may lie in the past.
     ///
     /// # Panics

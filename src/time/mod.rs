@@ -9,7 +9,9 @@
 //! Never early: when a sleep of `d` ends, at least `d` has passed. Deadlines are kept to the nanosecond. How
 //! late a sleep ends is up to the system's wake-up (some tens of microseconds on Linux), what else runs on
 //! the thread, and the sleep's tolerance: so that timers end together instead of waking the processor one by
-//! one, a park may outlast a deadline by 1/128 of its length, at most a millisecond.
+//! one, a park may outlast a deadline by 1/128 of its length, at most a millisecond; under load by more (see
+//! [`Tolerance`]). [`Sleep::tolerance`] sets it for one timer, [`Sleep::precise`] takes it away, and
+//! [`Builder::timer_tolerance`](crate::Builder::timer_tolerance) sets the default.
 //!
 //! # To which runtime
 //!
@@ -36,6 +38,8 @@ mod sleep;
 mod timeout;
 
 pub use std::time::Duration;
+
+pub use mainspring_driver::Tolerance;
 
 pub use instant::Instant;
 pub use interval::{Interval, MissedTickBehavior, Tick, interval, interval_at};

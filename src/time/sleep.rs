@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use mainspring_driver::wheel::Slack;
 use mainspring_driver::{Handle as Timers, Nanos, TimerEntry};
 use pin_project_lite::pin_project;
 
@@ -103,7 +104,7 @@ pin_project! {
     #[project = InnerProj]
     enum Inner {
         /// Does not count yet: it was made outside a runtime, or wants to count from its first poll.
-        Waiting { timers: Option<Timers>, when: When },
+        Waiting { timers: Option<Timers>, when: When, tolerance: Option<Slack> },
         /// Belongs to a runtime, and counts.
         Bound { #[pin] entry: TimerEntry },
     }
@@ -136,7 +137,7 @@ impl Sleep {
         let bound = context::with(|handle| when.bind(handle.timers()));
         let inner = match bound {
             Ok(entry) => Inner::Bound { entry },
-            Err(_) => Inner::Waiting { timers: None, when },
+            Err(_) => Inner::Waiting { timers: None, when, tolerance: None },
         };
         Sleep { inner, made_at: Location::caller() }
     }
@@ -145,7 +146,8 @@ impl Sleep {
     #[track_caller]
     pub(super) fn from_first_poll(after: Duration) -> Sleep {
         let timers = context::with(|handle| handle.timers().clone()).ok();
-        Sleep { inner: Inner::Waiting { timers, when: When::After(after) }, made_at: Location::caller() }
+        let inner = Inner::Waiting { timers, when: When::After(after), tolerance: None };
+        Sleep { inner, made_at: Location::caller() }
     }
 
     /// A sleep that never ends, until it is [reset](Sleep::reset).
@@ -179,6 +181,43 @@ impl Sleep {
                 When::Now => self.now(),
                 When::Never => self.now() + Duration::MAX,
             },
+        }
+    }
+
+    /// Lets the runtime end this sleep up to `most` late, so that it ends together with others: a wake-up is
+    /// the dearest thing about a timer. It still never ends early, and ends as soon as the runtime is awake
+    /// and its deadline has passed. Takes the place of the runtime's [`Tolerance`](super::Tolerance).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::sleep;
+    ///
+    /// mainspring::block_on(async {
+    ///     // About 20 ms: whenever something else wakes the runtime, or 5 ms later.
+    ///     sleep(Duration::from_millis(20)).tolerance(Duration::from_millis(5)).await;
+    /// });
+    /// ```
+    pub fn tolerance(self, most: Duration) -> Sleep {
+        let inner = match self.inner {
+            Inner::Waiting { timers, when, .. } => {
+                Inner::Waiting { timers, when, tolerance: Some(Slack::at_most(most)) }
+            }
+            Inner::Bound { entry } => Inner::Bound { entry: entry.tolerance(most) },
+        };
+        Sleep { inner, ..self }
+    }
+
+    /// Ends this sleep as exactly as the system can: no tolerance, also under load.
+    pub fn precise(self) -> Sleep {
+        self.tolerance(Duration::ZERO)
+    }
+
+    /// As [`tolerance`](Sleep::tolerance), for a sleep that may have been polled: holds from the next time it
+    /// is armed.
+    pub(super) fn set_tolerance(self: Pin<&mut Self>, most: Duration) {
+        match self.project().inner.project() {
+            InnerProj::Waiting { tolerance, .. } => *tolerance = Some(Slack::at_most(most)),
+            InnerProj::Bound { entry } => entry.set_tolerance(Some(most)),
         }
     }
 
@@ -240,13 +279,19 @@ impl Sleep {
     /// If there is no runtime to bind to, or its runtime was dropped before the deadline.
     pub(super) fn poll_elapsed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let mut inner = self.project().inner;
-        if let Inner::Waiting { timers, when } = inner.as_ref().get_ref() {
+        if let Inner::Waiting { timers, when, tolerance } = inner.as_ref().get_ref() {
             let bound = match timers {
                 Some(timers) => Ok(when.bind(timers)),
                 None => context::with(|handle| when.bind(handle.timers())),
             };
             match bound {
-                Ok(entry) => inner.set(Inner::Bound { entry }),
+                Ok(entry) => {
+                    let entry = match tolerance {
+                        Some(slack) => entry.tolerance(slack.as_duration()),
+                        None => entry,
+                    };
+                    inner.set(Inner::Bound { entry });
+                }
                 Err(_) => return Poll::Ready(Err(Error(Kind::NoRuntime))),
             }
         }

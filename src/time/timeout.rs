@@ -88,6 +88,16 @@ impl<F> Timeout<F> {
         self.delay.known_deadline()
     }
 
+    /// Lets the runtime notice up to `most` late that the time is up; see [`Sleep::tolerance`].
+    pub fn tolerance(self, most: Duration) -> Timeout<F> {
+        Timeout { value: self.value, delay: self.delay.tolerance(most) }
+    }
+
+    /// Notices that the time is up as exactly as the system can; see [`Sleep::precise`].
+    pub fn precise(self) -> Timeout<F> {
+        self.tolerance(Duration::ZERO)
+    }
+
     /// The inner future.
     pub fn get_ref(&self) -> &F {
         &self.value

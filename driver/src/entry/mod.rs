@@ -96,7 +96,7 @@ pub struct TimerEntry {
 struct Filed {
     rank: Rank,
     place: Place,
-    /// How far a park may put the timer off: a fixed slack, or `None` for the driver's default.
+    /// How far a park may put the timer off, if not as the driver's tolerance says.
     tolerance: Option<Slack>,
 }
 
@@ -152,10 +152,9 @@ impl TimerEntry {
         self.state.load() == State::Fired
     }
 
-    /// Sets how far a park may outlast the deadline so that timers end together: `None` is the driver's
-    /// default (1/128 of the time to the deadline when it is armed, at most a millisecond), zero ends the
-    /// park at the deadline. The timer fires as soon as the driver is awake and it is due, whatever its
-    /// tolerance. Holds from the next time it is armed.
+    /// Sets how far a park may outlast the deadline so that timers end together, whatever the driver's
+    /// [`Tolerance`](crate::Tolerance): zero ends the park at the deadline; `None` leaves it to the driver, as at
+    /// first. The timer fires as soon as the driver runs and it is due. Holds from the next time it is armed.
     pub fn set_tolerance(self: Pin<&mut Self>, tolerance: Option<Duration>) {
         let this = self.as_ref();
         let _locked;
@@ -167,6 +166,18 @@ impl TimerEntry {
             // owner, which `Pin<&mut Self>` proves.
             unsafe { (*filed).tolerance = tolerance.map(Slack::at_most) }
         });
+    }
+
+    /// This timer, which was not polled yet, with a tolerance as by
+    /// [`set_tolerance`](TimerEntry::set_tolerance).
+    #[must_use]
+    pub fn tolerance(self, most: Duration) -> TimerEntry {
+        debug_assert_eq!(self.state.load(), State::Idle, "only a pinned entry is armed, and it is not moved");
+        self.filed.with_mut(|filed| {
+            // SAFETY: the entry is owned and not pinned, so it is in no wheel and nobody else looks.
+            unsafe { (*filed).tolerance = Some(Slack::at_most(most)) }
+        });
+        self
     }
 
     /// Polls the timer: ready once the deadline has passed.
@@ -253,13 +264,16 @@ impl TimerEntry {
             self.state.settle();
             return Err((Ok(()), waker));
         }
-        let default = self.handle.default_slack(deadline);
+        let latest = self.handle.latest();
         let entry = EntryRef::new(self);
         self.put_waker(waker);
         let rank = self.filed.with_mut(|filed| {
             // SAFETY: the entry is idle, so `filed` is its owner's, and this is the owner.
             let filed = unsafe { &mut *filed };
-            filed.rank = Rank::new(locked.next_number(), filed.tolerance.unwrap_or(default));
+            filed.rank = Rank::new(
+                locked.next_number(),
+                filed.tolerance.unwrap_or_else(|| locked.default_slack(latest, deadline)),
+            );
             filed.rank
         });
         self.state.arm(deadline);
@@ -337,13 +351,15 @@ impl TimerEntry {
             waker.wake();
             return;
         }
-        let default = self.handle.default_slack(deadline);
+        let latest = self.handle.latest();
         let entry = EntryRef::new(self);
         self.put_waker(waker);
         let rank = self.filed.with_mut(|filed| {
             // SAFETY: the lock is held and the entry has just been taken out of the wheel.
             let filed = unsafe { &mut *filed };
-            filed.rank = filed.rank.with_slack(filed.tolerance.unwrap_or(default));
+            filed.rank = filed
+                .rank
+                .with_slack(filed.tolerance.unwrap_or_else(|| locked.default_slack(latest, deadline)));
             filed.rank
         });
         self.state.arm(deadline);
