@@ -17,6 +17,9 @@
 //! registration); no foreign code runs under the lock; every duration is legal; the work of a call is bounded
 //! by its budget; in a steady state nothing is allocated.
 //!
+//! Two examples embed it: `examples/own_loop.rs` in a loop of a few lines around `park_timeout`, and
+//! `examples/under_smol.rs` on a thread of its own, its sleeps awaited by tasks of another runtime.
+//!
 //! ```
 //! use std::time::Duration;
 //! use mainspring_driver::{Driver, Nanos, TestClock};

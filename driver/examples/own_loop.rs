@@ -1,0 +1,107 @@
+//! Run with: cargo run --release -p mainspring-driver --example own_loop
+//!
+//! The driver embedded in the smallest loop there is: one thread that parks. A hundred timers run on it,
+//! under the ordinary combinators of `futures`. It ends with a short report, and with a failure if any timer
+//! was early or lost.
+
+use std::future::Future;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::future::{Either, join, join_all, select};
+use futures::stream::FuturesUnordered;
+use mainspring_driver::{Clock, Driver, Handle};
+
+/// How many timers run all in all.
+const TIMERS: usize = 100;
+
+/// A waker that rouses the loop's thread.
+struct Rouse(Thread);
+
+impl Wake for Rouse {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The loop, as the driver's contract has it: run what there is to run, park until the next timer, fire.
+fn block_on<F: Future>(driver: &mut Driver, clock: &Clock, future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Rouse(thread::current())));
+    loop {
+        // 1. Run. Here that is one future; an executor would run its queue.
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        // 2. Park until the driver wants to be awake, or somebody calls `unpark`. A park that ends early
+        //    does no harm.
+        match driver.next_wake() {
+            Some(at) => thread::park_timeout(at.saturating_duration_since(clock.now())),
+            None => thread::park(),
+        }
+        // 3. Fire what is due, a bounded number at a time. Whatever is left over waits for the next turn:
+        //    until then `next_wake` lies in the past, so that nobody parks.
+        let _ = driver.process(clock.now(), 1024);
+    }
+}
+
+/// One timer's measurement: how late it was, or that it was early.
+struct Slept {
+    late: Duration,
+    early: bool,
+}
+
+/// Sleeps, and looks at another clock before and after.
+async fn sleep(timers: &Handle, asked: Duration) -> Slept {
+    let start = Instant::now();
+    timers.sleep(asked).await.expect("the driver outlives its timers");
+    let took = start.elapsed();
+    Slept { late: took.saturating_sub(asked), early: took < asked }
+}
+
+/// The program: a hundred timers, in every combination that comes to mind.
+async fn program(timers: &Handle) -> Vec<Slept> {
+    // Forty at once, all of which are awaited; every ten have the same deadline.
+    let all = join_all((0..40).map(|i| sleep(timers, Duration::from_millis(i / 10 * 7 + 1))));
+    // Forty more, which are taken in the order in which they end.
+    let as_they_come: FuturesUnordered<_> =
+        (0..40).map(|i| sleep(timers, Duration::from_micros(25_000 - i * 600))).collect();
+    let (mut slept, more) = join(all, as_they_come.collect::<Vec<_>>()).await;
+    slept.extend(more);
+
+    // Twenty races, each of which the shorter timer wins; the other is dropped, which unregisters it.
+    for i in 0..20 {
+        let short = pin!(sleep(timers, Duration::from_micros(i * 100)));
+        let long = pin!(timers.sleep(Duration::from_secs(3600)));
+        match select(short, long).await {
+            Either::Left((one, _)) => slept.push(one),
+            Either::Right(_) => slept.push(Slept { late: Duration::ZERO, early: true }),
+        }
+    }
+    slept
+}
+
+fn main() -> ExitCode {
+    let clock = Clock::monotonic();
+    let this = thread::current();
+    // Timers may be armed on any thread: then the loop is unparked, if it would sleep too long.
+    let mut driver = Driver::new(clock.clone(), move || this.unpark());
+    let timers = driver.handle().clone();
+
+    let start = Instant::now();
+    let slept = block_on(&mut driver, &clock, program(&timers));
+    let took = start.elapsed();
+
+    let early = slept.iter().filter(|one| one.early).count();
+    let worst = slept.iter().map(|one| one.late).max().unwrap_or_default();
+    let stats = timers.stats();
+    println!("{} of {TIMERS} timers ended, {early} of them early, in {took:.1?}", slept.len());
+    println!("the latest was {worst:.1?} late");
+    println!("{} were armed, {} fired, {} were dropped before", stats.armed, stats.fired, stats.cancelled);
+    if early > 0 || slept.len() != TIMERS || stats.live > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

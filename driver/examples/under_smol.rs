@@ -1,0 +1,113 @@
+//! Run with: cargo run --release -p mainspring-driver --example under_smol
+//!
+//! The driver beside another runtime: it lives on a thread of its own, and its timers are awaited by tasks of
+//! smol's executor on other threads. At the end the driver is shut down while a task still sleeps: that task
+//! learns of it.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use mainspring_driver::{Clock, Driver, Handle};
+
+/// The driver's thread: whoever holds this can stop it.
+struct TimerThread {
+    handle: Handle,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl TimerThread {
+    fn start() -> TimerThread {
+        let (send, receive) = mpsc::channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = thread::spawn(move || {
+            let clock = Clock::monotonic();
+            let this = thread::current();
+            let mut driver = Driver::new(clock.clone(), move || this.unpark());
+            // If nobody receives it, nobody needs the driver: then it is stopped soon.
+            let _ = send.send(driver.handle().clone());
+            run(&mut driver, &clock, &stopped);
+            // Whoever still sleeps is woken, and told.
+            driver.shutdown();
+        });
+        let handle = receive.recv().expect("the driver's thread sends its handle first");
+        TimerThread { handle, stop, thread }
+    }
+
+    /// Ends the loop, shuts the driver down and waits for its thread.
+    fn stop(self) {
+        // Release: the loop, which acquires it, sees all that was done before.
+        self.stop.store(true, Ordering::Release);
+        self.thread.thread().unpark();
+        self.thread.join().expect("the driver's thread does not panic");
+    }
+}
+
+/// Parks until the next timer is due, or somebody arms one that is due sooner; fires; and so on.
+fn run(driver: &mut Driver, clock: &Clock, stop: &AtomicBool) {
+    while !stop.load(Ordering::Acquire) {
+        match driver.next_wake() {
+            Some(at) => thread::park_timeout(at.saturating_duration_since(clock.now())),
+            None => thread::park(),
+        }
+        // While it says that there is more, nobody may park. The tasks run elsewhere meanwhile.
+        while driver.process(clock.now(), 1024).more {}
+    }
+}
+
+fn main() -> ExitCode {
+    let timers = TimerThread::start();
+
+    // Fifty tasks, each of which sleeps ten times; smol runs them on threads of its own.
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..50)
+        .map(|i| {
+            let timers = timers.handle.clone();
+            smol::spawn(async move {
+                let mut worst = Duration::ZERO;
+                for round in 1..=10 {
+                    let asked = Duration::from_micros(i * 50 + round * 300);
+                    let begun = Instant::now();
+                    timers.sleep(asked).await.expect("the driver is not shut down yet");
+                    // None if it was early.
+                    worst = worst.max(begun.elapsed().checked_sub(asked)?);
+                }
+                Some(worst)
+            })
+        })
+        .collect();
+    let total = tasks.len();
+    let worst: Option<Vec<Duration>> =
+        smol::block_on(async { futures::future::join_all(tasks).await.into_iter().collect() });
+    let took = start.elapsed();
+
+    // One that would sleep for a year. It is woken by the shutdown.
+    let far = timers.handle.clone();
+    let sleeper = smol::spawn(async move { far.sleep(Duration::from_secs(365 * 86_400)).await });
+    while timers.handle.stats().live == 0 {
+        thread::yield_now();
+    }
+    timers.stop();
+    let refused = smol::block_on(sleeper);
+
+    match (worst, refused) {
+        (Some(worst), Err(shutdown)) => {
+            let latest = worst.into_iter().max().unwrap_or_default();
+            println!("{total} tasks slept ten times each in {took:.1?}; the latest was {latest:.1?} late");
+            println!("the one that slept for a year was told: {shutdown}");
+            ExitCode::SUCCESS
+        }
+        (None, _) => fail("a sleep ended early"),
+        (_, Ok(())) => fail("a year has passed"),
+    }
+}
+
+fn fail(why: &str) -> ExitCode {
+    eprintln!("{why}");
+    ExitCode::FAILURE
+}
