@@ -361,7 +361,13 @@ impl Handle {
     /// ends rather late than early.
     #[inline]
     pub fn now(&self) -> Nanos {
-        let now = self.shared.clock.now().max(self.latest());
+        self.read().max(self.latest())
+    }
+
+    /// What the clock shows.
+    #[inline]
+    fn read(&self) -> Nanos {
+        let now = self.shared.clock.now();
         self.shared.note(now);
         now
     }
@@ -425,7 +431,7 @@ impl Handle {
     #[inline]
     pub(crate) fn has_passed(&self, deadline: Nanos) -> bool {
         let latest = self.latest();
-        deadline <= latest || (deadline.get() - latest.get() <= NEAR && deadline <= self.now())
+        deadline <= latest || (deadline.get() - latest.get() <= NEAR && deadline <= self.read())
     }
 
     /// Whether `deadline` has passed, for a timer that is registered and which the driver would have fired
@@ -436,7 +442,7 @@ impl Handle {
         let polls = self.shared.polls.load(Ordering::Relaxed).wrapping_add(1);
         self.shared.polls.store(polls, Ordering::Relaxed);
         let near = deadline.get() <= self.latest().get().saturating_add(NEAR);
-        (near || polls % POLLS_PER_READING == 0) && deadline <= self.now()
+        (near || polls % POLLS_PER_READING == 0) && deadline <= self.read()
     }
 
     #[inline]
