@@ -408,7 +408,7 @@ fn spawns_from_other_threads_race_the_shutdown_and_none_is_lost() {
 #[test]
 fn a_sleep_may_be_moved_between_runtimes_and_outlive_one() {
     let _watchdog = watchdog(LONG);
-    let mut orphan = Box::pin(block_on(async { Some(try_sleep(HOUR)) }).expect("made inside"));
+    let mut orphan = Box::pin(common::orphan(|| try_sleep(HOUR)));
     block_on(async {
         assert!(matches!(poll!(orphan.as_mut()), Poll::Ready(Err(error)) if error.is_shutdown()));
     });

@@ -278,8 +278,7 @@ fn without_a_runtime_it_says_where_it_was_made() {
 
 #[test]
 fn after_its_runtime_it_is_an_error() {
-    let mut limited =
-        Box::pin(block_on(async { Some(timeout(HOUR, pending::<()>())) }).expect("made inside"));
+    let mut limited = Box::pin(common::orphan(|| timeout(HOUR, pending::<()>())));
     let error = futures::executor::block_on(poll_fn(|cx| limited.as_mut().try_poll(cx))).unwrap_err();
     assert!(error.is_shutdown());
     let panic = panicked(|| futures::executor::block_on(limited));

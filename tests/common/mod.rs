@@ -162,6 +162,13 @@ pub(crate) fn panicked<R>(f: impl FnOnce() -> R) -> Panicked {
     Panicked { message, ..seen }
 }
 
+/// Makes something inside a runtime that is gone when this returns.
+pub(crate) fn orphan<R>(make: impl FnOnce() -> R) -> R {
+    let runtime = mainspring::Runtime::new().unwrap();
+    let _entered = runtime.handle().enter();
+    make()
+}
+
 /// What the runtime this thread is in has done so far.
 pub(crate) fn metrics() -> Metrics {
     Handle::current().metrics()
