@@ -226,9 +226,8 @@ impl Driver {
     }
 
     /// Fires what is due at `now`, by (deadline, registration), until nothing is left or `budget` is used
-    /// up. A timer costs one when it is moved within the wheel, one when it is sorted among those that are
-    /// due, and one when it fires; so no more than `budget` fire. Those of one level-0 slot are sorted in one
-    /// step, whatever the budget.
+    /// up: a timer that fires costs one, and so does each move of one within the wheel. So no more than
+    /// `budget` fire. Those of one level-0 slot are sorted in one step, whatever the budget.
     ///
     /// The wakers are called in batches, without the lock; they may arm, reset and drop timers. What they
     /// arm at or before `now` is ready at its next poll and does not join this drain. A drain that the

@@ -59,6 +59,7 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 
 /// What an [`Interval`] does about ticks that were not taken in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum MissedTickBehavior {
     /// Makes up for them: ticks without a pause until none is missing, then on schedule. The default.
     #[default]

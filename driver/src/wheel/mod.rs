@@ -405,7 +405,7 @@ impl<K: Copy> Wheel<K> {
         if self.slots.is_empty(slot) {
             self.occupied.clear(slot);
         }
-        *moves = moves.saturating_sub(self.batch.len() + late.len());
+        *moves = moves.saturating_sub(late.len());
         self.file_all(store, late);
         self.batch.sort_unstable_by_key(|cell| cell.map(|cell| (cell.when, cell.rank)));
         for index in 0..self.batch.len() {
