@@ -53,6 +53,7 @@
 //! ```
 
 mod addr;
+mod fd;
 mod resolve;
 mod tcp;
 mod udp;

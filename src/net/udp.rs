@@ -32,7 +32,7 @@ use std::task::{Context, Poll};
 /// ```
 #[derive(Debug)]
 pub struct UdpSocket {
-    registered: Registered<mio::net::UdpSocket>,
+    pub(in crate::net) registered: Registered<mio::net::UdpSocket>,
 }
 
 impl UdpSocket {

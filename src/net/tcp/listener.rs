@@ -36,7 +36,7 @@ const BACKLOG: i32 = 1024;
 /// ```
 #[derive(Debug)]
 pub struct TcpListener {
-    registered: Registered<mio::net::TcpListener>,
+    pub(in crate::net) registered: Registered<mio::net::TcpListener>,
 }
 
 impl TcpListener {

@@ -40,7 +40,7 @@ use std::time::Duration;
 /// ```
 #[derive(Debug)]
 pub struct TcpStream {
-    registered: Registered<mio::net::TcpStream>,
+    pub(in crate::net) registered: Registered<mio::net::TcpStream>,
 }
 
 impl TcpStream {
