@@ -27,6 +27,8 @@ struct Book {
     free: Vec<usize>,
     totals: Totals,
     lateness: Histogram<u64>,
+    /// The latest of all, and what it was.
+    latest: (Duration, &'static str),
     /// What went wrong, the first few times.
     faults: Vec<String>,
 }
@@ -49,23 +51,24 @@ enum Kind {
 
 /// Sums over all timers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) made: u64,
-    pub(crate) fired: u64,
-    pub(crate) cancelled: u64,
-    pub(crate) moved: u64,
-    pub(crate) early: u64,
-    pub(crate) lost: u64,
-    pub(crate) faults: u64,
+struct Totals {
+    made: u64,
+    fired: u64,
+    cancelled: u64,
+    moved: u64,
+    early: u64,
+    lost: u64,
+    faults: u64,
 }
 
 /// The figures at the end.
 #[derive(Debug)]
 pub(crate) struct Balance {
-    pub(crate) totals: Totals,
-    pub(crate) open: usize,
-    pub(crate) lateness: Histogram<u64>,
-    pub(crate) faults: Vec<String>,
+    totals: Totals,
+    open: usize,
+    lateness: Histogram<u64>,
+    latest: (Duration, &'static str),
+    faults: Vec<String>,
 }
 
 /// A timer, or an operation, that is under way.
@@ -84,6 +87,7 @@ impl Ledger {
             free: Vec::new(),
             totals: Totals::default(),
             lateness,
+            latest: (Duration::ZERO, "none"),
             faults: Vec::new(),
         }))
     }
@@ -143,7 +147,13 @@ impl Ledger {
     pub(crate) fn balance(&self) -> Balance {
         let book = self.lock();
         let open = book.rows.iter().flatten().filter(|row| row.kind == Kind::Timer).count();
-        Balance { totals: book.totals, open, lateness: book.lateness.clone(), faults: book.faults.clone() }
+        Balance {
+            totals: book.totals,
+            open,
+            lateness: book.lateness.clone(),
+            latest: book.latest,
+            faults: book.faults.clone(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Book> {
@@ -176,8 +186,11 @@ impl Book {
         self.totals.fired += 1;
         match due {
             Some(due) if now >= due => {
-                let late = now.saturating_duration_since(due.max(since)).as_nanos() as u64;
-                self.lateness.saturating_record(late.max(1));
+                let late = now.saturating_duration_since(due.max(since));
+                self.lateness.saturating_record((late.as_nanos() as u64).max(1));
+                if late > self.latest.0 {
+                    self.latest = (late, what);
+                }
             }
             Some(due) => {
                 self.totals.early += 1;
@@ -238,6 +251,21 @@ impl Drop for Account<'_> {
     }
 }
 
+impl Balance {
+    /// What is wrong, if all should have come to its end.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let Totals { made, fired, cancelled, faults, .. } = self.totals;
+        let mut all = self.faults.clone();
+        if faults > all.len() as u64 {
+            all.push(format!("{} more", faults - all.len() as u64));
+        }
+        if self.open != 0 || made != fired + cancelled {
+            all.push(format!("timers are unaccounted for: {:?}, and {} are open", self.totals, self.open));
+        }
+        all
+    }
+}
+
 impl fmt::Display for Balance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Totals { made, fired, cancelled, moved, early, lost, .. } = self.totals;
@@ -245,10 +273,11 @@ impl fmt::Display for Balance {
         write!(
             f,
             "timers {made} made, {fired} fired, {cancelled} cancelled, {moved} moved; lateness p50 {:.1?} p99 {:.1?} \
-             max {:.1?}; early {early}, lost {lost}",
+             max {:.1?} ({}); early {early}, lost {lost}",
             at(0.5),
             at(0.99),
-            Duration::from_nanos(self.lateness.max()),
+            self.latest.0,
+            self.latest.1,
         )
     }
 }

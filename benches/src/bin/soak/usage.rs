@@ -14,11 +14,11 @@ const MIB: usize = 1024 * KIB;
 
 /// So much more may be allocated at the end than at the start: what std keeps for threads that have ended, and
 /// for signals.
-const KEPT: usize = 64 * KIB;
+const KEPT: usize = 32 * KIB;
 /// So much more than at the start may be allocated at any time.
-const PEAK: usize = 64 * MIB;
+const PEAK: usize = 16 * MIB;
 /// So much more may be resident at the end: the allocator keeps pages of what was freed.
-const RESIDENT: usize = 96 * MIB;
+const RESIDENT: usize = 32 * MIB;
 
 /// What the process holds at one moment. `None` is what the system does not tell.
 #[derive(Clone, Copy, Debug)]
