@@ -35,6 +35,7 @@ mod weather;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -50,14 +51,16 @@ use watch::Watchdog;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let seed = options.seed();
-    println!("soak: seed {seed}; to repeat it: --seed {seed}");
-    let outcome = if options.simulate {
-        simulate::run(seed, Duration::from_secs(options.seconds)).map(|line| println!("{line}"))
-    } else {
-        run(seed, Duration::from_secs(options.seconds))
-            .unwrap_or_else(|error| Err(format!("cannot soak: {error}")))
-    };
+    let (seed, length) = (options.seed(), Duration::from_secs(options.seconds));
+    let outcome =
+        faults::on_interrupt().map_err(|error| format!("cannot handle Ctrl-C: {error}")).and_then(|stop| {
+            println!("soak: seed {seed}; to repeat it: --seed {seed}");
+            if options.simulate {
+                simulate::run(seed, length, &stop).map(|line| println!("{line}"))
+            } else {
+                run(seed, length, stop).unwrap_or_else(|error| Err(format!("cannot soak: {error}")))
+            }
+        });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
@@ -68,8 +71,7 @@ fn main() -> ExitCode {
 }
 
 /// Soaks and prints the line. The outer error is that of a system which refuses what a soak needs.
-fn run(seed: u64, length: Duration) -> io::Result<Result<(), String>> {
-    let stop = faults::on_interrupt()?;
+fn run(seed: u64, length: Duration, stop: Arc<AtomicBool>) -> io::Result<Result<(), String>> {
     faults::handle_signals()?;
     // Warms up what std and the system keep from the first time on, so that it is no leak.
     thread::spawn(|| mainspring::block_on(mainspring::sleep(Duration::from_millis(1))))
