@@ -1,0 +1,98 @@
+//! Signals and limits of the operating system; elsewhere than on Unix there are none, and these do nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What Ctrl-C sets; a second Ctrl-C ends the process at once.
+///
+/// # Errors
+///
+/// If the system refuses a handler.
+#[cfg(unix)]
+pub(crate) fn on_interrupt() -> std::io::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first one finds the flag unset, sets it, and lives on.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
+}
+
+/// Gives SIGUSR1 a handler.
+///
+/// # Errors
+///
+/// If the system refuses it.
+#[cfg(unix)]
+pub(crate) fn handle_signals() -> std::io::Result<()> {
+    signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::new(AtomicBool::new(false)))?;
+    Ok(())
+}
+
+/// Sends this process SIGUSR1.
+#[cfg(unix)]
+pub(crate) fn signal() -> bool {
+    use rustix::process::{Signal, getpid, kill_process};
+
+    kill_process(getpid(), Signal::USR1).is_ok()
+}
+
+/// Takes the descriptors away, until it is dropped.
+#[cfg(unix)]
+#[derive(Debug)]
+pub(crate) struct Famine(rustix::process::Rlimit);
+
+#[cfg(unix)]
+impl Famine {
+    /// Leaves room for `spare` descriptors more than are open.
+    pub(crate) fn begin(spare: u64) -> Option<Famine> {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+        let before = getrlimit(Resource::Nofile);
+        let open = crate::usage::descriptors()? as u64;
+        let current = before.current.map_or(open + spare, |limit| limit.min(open + spare));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: before.maximum }).ok()?;
+        Some(Famine(before))
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Famine {
+    fn drop(&mut self) {
+        use rustix::process::{Resource, setrlimit};
+
+        if let Err(error) = setrlimit(Resource::Nofile, self.0) {
+            // The clients will tell that descriptors are missing for too long.
+            eprintln!("soak: the limit of descriptors cannot be restored: {error}");
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn on_interrupt() -> std::io::Result<Arc<AtomicBool>> {
+    Ok(Arc::default())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn handle_signals() -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn signal() -> bool {
+    false
+}
+
+#[cfg(not(unix))]
+#[derive(Debug)]
+pub(crate) struct Famine;
+
+#[cfg(not(unix))]
+impl Famine {
+    pub(crate) fn begin(_spare: u64) -> Option<Famine> {
+        None
+    }
+}

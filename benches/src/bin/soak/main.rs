@@ -1,0 +1,195 @@
+//! A soak: everything that Mainspring can do, all at once, for as long as you like, while an invariant checker
+//! watches. `cargo run --release -p mainspring-bench --bin soak -- --seconds 60 --seed 1`
+//!
+//! Every timer has an account: it fires, not early, or is cancelled; one that does neither is lost and ends the run
+//! with a message. With `--simulate` there are no threads, no I/O and no clock but one that is turned by hand, and the
+//! same seed gives the same trace.
+//!
+//! | module     | what it is                                                          |
+//! |------------|---------------------------------------------------------------------|
+//! | `timers`   | tasks that sleep, time out, reset, cancel, tick, abort and panic    |
+//! | `net`      | tasks that talk TCP and UDP, and connections that are killed        |
+//! | `threads`  | wakers, sleeps and spawns across threads; runtimes that come and go |
+//! | `embedded` | a bare driver in a loop of its own                                  |
+//! | `weather`  | signals, missing descriptors, and calms                             |
+//! | `ledger`   | the account of every timer                                          |
+//! | `watch`    | the watchdog                                                        |
+//! | `usage`    | descriptors and memory                                              |
+//! | `simulate` | the soak on a clock that is turned by hand                          |
+//! | `soak`     | what they all share; `rng`, `faults` and `options` help             |
+
+mod embedded;
+mod faults;
+mod ledger;
+mod net;
+mod options;
+mod rng;
+mod simulate;
+mod soak;
+mod threads;
+mod timers;
+mod usage;
+mod watch;
+mod weather;
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use clap::Parser;
+use mainspring::Runtime;
+use mainspring::task::JoinHandle;
+
+use options::Options;
+use rng::Rng;
+use soak::{LONG, Soak};
+use usage::Usage;
+use watch::Watchdog;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let (seed, length) = (options.seed(), Duration::from_secs(options.seconds));
+    let outcome =
+        faults::on_interrupt().map_err(|error| format!("cannot handle Ctrl-C: {error}")).and_then(|stop| {
+            println!("soak: seed {seed}; to repeat it: --seed {seed}");
+            if options.simulate {
+                simulate::run(seed, length, &stop).map(|line| println!("{line}"))
+            } else {
+                run(seed, length, stop).unwrap_or_else(|error| Err(format!("cannot soak: {error}")))
+            }
+        });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("soak: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Soaks and prints the line. The outer error is that of a system which refuses what a soak needs.
+fn run(seed: u64, length: Duration, stop: Arc<AtomicBool>) -> io::Result<Result<(), String>> {
+    faults::handle_signals()?;
+    // Warms up what std and the system keep from the first time on, so that it is no leak.
+    thread::spawn(|| mainspring::block_on(mainspring::sleep(Duration::from_millis(1))))
+        .join()
+        .map_err(|_| io::Error::other("the first sleep panicked"))?;
+
+    let start = Usage::now();
+    let soak = Arc::new(Soak::new(length, stop));
+    let unsound = soaked(&soak, seed)?;
+    let (elapsed, tally) = (soak.elapsed(), soak.tally.to_string());
+    let (timers, ill) = {
+        let balance = soak.ledger.balance();
+        (balance.to_string(), balance.faults())
+    };
+    drop(soak);
+    let end = Usage::now();
+
+    let mut faults = unsound;
+    faults.extend(ill);
+    faults.extend(start.faults(&end));
+    let verdict = if faults.is_empty() { "all is well" } else { "NOT WELL" };
+    println!("soak: seed {seed}, {elapsed:.1?}: {tally}; {timers}; {}: {verdict}", start.until(end));
+    Ok(if faults.is_empty() { Ok(()) } else { Err(faults.join("\nsoak: ")) })
+}
+
+/// Runs all parts and returns once all have ended: what was wrong about their ends.
+fn soaked(soak: &Arc<Soak>, seed: u64) -> io::Result<Vec<String>> {
+    let mut rng = Rng::new(seed);
+    let runtime = Runtime::new()?;
+    let watchdog = Watchdog::start(soak, runtime.handle(), move |soak| {
+        format!(
+            "soak: seed {seed}, {:.1?}: {}; {}: NOT WELL",
+            soak.elapsed(),
+            soak.tally,
+            soak.ledger.balance()
+        )
+    })?;
+
+    let mut threads = Vec::new();
+    let mut start = |name: &'static str, part: Box<dyn FnOnce() -> io::Result<()> + Send>| {
+        threads.push((name, thread::Builder::new().name(name.to_owned()).spawn(part)?));
+        io::Result::Ok(())
+    };
+    let mut senders = Vec::new();
+    for _ in 0..2 {
+        let (sender, jobs) = threads::jobs();
+        senders.push(sender);
+        let (soak, handle, rng) = (soak.clone(), runtime.handle().clone(), rng.fork());
+        start(
+            "helper",
+            Box::new(move || {
+                threads::help(&soak, &jobs, &handle, rng);
+                Ok(())
+            }),
+        )?;
+    }
+    let (shared, own) = (soak.clone(), rng.fork());
+    start("quiet", Box::new(move || threads::quiet(&shared, own)))?;
+    let (shared, own) = (soak.clone(), rng.fork());
+    start(
+        "embedded",
+        Box::new(move || {
+            embedded::run(&shared, own);
+            Ok(())
+        }),
+    )?;
+    let (shared, own) = (soak.clone(), rng.fork());
+    start(
+        "mayflies",
+        Box::new(move || {
+            threads::mayflies(&shared, own);
+            Ok(())
+        }),
+    )?;
+
+    runtime.block_on(async {
+        let mut tasks = net::start(soak, &mut rng).await?;
+        tasks.extend(timers::start(soak, &mut rng));
+        for sender in senders {
+            tasks.extend(threads::start(soak, &sender, &mut rng));
+        }
+        let (shared, own) = (soak.clone(), rng.fork());
+        start(
+            "weather",
+            Box::new(move || {
+                weather::make(&shared, own);
+                Ok(())
+            }),
+        )?;
+        join(soak, tasks).await;
+        io::Result::Ok(())
+    })?;
+    let watched = soak.ledger.operation("the end of the runtime and of all threads", LONG);
+    // First, because a helper may wait for a task of its.
+    drop(runtime);
+    let mut unsound = Vec::new();
+    for (name, thread) in threads {
+        match thread.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => unsound.push(format!("the thread {name}: {error}")),
+            Err(_) => unsound.push(format!("the thread {name} panicked")),
+        }
+    }
+    drop(watched);
+    watchdog.dismiss();
+    Ok(unsound)
+}
+
+/// Awaits the tasks: while the soak goes on for as long as they like, and then for a moment.
+async fn join(soak: &Soak, tasks: Vec<JoinHandle<()>>) {
+    while soak.running() {
+        soak.nap("the wait for the end", Duration::from_millis(500)).await;
+    }
+    let watched = soak.ledger.operation("the end of all tasks", LONG);
+    for task in tasks {
+        if let Err(error) = task.await {
+            soak.ledger.fault(format!("a task of the soak: {error}"));
+        }
+    }
+    drop(watched);
+}

@@ -1,0 +1,76 @@
+//! Numbers that look random and are the same for the same seed.
+
+use std::time::Duration;
+
+/// The width of a slot of the wheel's lowest level, in nanoseconds.
+const SLOT: u64 = 1 << 16;
+
+/// SplitMix64: a few lines, well distributed, and forked without correlation.
+#[derive(Clone, Debug)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Another stream of numbers.
+    pub(crate) fn fork(&mut self) -> Rng {
+        Rng(self.next())
+    }
+
+    /// Less than `limit`, which must not be zero.
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// From `low` up to, not including, `high`.
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low)
+    }
+
+    /// True in so many cases of a hundred.
+    pub(crate) fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    pub(crate) fn micros(&mut self, low: u64, high: u64) -> Duration {
+        Duration::from_nanos(self.between(low * 1000, high * 1000))
+    }
+
+    /// A duration up to about 20 ms: of every order of magnitude, and often at the edge of one of the wheel's
+    /// slots.
+    pub(crate) fn short(&mut self) -> Duration {
+        match self.below(8) {
+            0 => Duration::ZERO,
+            1 => Duration::from_nanos(self.below(1000)),
+            2 => self.micros(1, 100),
+            3 => Duration::from_nanos(self.edge(2)),
+            4 => self.micros(100, 1000),
+            _ => self.micros(1000, 20_000),
+        }
+    }
+
+    /// A duration that does not come to an end within a run.
+    pub(crate) fn endless(&mut self) -> Duration {
+        match self.below(3) {
+            0 => Duration::MAX,
+            1 => Duration::from_secs(self.between(3600, 40 * 86400)),
+            _ => Duration::from_secs(i64::MAX as u64 / 1_000_000_000),
+        }
+    }
+
+    /// A number of nanoseconds near the edge of a slot of one of the `levels` lowest levels.
+    pub(crate) fn edge(&mut self, levels: u64) -> u64 {
+        let width = SLOT << (6 * self.below(levels));
+        (width * self.between(1, 64)).saturating_add(self.below(600)).saturating_sub(300)
+    }
+}

@@ -1,0 +1,156 @@
+//! What all parts of a soak share: the ledger, the counts, when to end and when to be quiet.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use mainspring::time::error::Elapsed;
+use mainspring::time::timeout;
+
+use crate::ledger::Ledger;
+
+/// Any operation that takes longer hangs.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// What a part of the soak panics with on purpose.
+#[derive(Debug)]
+pub(crate) struct Intended;
+
+#[derive(Debug)]
+pub(crate) struct Soak {
+    pub(crate) ledger: Ledger,
+    pub(crate) tally: Tally,
+    start: Instant,
+    length: Duration,
+    /// Set by Ctrl-C, too.
+    stop: Arc<AtomicBool>,
+    /// Until when the tasks rest, in nanoseconds since the start; 0 if they do not.
+    lull: AtomicU64,
+}
+
+impl Soak {
+    pub(crate) fn new(length: Duration, stop: Arc<AtomicBool>) -> Soak {
+        Soak {
+            ledger: Ledger::new(),
+            tally: Tally::default(),
+            start: Instant::now(),
+            length,
+            stop,
+            lull: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    pub(crate) fn length(&self) -> Duration {
+        self.length
+    }
+
+    /// Whether to begin anything further.
+    pub(crate) fn running(&self) -> bool {
+        // Relaxed: it is looked at again and again, and orders nothing.
+        !self.stop.load(Ordering::Relaxed) && self.elapsed() < self.length
+    }
+
+    /// Asks the tasks to rest for so long.
+    pub(crate) fn begin_lull(&self, length: Duration) {
+        let until = (self.elapsed() + length).as_nanos() as u64;
+        // Relaxed, as above.
+        self.lull.store(until, Ordering::Relaxed);
+    }
+
+    /// Rests, if it is the time for it.
+    pub(crate) async fn rest(&self) {
+        let until = Duration::from_nanos(self.lull.load(Ordering::Relaxed));
+        if let Some(rest) = until.checked_sub(self.elapsed()) {
+            self.nap("a rest", rest).await;
+        }
+    }
+
+    /// Sleeps, on account.
+    pub(crate) async fn nap(&self, what: &'static str, duration: Duration) {
+        let account = self.ledger.timer(what, duration);
+        mainspring::sleep(duration).await;
+        account.fired();
+    }
+
+    /// Gives `future` so long, on account.
+    pub(crate) async fn within<F: Future>(
+        &self,
+        what: &'static str,
+        duration: Duration,
+        future: F,
+    ) -> Result<F::Output, Elapsed> {
+        let account = self.ledger.timer(what, duration);
+        let result = timeout(duration, future).await;
+        if result.is_err() {
+            account.fired();
+        }
+        result
+    }
+}
+
+/// A count.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self, n: u64) {
+        // Relaxed: nothing hangs on it.
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn one(&self) {
+        self.add(1);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! tally {
+    ($($name:ident $words:literal,)*) => {
+        /// What was done, how often.
+        #[derive(Debug, Default)]
+        pub(crate) struct Tally {
+            $(pub(crate) $name: Count,)*
+        }
+
+        impl fmt::Display for Tally {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let all = [$(($words, self.$name.get()),)*];
+                for (number, (words, count)) in all.iter().enumerate() {
+                    write!(f, "{}{words} {count}", if number == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+tally! {
+    sleeps "sleeps",
+    timeouts "timeouts",
+    ticks "ticks",
+    resets "resets",
+    cancels "cancelled",
+    aborts "aborts",
+    panics "panics",
+    connections "connections",
+    echoes "echoes",
+    kills "kills",
+    cut "cut off",
+    datagrams "datagrams",
+    no_descriptors "times without descriptors",
+    wakes "wakes across",
+    spawns "spawns across",
+    strays "sleeps elsewhere",
+    runtimes "runtimes",
+    signals "signals",
+    embedded "embedded timers",
+    checks "checks",
+}

@@ -1,0 +1,71 @@
+//! The watchdog: looks at the ledger and at the runtime's own counts while the soak goes on, and ends the process
+//! when something hangs, saying what.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use mainspring::runtime::Handle;
+
+use crate::soak::Soak;
+use crate::threads;
+
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// Watches until it is dismissed.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    thread: JoinHandle<()>,
+    dismiss: Sender<()>,
+}
+
+impl Watchdog {
+    /// Starts to watch. `line` makes the last line, should there be no other end.
+    ///
+    /// # Errors
+    ///
+    /// If there can be no further thread.
+    pub(crate) fn start(
+        soak: &Arc<Soak>,
+        runtime: &Handle,
+        line: impl Fn(&Soak) -> String + Send + 'static,
+    ) -> std::io::Result<Watchdog> {
+        let (dismiss, dismissed) = mpsc::channel();
+        let (soak, runtime) = (soak.clone(), runtime.clone());
+        let thread = thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
+            let bar = progress(&soak);
+            while dismissed.recv_timeout(BETWEEN_LOOKS) == Err(RecvTimeoutError::Timeout) {
+                if let Some(message) = soak.ledger.overdue() {
+                    bar.finish_and_clear();
+                    eprintln!("soak: {message}");
+                    println!("{}", line(&soak));
+                    // The thread that hangs cannot be asked to end.
+                    std::process::abort();
+                }
+                threads::check(&soak, "the runtime", &runtime);
+                bar.set_position(soak.elapsed().as_secs());
+            }
+            bar.finish_and_clear();
+        })?;
+        Ok(Watchdog { thread, dismiss })
+    }
+
+    /// Stops to watch.
+    pub(crate) fn dismiss(self) {
+        drop(self.dismiss);
+        if self.thread.join().is_err() {
+            std::process::abort();
+        }
+    }
+}
+
+/// Hidden where standard error is no terminal.
+fn progress(soak: &Soak) -> ProgressBar {
+    let bar = ProgressBar::new(soak.length().as_secs());
+    if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos} of {len} s") {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,124 @@
+//! SECURITY.md names the tests that hold its promises, and ARCHITECTURE.md counts the unsafe code: both are true.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The rows of the tables below a heading: their cells.
+fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
+    let (_, section) = page.split_once(&format!("\n## {heading}\n")).expect("the heading is there");
+    let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
+    let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+    // The first two lines are the heads and the rule below them.
+    section.lines().filter(|line| line.starts_with('|')).skip(2).map(cells).collect()
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Whether `source` has a test of this name: not just a function.
+fn has_test(source: &str, name: &str) -> bool {
+    let lines: Vec<&str> = source.lines().map(str::trim).collect();
+    let function = format!("fn {name}(");
+    lines.iter().enumerate().any(|(number, line)| {
+        let attributes =
+            lines[..number].iter().rev().take_while(|line| line.starts_with('#') || line.starts_with("//"));
+        // A property is a test inside of `proptest!`, which gives it the attribute, too.
+        line.starts_with(&function) && attributes.into_iter().any(|line| line.starts_with("#[test]"))
+    })
+}
+
+#[test]
+fn every_promise_names_tests_that_exist() {
+    let rows = rows(&read("SECURITY.md"), "What is promised");
+    assert!(rows.len() >= 8, "only {} promises", rows.len());
+    for row in rows {
+        let [promise, _, tests] = &row[..] else { panic!("a row of {} cells: {row:?}", row.len()) };
+        assert!(quoted(tests).count() >= 2, "who holds this promise? {promise}");
+        for test in quoted(tests) {
+            let (file, name) = test.split_once("::").unwrap_or_else(|| panic!("no `file::name`: {test}"));
+            assert!(has_test(&read(file), name), "{file} has no test {name}");
+        }
+    }
+}
+
+/// Blocks, functions, implementations.
+type Sites = [usize; 3];
+
+/// The unsafe code of a file. No string in this repository's sources has a `//` or the word in it.
+fn count(source: &str) -> Sites {
+    let code: String = source.lines().flat_map(|line| [line.split("//").next().unwrap_or(""), " "]).collect();
+    let words: Vec<&str> =
+        code.split_inclusive(|c: char| !(c.is_alphanumeric() || c == '_')).flat_map(words_of).collect();
+    let mut sites = Sites::default();
+    for (number, _) in words.iter().enumerate().filter(|(_, word)| **word == "unsafe") {
+        match words.get(number + 1) {
+            Some(&"{") => sites[0] += 1,
+            Some(&"fn") => sites[1] += 1,
+            Some(&"impl") => sites[2] += 1,
+            other => panic!("`unsafe` before {other:?}"),
+        }
+    }
+    sites
+}
+
+/// A word and what follows it, each on its own, without blanks.
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
+    let (word, rest) = text.split_at(end);
+    [word, rest.trim()].into_iter().filter(|part| !part.is_empty())
+}
+
+fn sources(below: PathBuf, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(below).expect("the directory is there") {
+        let path = entry.expect("it can be read").path();
+        if path.is_dir() {
+            sources(path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn the_unsafe_code_is_what_the_architecture_says() {
+    let told: BTreeMap<String, Sites> = rows(&read("ARCHITECTURE.md"), "Unsafe policy")
+        .iter()
+        .map(|row| {
+            let file = quoted(&row[0]).next().expect("a file").to_owned();
+            (file, [1, 2, 3].map(|column| row[column].parse().expect("a number")))
+        })
+        .collect();
+    let mut files = Vec::new();
+    sources(root().join("src"), &mut files);
+    sources(root().join("driver/src"), &mut files);
+    let found: BTreeMap<String, Sites> = files
+        .iter()
+        .map(|path| {
+            let source = fs::read_to_string(path).expect("it can be read");
+            let name = path.strip_prefix(root()).expect("it lies below the root");
+            (name.to_string_lossy().replace('\\', "/"), count(&source))
+        })
+        .filter(|(_, sites)| *sites != Sites::default())
+        .collect();
+    assert_eq!(told, found, "the table in ARCHITECTURE.md (left) is not what is there (right)");
+}
+
+#[test]
+fn what_counts_can_count() {
+    let source =
+        "unsafe impl X for Y {} // unsafe {\nunsafe fn f() { unsafe\n{ g() } } let unsafely = not_unsafe;";
+    assert_eq!(count(source), [1, 1, 1]);
+    assert!(has_test("#[test]\n// why\nfn there() {", "there"));
+    assert!(!has_test("fn there() {", "there") && !has_test("#[test]\nfn there_too() {", "there"));
+}
