@@ -2,8 +2,8 @@
 //! timers, in the same order, each exactly once; never early; the next wake-up never late; all invariants
 //! after every step.
 //!
-//! * `ORACLE_CASES` and `ORACLE_SEED` set how many cases run and from where; a failure is shrunk, and says
-//!   how to repeat it.
+//! * `ORACLE_CASES` and `ORACLE_SEED` set how many cases run and from where; a failure is shrunk, in at most
+//!   `ORACLE_SHRINK` attempts, and says how to repeat it.
 //! * `ORACLE_REPLAY` plays one case, given in hexadecimal, instead: what a failure prints.
 //!
 //! A case that found something is kept as a file of the fuzzer's corpus, which `corpus.rs` replays.
@@ -47,7 +47,7 @@ fn explore(name: &str, run: fn(&[u8]) -> Tally, default_cases: u64) {
         cases: u32::try_from(cases).expect("fewer cases than that"),
         // The seed and the printed case are the record; no file is written.
         failure_persistence: None,
-        max_shrink_iters: 20_000,
+        max_shrink_iters: knob("ORACLE_SHRINK", 20_000) as u32,
         ..Config::default()
     };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &rng_seed);
