@@ -1,0 +1,34 @@
+#!/bin/sh
+# Runs each fuzz target of the driver for so many seconds (60 if not told):
+#
+#     ci/fuzz.sh [seconds]
+#
+# Wants a nightly toolchain and cargo-fuzz (`cargo install cargo-fuzz`); where one is missing it says so and
+# is content, because the corpus is replayed in the ordinary test run. The committed corpus is only read: what
+# is new goes to driver/fuzz/found, what fails to driver/fuzz/artifacts. To keep a case, copy it to
+# driver/fuzz/corpus/<target>.
+#
+# LASTRUN
+set -eu
+
+seconds=${1:-60}
+cd "$(dirname "$0")/../driver"
+
+if ! cargo +nightly --version >/dev/null 2>&1; then
+    echo "fuzz: skipped, there is no nightly toolchain"
+    exit 0
+fi
+if ! cargo +nightly fuzz --version >/dev/null 2>&1; then
+    echo "fuzz: skipped, there is no cargo-fuzz"
+    exit 0
+fi
+
+for target in wheel driver; do
+    echo "fuzz: $target for $seconds seconds"
+    mkdir -p "fuzz/found/$target"
+    # Optimised, but with the debug checks of the wheel; under the address sanitizer, which is the default.
+    cargo +nightly fuzz run -O --debug-assertions "$target" \
+        "fuzz/found/$target" "fuzz/corpus/$target" -- \
+        -max_total_time="$seconds" -max_len=800 -timeout=30 -print_final_stats=1
+done
+echo "fuzz: nothing found"

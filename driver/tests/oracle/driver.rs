@@ -1,0 +1,158 @@
+//! The driver with real entries beside the list.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use mainspring_driver::{Driver, Nanos, Processed, TestClock};
+
+use super::Tally;
+use super::op::{LAST, Op, parse};
+use super::world::{Log, World, lock};
+
+struct Case {
+    driver: Driver,
+    clock: TestClock,
+    log: Arc<Log>,
+    unparks: Arc<AtomicUsize>,
+    tally: Tally,
+}
+
+/// Plays a case.
+///
+/// # Panics
+///
+/// If the driver does not do what the list does.
+pub(crate) fn run(bytes: &[u8]) -> Tally {
+    let (start, ops) = parse(bytes);
+    let clock = TestClock::new(Nanos::new(start.start()));
+    let unparks = Arc::new(AtomicUsize::new(0));
+    let counted = unparks.clone();
+    let driver = Driver::new(clock.clock(), move || {
+        counted.fetch_add(1, SeqCst);
+    });
+    let log = World::log(driver.handle(), &clock);
+    let mut case = Case { driver, clock, log, unparks, tally: Tally::default() };
+    for op in ops {
+        case.play(op);
+        case.tally.steps += 1;
+        case.check();
+    }
+    case.finish(start)
+}
+
+impl Case {
+    fn play(&mut self, op: Op) {
+        match op.what >> 4 {
+            0..=8 => lock(&self.log.world).act(op, &self.log),
+            9 => self.park(),
+            10 => self.check_next_deadline(),
+            11 => self.go_back(op),
+            12 => self.process(1 + usize::from(op.who & 15)),
+            _ => self.advance(op),
+        }
+    }
+
+    /// What must hold between any two calls.
+    fn check(&mut self) {
+        let world = lock(&self.log.world);
+        world.handle.check();
+        let stats = world.handle.stats();
+        assert_eq!(stats.live, world.list.len());
+        assert_eq!((stats.armed, stats.fired, stats.cancelled), (world.armed, world.fired, world.cancelled));
+        assert_eq!(self.unparks.load(SeqCst), world.unparked, "unparked too often, or not at all");
+        assert!(world.list.iter().all(|t| !t.taken), "taken, but never woken");
+    }
+
+    /// The driver is about to park; it must wake up for every timer, and for every one that is armed from now on.
+    fn park(&mut self) {
+        let wake = self.driver.next_wake();
+        let mut world = lock(&self.log.world);
+        if let Some(now) = world.drain {
+            assert_eq!(wake, Some(Nanos::new(now)), "a drain was cut short, but the driver would park");
+        } else {
+            assert_eq!(wake.is_some(), !world.list.is_empty());
+            let latest = world.latest_wake();
+            assert!(wake <= latest, "would sleep until {wake:?}, past {latest:?}");
+        }
+        world.parked_until = Some(wake.unwrap_or(Nanos::NEVER));
+    }
+
+    fn check_next_deadline(&mut self) {
+        let next = self.driver.next_deadline();
+        assert_eq!(next, lock(&self.log.world).earliest());
+    }
+
+    fn go_back(&mut self, op: Op) {
+        let before = op.past(self.clock.now().get());
+        self.clock.set(Nanos::new(before));
+        self.process(usize::from(op.who));
+    }
+
+    /// Turns the clock, mostly to where something is due or nearly so, and processes.
+    fn advance(&mut self, op: Op) {
+        let now = self.clock.now().get();
+        let earliest = lock(&self.log.world).earliest().map(Nanos::get);
+        let to = match (op.who & 7, earliest) {
+            (0 | 1, Some(at)) => at,
+            (2, Some(at)) => at.saturating_sub(1),
+            (3, Some(at)) => at.saturating_add(u64::from(op.amount) << (op.how & 31)),
+            _ => op.time(now),
+        };
+        self.clock.set(Nanos::new(to.clamp(now, LAST)));
+        // One time in four the clock runs on and the driver does not look.
+        match op.who >> 3 & 7 {
+            0 | 1 => {}
+            2..=4 => self.process(usize::from(op.who >> 3)),
+            _ => self.process(usize::MAX),
+        }
+    }
+
+    fn process(&mut self, budget: usize) {
+        let (now, before) = {
+            let mut world = lock(&self.log.world);
+            world.parked_until = None;
+            if world.drain.is_none() {
+                world.published = world.published.max(self.clock.now().get());
+                world.drain = Some(world.published);
+            }
+            (self.clock.now(), world.wakes)
+        };
+        let Processed { fired, more, .. } = self.driver.process(now, budget);
+        let mut world = lock(&self.log.world);
+        assert_eq!(fired, world.wakes - before, "not every timer that fired was woken");
+        assert!(fired <= budget, "{fired} fired of {budget}");
+        self.tally.fired += fired;
+        if more {
+            assert!(budget < usize::MAX, "an endless budget was used up");
+            self.tally.cut += 1;
+        } else {
+            let now = world.drain.take();
+            let left = world.list.iter().find(|t| Some(t.deadline) <= now);
+            assert!(left.is_none(), "lost at {now:?}: {left:?}");
+        }
+    }
+
+    /// The end: the timers go first, or time runs out, or the driver goes first and wakes whoever waits.
+    fn finish(mut self, start: Op) -> Tally {
+        match start.how >> 2 & 3 {
+            0 => lock(&self.log.world).drop_all(),
+            1 => {
+                self.process(usize::MAX);
+                self.clock.set(Nanos::new(LAST));
+                self.process(usize::MAX);
+            }
+            _ => {
+                lock(&self.log.world).closed = true;
+                self.driver.shutdown();
+                let mut world = lock(&self.log.world);
+                assert!(world.list.is_empty(), "left waiting: {:?}", world.list);
+                world.poll_all(&self.log);
+            }
+        }
+        self.check();
+        lock(&self.log.world).drop_all();
+        self.check();
+        assert_eq!(Arc::strong_count(&self.log), 1, "a waker was not dropped");
+        self.tally
+    }
+}

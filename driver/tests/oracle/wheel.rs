@@ -1,0 +1,295 @@
+//! The bare wheel beside the list.
+
+use mainspring_driver::Nanos;
+use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
+
+use super::Tally;
+use super::op::{LAST, Op, parse};
+
+/// What the owners of the timers know.
+struct Owners {
+    place: Vec<Place>,
+    deadline: Vec<u64>,
+}
+
+impl Store<u32> for Owners {
+    fn set_place(&mut self, key: u32, place: Place) {
+        self.place[key as usize] = place;
+    }
+    fn deadline(&mut self, key: u32, filed: Nanos) -> Nanos {
+        let deadline = Nanos::new(self.deadline[key as usize]);
+        assert!(deadline >= filed, "asked for a deadline that went back without a removal");
+        deadline
+    }
+}
+
+/// A timer as the list has it.
+#[derive(Clone, Copy, Debug)]
+struct Timer {
+    /// When it may fire.
+    deadline: u64,
+    /// The deadline that it had when it first was due in the drain under way. It is settled at some moment
+    /// of a drain by which deadline a timer stands in the order; one that is put off after that, but not
+    /// beyond the drain's `now`, may keep its place or not. All others have one deadline only.
+    first: u64,
+    number: u64,
+    slack: Slack,
+    key: u32,
+}
+
+struct Case {
+    wheel: Wheel<u32>,
+    owners: Owners,
+    list: Vec<Timer>,
+    /// What the clock shows, and the `now` of the drain that is under way.
+    now: u64,
+    draining: bool,
+    /// What the drain fired last.
+    last: Option<(u64, u64)>,
+    tally: Tally,
+}
+
+/// Plays a case.
+///
+/// # Panics
+///
+/// If the wheel does not do what the list does.
+pub(crate) fn run(bytes: &[u8]) -> Tally {
+    let (start, ops) = parse(bytes);
+    let now = start.start();
+    let mut case = Case {
+        wheel: Wheel::new(Nanos::new(now)),
+        owners: Owners { place: vec![], deadline: vec![] },
+        list: vec![],
+        now,
+        draining: false,
+        last: None,
+        tally: Tally::default(),
+    };
+    for op in ops {
+        case.play(op);
+        case.tally.steps += 1;
+    }
+    case.finish(start)
+}
+
+impl Case {
+    fn play(&mut self, op: Op) {
+        match op.what & 15 {
+            0..=3 => self.insert(op, op.time(self.now)),
+            4 => self.insert_crowd(op),
+            5 => self.insert_special(op),
+            6 => self.cancel(op),
+            7 => self.put_off(op),
+            8 => self.bring_forward(op),
+            9 => self.check_next(true),
+            10 => self.go_back(op),
+            // On, a few moves at a time, so that whatever comes next meets a slot half dealt or a batch half fired.
+            11 | 12 => self.process(1 + usize::from(op.who & 3)),
+            13 => self.drain(),
+            _ => self.advance(op),
+        }
+        self.check();
+    }
+
+    fn check(&mut self) {
+        let place = &self.owners.place;
+        self.wheel.check(|key| place[key as usize]);
+        assert_eq!((self.wheel.len(), self.wheel.is_empty()), (self.list.len(), self.list.is_empty()));
+        self.check_next(false);
+    }
+
+    fn insert(&mut self, op: Op, deadline: u64) {
+        // Nothing joins a drain that is under way.
+        let deadline = if self.draining { deadline.max(self.now + 1) } else { deadline };
+        let deadline = Nanos::new(deadline).get();
+        let (key, slack) = (self.owners.place.len() as u32, op.slack());
+        self.owners.place.push(Place::NOWHERE);
+        self.owners.deadline.push(deadline);
+        let number = u64::from(key);
+        self.list.push(Timer { deadline, first: deadline, number, slack, key });
+        self.wheel.insert(&mut self.owners, key, Nanos::new(deadline), Rank::new(number, slack));
+    }
+
+    /// Enough to fill a chunk, at one time or side by side.
+    fn insert_crowd(&mut self, op: Op) {
+        let step = if op.who & 64 == 0 { 0 } else { 1 << (op.who & 31) };
+        let mut deadline = op.time(self.now);
+        for _ in 0..op.who & 63 {
+            self.insert(op, deadline);
+            deadline = deadline.saturating_add(step);
+        }
+    }
+
+    /// One that is past, or one that equals another.
+    fn insert_special(&mut self, op: Op) {
+        let deadline = match self.list.len() {
+            len if len > 0 && op.how & 32 == 0 => self.list[op.pick(len)].deadline,
+            _ => op.past(self.now),
+        };
+        self.insert(op, deadline);
+    }
+
+    fn cancel(&mut self, op: Op) {
+        if self.list.is_empty() {
+            return;
+        }
+        let timer = self.list.swap_remove(op.pick(self.list.len()));
+        self.unfile(timer.key);
+    }
+
+    fn unfile(&mut self, key: u32) {
+        let place = self.owners.place[key as usize];
+        assert_eq!(self.wheel.remove(&mut self.owners, place), Some(key));
+    }
+
+    /// To a later time, without telling the wheel: as a reset without the lock does.
+    fn put_off(&mut self, op: Op) {
+        if self.list.is_empty() {
+            return;
+        }
+        let index = op.pick(self.list.len());
+        let timer = &mut self.list[index];
+        let was_due = self.draining && timer.deadline <= self.now;
+        timer.deadline = op.time(timer.deadline);
+        self.owners.deadline[timer.key as usize] = timer.deadline;
+        if !(was_due && timer.deadline <= self.now) {
+            timer.first = timer.deadline;
+        }
+    }
+
+    /// To an earlier time, by filing it anew; the number stays.
+    fn bring_forward(&mut self, op: Op) {
+        if self.list.is_empty() {
+            return;
+        }
+        let index = op.pick(self.list.len());
+        let Timer { key, number, slack, deadline: old, .. } = self.list[index];
+        let soonest = if self.draining { self.now + 1 } else { 0 };
+        let new = op.time(self.now).min(old.saturating_sub(1)).max(soonest);
+        if new >= old {
+            return;
+        }
+        (self.list[index].deadline, self.list[index].first) = (new, new);
+        self.owners.deadline[key as usize] = new;
+        self.unfile(key);
+        self.wheel.insert(&mut self.owners, key, Nanos::new(new), Rank::new(number, slack));
+    }
+
+    fn check_next(&mut self, exactly: bool) {
+        let wake = self.wheel.next_wake();
+        assert_eq!(wake.is_some(), !self.list.is_empty());
+        let end = |t: &Timer| Nanos::new(t.deadline.saturating_add(t.slack.as_nanos()));
+        let latest = self.list.iter().map(end).min();
+        assert!(wake <= latest, "would sleep until {wake:?}, past {latest:?}");
+        if exactly {
+            let earliest = self.list.iter().map(|t| Nanos::new(t.deadline)).min();
+            assert_eq!(self.wheel.next_deadline(&mut self.owners), earliest);
+        }
+    }
+
+    /// A clock that goes back moves nothing, and fires nothing that is not due by it.
+    fn go_back(&mut self, op: Op) {
+        let elapsed = self.wheel.elapsed();
+        if let Some(before) = elapsed.get().checked_sub(1 + (u64::from(op.amount) << (op.how & 31))) {
+            assert_eq!(self.wheel.next_due(&mut self.owners, Nanos::new(before), &mut 100), Due::Idle);
+            assert_eq!(self.wheel.elapsed(), elapsed);
+        }
+    }
+
+    /// Turns the clock and begins a drain, once the one before is done.
+    fn advance(&mut self, op: Op) {
+        self.drain();
+        let earliest = self.list.iter().map(|t| t.deadline).min();
+        let to = match (op.who & 7, earliest) {
+            (0 | 1, Some(at)) => at,
+            (2, Some(at)) => at.saturating_sub(1),
+            (3, Some(at)) => at.saturating_add(u64::from(op.amount) << (op.how & 31)),
+            _ => op.time(self.now),
+        };
+        self.now = to.clamp(self.now, LAST);
+        self.draining = true;
+        self.process(usize::from(op.who >> 3));
+    }
+
+    fn drain(&mut self) {
+        while self.draining {
+            self.process(1 + self.list.len() / 2);
+            self.check();
+        }
+    }
+
+    /// Goes on with the drain for so many moves or timers.
+    fn process(&mut self, budget: usize) {
+        if !self.draining {
+            return;
+        }
+        let now = Nanos::new(self.now);
+        let mut moves = budget;
+        while moves > 0 {
+            match self.wheel.next_due(&mut self.owners, now, &mut moves) {
+                Due::Exhausted => assert_eq!(moves, 0, "stopped before the moves were used up"),
+                Due::Fire { key, deadline, rank } => {
+                    moves = moves.saturating_sub(1);
+                    self.take(key, deadline.get(), rank);
+                }
+                Due::Idle => {
+                    assert_eq!(self.wheel.elapsed(), now);
+                    let left = self.list.iter().find(|t| t.deadline <= self.now);
+                    assert!(left.is_none(), "lost at {now:?}: {left:?}");
+                    self.draining = false;
+                    self.last = None;
+                    return;
+                }
+            }
+        }
+        self.tally.cut += 1;
+    }
+
+    /// The wheel fired `key` in the order that `deadline` gives it: nobody on the list comes before it.
+    fn take(&mut self, key: u32, deadline: u64, rank: Rank) {
+        let at = self.list.iter().position(|t| t.key == key);
+        let index = at.expect("the wheel fired a timer that the list lacks");
+        let timer = self.list.swap_remove(index);
+        assert_eq!((timer.number, timer.slack), (rank.number(), rank.slack()));
+        assert!(deadline <= self.now, "{timer:?} left early at {}", self.now);
+        assert!(self.last < Some((deadline, timer.number)), "{timer:?} after {:?}", self.last);
+        self.last = Some((deadline, timer.number));
+        if timer.deadline > self.now {
+            // It was put off after its place in the order was settled; whoever takes it files it again.
+            self.list.push(timer);
+            self.wheel.insert(&mut self.owners, key, Nanos::new(timer.deadline), rank);
+            return;
+        }
+        assert!((timer.first..=timer.deadline).contains(&deadline), "{timer:?} was never due at {deadline}");
+        let before = |t: &&Timer| (t.deadline, t.number) < (deadline, timer.number);
+        let passed = self.list.iter().find(before);
+        assert!(passed.is_none(), "{timer:?} before {passed:?}");
+        self.owners.place[key as usize] = Place::NOWHERE;
+        self.tally.fired += 1;
+    }
+
+    /// Empties the wheel: by the clock, or by taking out whatever is there.
+    fn finish(mut self, start: Op) -> Tally {
+        self.drain();
+        if start.how & 2 == 0 {
+            self.now = LAST;
+            self.draining = true;
+            self.drain();
+            let left = self.list.iter().find(|t| t.deadline <= LAST);
+            assert!(left.is_none(), "never fired: {left:?}");
+        }
+        while let Some((key, filed)) = self.wheel.take_any() {
+            let at = self.list.iter().position(|t| t.key == key);
+            let timer = self.list.swap_remove(at.expect("took out a timer that the list lacks"));
+            assert!(filed.get() <= timer.deadline, "{timer:?} was filed too late");
+            self.owners.place[key as usize] = Place::NOWHERE;
+            if self.list.len() % 8 == 0 {
+                self.check();
+            }
+        }
+        assert!(self.list.is_empty(), "left behind: {:?}", self.list);
+        self.check();
+        self.tally
+    }
+}
