@@ -314,6 +314,22 @@ fn arming_and_waking_on_the_own_thread_make_no_system_call() {
     assert!(settings <= parks, "the alarm was set {settings} times for {parks} parks");
 }
 
+#[test]
+fn a_wake_on_the_own_thread_costs_no_further_turn() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        sleep(ms(1)).await;
+        let before = metrics();
+        for _ in 0..100 {
+            sleep(ms(1)).await;
+        }
+        let after = metrics();
+        let (turns, wakeups) = (after.turns() - before.turns(), after.wakeups() - before.wakeups());
+        // A timer that wakes the root must not have the next park skipped.
+        assert!(turns <= 120, "{turns} turns, {wakeups} of them asleep, for a hundred sleeps");
+    });
+}
+
 // tokio's `no_extra_poll`, #3582.
 #[test]
 fn what_wakes_tasks_does_not_poll_the_root() {

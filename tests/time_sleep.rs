@@ -138,6 +138,29 @@ fn a_past_or_present_deadline_is_ready_without_a_turn() {
 }
 
 #[test]
+fn a_deadline_that_passed_unobserved_is_ready_without_a_park() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut fresh = pin!(sleep(ms(20)));
+        let mut registered = pin!(sleep(ms(20)));
+        let mut moved = pin!(sleep(HOUR));
+        let _ = poll!(registered.as_mut());
+        let _ = poll!(moved.as_mut());
+        let soon = Instant::now() + ms(20);
+        let before = metrics();
+        // Nobody reads the runtime's clock meanwhile, so a turn may be needed to see what time it is.
+        thread::sleep(ms(30));
+        moved.as_mut().reset(soon);
+        moved.await;
+        fresh.as_mut().await;
+        registered.await;
+        let after = metrics();
+        assert!(after.turns() <= before.turns() + 1);
+        assert_eq!(after.wakeups(), before.wakeups(), "it slept, with a deadline past");
+    });
+}
+
+#[test]
 fn a_reset_to_the_past_is_ready_at_the_next_poll() {
     block_on(async {
         let past = Instant::now() - us(1);

@@ -26,9 +26,9 @@ fn a_ready_future_beats_a_deadline_that_has_passed() {
         // And one that becomes ready when the deadline is long past.
         let flag = Cell::new(false);
         let mut slow =
-            pin!(timeout(ms(1), poll_fn(|_| if flag.get() { Poll::Ready(3) } else { Poll::Pending })));
+            pin!(timeout(ms(50), poll_fn(|_| if flag.get() { Poll::Ready(3) } else { Poll::Pending })));
         assert!(poll!(slow.as_mut()).is_pending());
-        thread::sleep(ms(5));
+        thread::sleep(ms(60));
         flag.set(true);
         assert_eq!(poll!(slow), Poll::Ready(Ok(3)));
     });
@@ -174,21 +174,21 @@ fn the_clock_starts_when_the_first_poll_was_pending() {
         let inner = poll_fn(move |_| {
             if std::mem::take(&mut first) {
                 // A poll that takes longer than the whole timeout.
-                thread::sleep(ms(20));
+                thread::sleep(ms(80));
             }
             Poll::<()>::Pending
         });
-        let mut limited = pin!(timeout(ms(10), inner));
+        let mut limited = pin!(timeout(ms(50), inner));
         assert_eq!(limited.deadline(), None);
-        thread::sleep(ms(15));
+        thread::sleep(ms(60));
         assert_eq!(limited.deadline(), None);
 
         let before = Instant::now();
         assert!(poll!(limited.as_mut()).is_pending());
         let after = Instant::now();
         let deadline = limited.deadline().expect("the clock runs");
-        assert!(deadline >= before + ms(30), "the time within the poll was counted");
-        assert!(deadline <= after + ms(10));
+        assert!(deadline >= before + ms(130), "the time within the poll was counted");
+        assert!(deadline <= after + ms(50));
 
         assert!(limited.as_mut().await.is_err());
         assert!(Instant::now() >= deadline);

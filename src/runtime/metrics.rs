@@ -40,7 +40,7 @@ impl Counter {
 /// use std::time::Duration;
 ///
 /// mainspring::block_on(async {
-///     mainspring::sleep(Duration::from_millis(1)).await;
+///     mainspring::sleep(Duration::from_millis(20)).await;
 ///     let metrics = mainspring::runtime::Handle::current().metrics();
 ///     assert_eq!((metrics.timers_armed(), metrics.timers_fired()), (1, 1));
 ///     assert!(metrics.wakeups() >= 1);
