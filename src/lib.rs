@@ -31,6 +31,7 @@ pub mod io;
 pub mod net;
 mod reactor;
 pub mod runtime;
+mod sync;
 pub mod task;
 pub mod time;
 

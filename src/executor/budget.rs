@@ -11,6 +11,7 @@
 //! * Outside a task (a foreign executor, a plain thread) there is no limit.
 //! * Only a result that was really taken is charged: a leaf that turns out to be pending pays nothing.
 
+use crate::sync::thread_local;
 use std::cell::Cell;
 use std::task::{Context, Poll};
 

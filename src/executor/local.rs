@@ -12,6 +12,7 @@
 use super::join::JoinHandle;
 use super::remote::{Item, Notify, Owner, Remote};
 use super::task::{Runnable, Unclaimed};
+use crate::sync::thread_local;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

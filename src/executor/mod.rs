@@ -21,10 +21,12 @@ pub(crate) mod budget;
 mod coop;
 mod join;
 mod local;
+#[cfg(all(test, loom))]
+mod models;
 mod remote;
 mod root;
 mod task;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use coop::{Unconstrained, unconstrained, yield_now};

@@ -19,10 +19,10 @@
 
 use super::join::JoinHandle;
 use super::task::{Runnable, Unclaimed};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use std::marker::PhantomData;
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// How an executor rouses its owner thread.
 ///
@@ -107,8 +107,7 @@ impl Remote {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inbox> {
-        // A panic cannot leave an inbox half changed.
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inbox)
     }
 }
 

@@ -8,9 +8,9 @@
 
 use super::local;
 use super::remote::Remote;
+use crate::sync::{AtomicBool, Ordering};
 use futures_task::ArcWake;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether the root future is to be polled.
 pub(crate) struct Root {

@@ -40,14 +40,12 @@ use super::budget;
 use super::join::JoinError;
 use super::local;
 use super::remote::{Owner, Remote};
-use atomic_waker::AtomicWaker;
+use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, AtomicWaker, Ordering, UnsafeCell};
 use futures_task::{ArcWake, waker_ref};
-use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -197,31 +195,37 @@ impl<'a, F: Future> Busy<'a, F> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: The pointer is valid, being an UnsafeCell's. The task is not complete, so that the stage is
-        // the owner thread's, on which we are; there is one `Busy` at a time, and this borrows it.
-        let stage = unsafe { &mut *self.task.stage.get() };
-        let Stage::Running(future) = stage else {
-            unreachable!("a task that is not complete has its future");
-        };
-        // SAFETY: The future lies in an Arc that is never unwrapped, and is dropped where it lies, by
-        // `Stage::finish`. Nothing moves it.
-        let future = unsafe { Pin::new_unchecked(future) };
-        future.poll(cx)
+        self.task.stage.with_mut(|stage| {
+            // SAFETY: The pointer is valid, being an UnsafeCell's. The task is not complete, so that the stage is
+            // the owner thread's, on which we are; there is one `Busy` at a time, and this borrows it.
+            let stage = unsafe { &mut *stage };
+            let Stage::Running(future) = stage else {
+                unreachable!("a task that is not complete has its future");
+            };
+            // SAFETY: The future lies in an Arc that is never unwrapped, and is dropped where it lies, by
+            // `Stage::finish`. Nothing moves it.
+            let future = unsafe { Pin::new_unchecked(future) };
+            future.poll(cx)
+        })
     }
 
     /// Steps (4) and (5).
     fn complete(self, result: Result<F::Output, JoinError>) {
         let header = &self.task.header;
-        // SAFETY: As in `poll`.
-        let stage = unsafe { &mut *self.task.stage.get() };
-        stage.finish(result);
+        self.task.stage.with_mut(|stage| {
+            // SAFETY: As in `poll`.
+            let stage = unsafe { &mut *stage };
+            stage.finish(result);
+        });
         // Release: publishes the result to a handle that finds COMPLETE. Acquire: what a handle that is gone
         // did comes before the drop of the output.
         let before = header.state.fetch_or(COMPLETE, Ordering::AcqRel);
         if before & JOIN_INTEREST == 0 {
-            // SAFETY: The claim was gone before COMPLETE, so that the stage has stayed ours; as in `poll`.
-            let stage = unsafe { &mut *self.task.stage.get() };
-            quietly(|| *stage = Stage::Consumed);
+            self.task.stage.with_mut(|stage| {
+                // SAFETY: The claim was gone before COMPLETE, so that the stage has stayed ours; as in `poll`.
+                let stage = unsafe { &mut *stage };
+                quietly(|| *stage = Stage::Consumed);
+            });
         } else {
             // The stage is the claim's from here on. A waker registered after this statement is that of a
             // handle which looks for COMPLETE afterwards; the cell makes it see it.
@@ -283,10 +287,13 @@ impl<F: Future + 'static> Joinable<F::Output> for Task<F> {
     }
 
     unsafe fn take_result(&self) -> Option<Result<F::Output, JoinError>> {
-        // SAFETY: The pointer is valid, being an UnsafeCell's. By the caller's promise the task is complete and
-        // its stage the claim's, which is the caller and calls this once at a time.
-        let stage = unsafe { &mut *self.stage.get() };
-        match mem::replace(stage, Stage::Consumed) {
+        let stage = self.stage.with_mut(|stage| {
+            // SAFETY: The pointer is valid, being an UnsafeCell's. By the caller's promise the task is complete
+            // and its stage the claim's, which is the caller and calls this once at a time.
+            let stage = unsafe { &mut *stage };
+            mem::replace(stage, Stage::Consumed)
+        });
+        match stage {
             Stage::Finished(result) => Some(result),
             _ => None,
         }
@@ -352,8 +359,12 @@ impl<F: Future + 'static> Unclaimed<F> {
         let Some(task) = Arc::get_mut(&mut self.task) else {
             panic!("a task was refused that an executor has");
         };
-        task.stage.get_mut().finish(Err(JoinError::cancelled()));
-        *task.header.state.get_mut() |= COMPLETE;
+        // It has not been polled, and may be moved.
+        let mut stage = mem::replace(&mut task.stage, UnsafeCell::new(Stage::Consumed)).into_inner();
+        stage.finish(Err(JoinError::cancelled()));
+        task.stage = UnsafeCell::new(stage);
+        // Relaxed: nobody else has the task.
+        task.header.state.fetch_or(COMPLETE, Ordering::Relaxed);
     }
 
     /// The claim to the output.

@@ -18,14 +18,14 @@
 //!   direction may be taken inside it, never the other way round.
 //! * Once closed, always closed: nothing is registered any more, and all there was is marked.
 
-use super::lock;
 use super::registration::Registration;
 use super::source::{Occurrence, Source};
 use super::unpark::Unparker;
+use crate::sync::{Mutex, lock};
 use mio::{Interest, Registry, Token, event};
 use slab::Slab;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::Waker;
 
 /// The token of mio's waker.

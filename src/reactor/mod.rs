@@ -17,16 +17,20 @@
 
 mod alarm;
 mod io;
+#[cfg(all(test, loom))]
+mod models;
 mod readiness;
 mod registration;
 mod source;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
 mod unpark;
 
 pub(crate) use self::io::Io;
 pub(crate) use self::registration::Registered;
 pub(crate) use self::source::Way;
+#[cfg(all(test, loom))]
+pub(crate) use self::unpark::Wakefulness;
 
 use self::alarm::Alarm;
 use self::io::{ALARM, WAKER};
@@ -35,7 +39,7 @@ use mio::{Events, Poll};
 use std::any::Any;
 use std::io::{ErrorKind, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -210,9 +214,4 @@ fn wake_all(wakers: &mut Vec<Waker>) {
     if let Some(panic) = first {
         resume_unwind(panic);
     }
-}
-
-/// Locks. A poisoned lock is as good as any: nothing that can panic runs under these.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -24,7 +24,7 @@
 //!   (tokio #6133, #8331, #8054).
 //! * `SHUTDOWN` and `URGENT` are never cleared.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// An operation may be tried.
 pub(super) const READY: u64 = 1 << 0;
@@ -65,7 +65,7 @@ impl Snapshot {
 }
 
 impl Readiness {
-    pub(super) const fn new() -> Readiness {
+    pub(super) fn new() -> Readiness {
         Readiness(AtomicU64::new(READY))
     }
 
@@ -113,7 +113,7 @@ impl Readiness {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

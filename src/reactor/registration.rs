@@ -87,7 +87,7 @@ impl Drop for Registration {
 }
 
 /// Tries until there is a result or nothing is ready (`None`).
-fn step<R>(
+pub(super) fn step<R>(
     direction: &Direction,
     op: &mut impl FnMut() -> io::Result<R>,
     took_all: &impl Fn(&R) -> bool,
@@ -122,7 +122,7 @@ fn look(direction: &Direction) -> Option<io::Result<()>> {
 }
 
 /// The result of `attempt`, or a waker left with `leave_waker`.
-fn poll<R>(
+pub(super) fn poll<R>(
     cx: &mut Context<'_>,
     direction: &Direction,
     mut attempt: impl FnMut() -> Option<io::Result<R>>,
@@ -242,7 +242,7 @@ impl<S: event::Source> Drop for Registered<S> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::readiness::READY;
     use super::super::source::Occurrence;

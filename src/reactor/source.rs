@@ -25,12 +25,10 @@
 //! * An event wakes everybody who waits for its direction. So a waiter that is woken and then dropped has
 //!   not swallowed a wake-up that another one needed.
 
+use super::readiness;
 use super::readiness::{READY, Readiness};
-use super::{lock, readiness};
-use atomic_waker::AtomicWaker;
+use crate::sync::{AtomicUsize, AtomicWaker, Mutex, Ordering, fence, lock};
 use slab::Slab;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::task::Waker;
 
 /// What the slab holds for each registered socket.

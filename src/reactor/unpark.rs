@@ -16,9 +16,10 @@
 //!   [`unpark`](Unparker::unpark), always. Then nothing is slept over: if the call comes before 1, then 1
 //!   fails and there is no sleep; if it comes after, the sleep is ended.
 //! * A notification stays until the reactor's thread has seen it, so a second one costs no system call.
+//! * Who is awake is known to [`Wakefulness`], which touches no poller, so that it can be modelled.
 
+use crate::sync::{AtomicU8, Ordering};
 use std::io;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The reactor's thread runs, and will look at everything before it sleeps.
 const AWAKE: u8 = 0;
@@ -29,7 +30,7 @@ const NOTIFIED: u8 = 2;
 
 #[derive(Debug)]
 pub(super) struct Unparker {
-    state: AtomicU8,
+    wakefulness: Wakefulness,
     waker: mio::Waker,
     #[cfg(test)]
     writes: std::sync::atomic::AtomicUsize,
@@ -38,7 +39,7 @@ pub(super) struct Unparker {
 impl Unparker {
     pub(super) fn new(registry: &mio::Registry, token: mio::Token) -> io::Result<Unparker> {
         Ok(Unparker {
-            state: AtomicU8::new(AWAKE),
+            wakefulness: Wakefulness::new(),
             waker: mio::Waker::new(registry, token)?,
             #[cfg(test)]
             writes: std::sync::atomic::AtomicUsize::new(0),
@@ -51,37 +52,62 @@ impl Unparker {
     ///
     /// If the kernel refuses to wake the poller. A runtime that sleeps through its tasks would be worse.
     pub(super) fn unpark(&self) {
-        // Release: what the caller published before is seen by the acquire in `wake_up`. A swap and not a
-        // store, because of several callers each must reach it: a read-modify-write continues the release
-        // sequence of those before it, a store would cut it off.
-        if self.state.swap(NOTIFIED, Ordering::Release) == PARKED {
+        if self.wakefulness.notify() {
             #[cfg(test)]
-            self.writes.fetch_add(1, Ordering::Relaxed);
+            self.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             self.waker.wake().expect("the poller's waker must be writable while the runtime lives");
         }
     }
 
     /// Arrow 1. False: there is a notification, so do not sleep.
     pub(super) fn fall_asleep(&self) -> bool {
-        // Relaxed: nothing is published by this (an unparker reads no data of ours), and nothing is read on
-        // the strength of it (a failure leads to `wake_up`, which acquires).
-        self.state.compare_exchange(AWAKE, PARKED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.wakefulness.fall_asleep()
     }
 
     /// Arrow 2. True: there was a notification, which is hereby seen.
     pub(super) fn wake_up(&self) -> bool {
-        // While this thread was not parked it may find AWAKE, which needs no read-modify-write. Relaxed: a
-        // notification that is not visible yet stays for the next time.
-        if self.state.load(Ordering::Relaxed) == AWAKE {
-            return false;
-        }
-        // Acquire pairs with the release in `unpark`.
-        self.state.swap(AWAKE, Ordering::Acquire) == NOTIFIED
+        self.wakefulness.wake_up()
     }
 
     /// How often mio's waker was written to.
     #[cfg(test)]
     pub(super) fn writes(&self) -> usize {
-        self.writes.load(Ordering::Relaxed)
+        self.writes.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// Whether the reactor's thread sleeps, and whether it has been told of something.
+#[derive(Debug)]
+pub(crate) struct Wakefulness(AtomicU8);
+
+impl Wakefulness {
+    pub(crate) fn new() -> Wakefulness {
+        Wakefulness(AtomicU8::new(AWAKE))
+    }
+
+    /// Arrows 3 and 4. True if the caller has to end the sleep.
+    pub(crate) fn notify(&self) -> bool {
+        // Release: what the caller published before is seen by the acquire in `wake_up`. A swap and not a
+        // store, because of several callers each must reach it: a read-modify-write continues the release
+        // sequence of those before it, a store would cut it off.
+        self.0.swap(NOTIFIED, Ordering::Release) == PARKED
+    }
+
+    /// Arrow 1. False: there is a notification, so do not sleep.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        // Relaxed: nothing is published by this (an unparker reads no data of ours), and nothing is read on
+        // the strength of it (a failure leads to `wake_up`, which acquires).
+        self.0.compare_exchange(AWAKE, PARKED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Arrow 2. True: there was a notification, which is hereby seen.
+    pub(crate) fn wake_up(&self) -> bool {
+        // While this thread was not parked it may find AWAKE, which needs no read-modify-write. Relaxed: a
+        // notification that is not visible yet stays for the next time.
+        if self.0.load(Ordering::Relaxed) == AWAKE {
+            return false;
+        }
+        // Acquire pairs with the release in `notify`.
+        self.0.swap(AWAKE, Ordering::Acquire) == NOTIFIED
     }
 }

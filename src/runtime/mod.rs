@@ -20,6 +20,8 @@ mod builder;
 pub(crate) mod context;
 mod handle;
 mod metrics;
+#[cfg(all(test, loom))]
+mod models;
 mod monotonic;
 mod turn;
 

@@ -1,0 +1,129 @@
+//! Models of the turn: what other threads send, against a thread that is about to park. mio runs in none.
+//!
+//! Run with `bash ci/loom.sh`, which can also show that each of these is able to fail.
+
+use crate::executor::{Executor, Notify, Root};
+use crate::reactor::Wakefulness;
+use futures_task::waker;
+use loom::sync::Notify as Poller;
+use loom::thread;
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::Poll;
+
+/// As the reactor's unparker, with a poller that loom knows.
+struct Sleep {
+    wakefulness: Wakefulness,
+    poller: Poller,
+    writes: AtomicUsize,
+}
+
+impl Notify for Sleep {
+    fn notify(&self) {
+        if self.wakefulness.notify() {
+            self.writes.fetch_add(1, SeqCst);
+            self.poller.notify();
+        }
+    }
+}
+
+fn executor() -> (Executor, Arc<Sleep>) {
+    let sleep = Sleep { wakefulness: Wakefulness::new(), poller: Poller::new(), writes: AtomicUsize::new(0) };
+    let sleep = Arc::new(sleep);
+    (Executor::new(sleep.clone()), sleep)
+}
+
+/// As `block_on` does it, without timers and I/O; `poll` is that of the root future. If a wake is slept over,
+/// loom finds that the thread sleeps for ever.
+fn drive(executor: &Executor, sleep: &Sleep, root: &Root, mut poll: impl FnMut() -> bool) {
+    let _entered = executor.enter();
+    let mut sleeps = 0;
+    loop {
+        if root.take_woken() && poll() {
+            break;
+        }
+        executor.run(8);
+        let may_sleep = !root.is_woken() && !executor.has_ready();
+        if may_sleep && sleep.wakefulness.fall_asleep() {
+            sleeps += 1;
+            sleep.poller.wait();
+        }
+        sleep.wakefulness.wake_up();
+    }
+    assert!(sleep.writes.load(SeqCst) <= sleeps, "more system calls than sleeps");
+}
+
+#[test]
+fn loom_remote_wake_of_a_task_against_park() {
+    loom::model(|| {
+        let (executor, sleep) = executor();
+        let root = Root::new(executor.remote());
+        let root_waker = waker(root.clone());
+        let slot = Rc::new(Cell::new(None));
+        let theirs = slot.clone();
+        let task = poll_fn(move |cx| {
+            if theirs.replace(Some(cx.waker().clone())).is_some() {
+                root_waker.wake_by_ref();
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        });
+        drop(executor.spawn(task));
+        executor.run(1);
+        let mut wakers = Vec::new();
+        let mut polls = 0;
+        drive(&executor, &sleep, &root, || {
+            polls += 1;
+            if polls == 1 {
+                let waker = slot.take().expect("the task was polled");
+                slot.set(Some(waker.clone()));
+                wakers.push(thread::spawn(move || waker.wake()));
+            }
+            polls == 2
+        });
+        for waker in wakers {
+            waker.join().unwrap();
+        }
+        assert_eq!(executor.alive(), 0);
+    });
+}
+
+#[test]
+fn loom_root_wake_against_park() {
+    loom::model(|| {
+        let (executor, sleep) = executor();
+        let root = Root::new(executor.remote());
+        let root_waker = waker(root.clone());
+        let mut teller = None;
+        drive(&executor, &sleep, &root, || match &teller {
+            None => {
+                let waker = root_waker.clone();
+                teller = Some(thread::spawn(move || waker.wake()));
+                false
+            }
+            Some(_) => true,
+        });
+        teller.expect("the root was polled").join().unwrap();
+    });
+}
+
+#[test]
+fn loom_remote_spawn_against_park() {
+    loom::model(|| {
+        let (executor, sleep) = executor();
+        let root = Root::new(executor.remote());
+        let root_waker = waker(root.clone());
+        let remote = executor.remote().clone();
+        let spawner = thread::spawn(move || drop(remote.spawn(async move { root_waker.wake() })));
+        let mut polls = 0;
+        drive(&executor, &sleep, &root, || {
+            polls += 1;
+            polls == 2
+        });
+        spawner.join().unwrap();
+        assert_eq!(executor.alive(), 0);
+    });
+}

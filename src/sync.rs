@@ -1,0 +1,96 @@
+//! The one place that chooses between std's synchronisation and loom's, for the executor and the reactor.
+//!
+//! Ground rules:
+//!
+//! * Without `--cfg loom` these are the types of std and of `atomic-waker`, and nothing is added to them.
+//! * `Arc` is not among them: a task is a waker, and a waker is made from std's `Arc` only. The models cannot
+//!   see its counter, so they count for themselves what is dropped, and when.
+//! * Under loom an [`AtomicWaker`] is a lock around the waker. That is what the real one promises: of a
+//!   `register` and a `take` the later sees what came before the earlier. Its inside is its authors' to prove.
+
+#[cfg(loom)]
+pub(crate) use self::model::{AtomicWaker, thread_local};
+#[cfg(not(loom))]
+pub(crate) use self::real::{AtomicWaker, UnsafeCell};
+#[cfg(loom)]
+pub(crate) use loom::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::{Mutex, MutexGuard},
+};
+use std::sync::PoisonError;
+#[cfg(not(loom))]
+pub(crate) use std::{
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::{Mutex, MutexGuard},
+    thread_local,
+};
+
+/// Locks `mutex`, also after a panic under it: what these locks protect cannot be left half changed, because no
+/// user code runs there.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(not(loom))]
+mod real {
+    pub(crate) use atomic_waker::AtomicWaker;
+
+    /// std's `UnsafeCell` with the shape of loom's: a pointer is lent to a closure, so that loom can watch it.
+    #[derive(Debug)]
+    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(crate) const fn new(value: T) -> UnsafeCell<T> {
+            UnsafeCell(std::cell::UnsafeCell::new(value))
+        }
+
+        #[inline(always)]
+        pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+            f(self.0.get())
+        }
+
+        pub(crate) fn into_inner(self) -> T {
+            self.0.into_inner()
+        }
+    }
+}
+
+#[cfg(loom)]
+mod model {
+    use super::{Mutex, lock};
+    use std::task::Waker;
+
+    /// The promise of `atomic_waker::AtomicWaker`, kept by a lock.
+    #[derive(Debug)]
+    pub(crate) struct AtomicWaker(Mutex<Option<Waker>>);
+
+    impl AtomicWaker {
+        pub(crate) fn new() -> AtomicWaker {
+            AtomicWaker(Mutex::new(None))
+        }
+
+        pub(crate) fn register(&self, waker: &Waker) {
+            let old = lock(&self.0).replace(waker.clone());
+            drop(old);
+        }
+
+        pub(crate) fn take(&self) -> Option<Waker> {
+            lock(&self.0).take()
+        }
+
+        pub(crate) fn wake(&self) {
+            if let Some(waker) = self.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// loom's threads all run on one thread of the system, which std's macro could not tell apart.
+    macro_rules! model_thread_local {
+        ($(#[$attribute:meta])* static $name:ident: $type:ty = const { $init:expr };) => {
+            loom::thread_local! { $(#[$attribute])* static $name: $type = $init; }
+        };
+    }
+    pub(crate) use model_thread_local as thread_local;
+}
