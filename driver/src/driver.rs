@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::entry::{Entries, Next};
 use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use crate::tolerance::Slacker;
-use crate::wake_list::{PanicPayload, WakeList};
+use crate::wake_list::{PanicPayload, WakeList, keep_first};
 use crate::wheel::{Rank, Slack};
 use crate::{Clock, Nanos, TimerEntry, Tolerance};
 
@@ -279,7 +279,7 @@ impl Driver {
             if list.is_full() || end.is_some() {
                 drop(inner);
                 if let Some(payload) = list.wake_all() {
-                    panic.get_or_insert(payload);
+                    keep_first(&mut panic, payload);
                 }
                 if let Some(more) = end {
                     break more;
@@ -323,7 +323,7 @@ impl Driver {
             if list.is_full() || end {
                 drop(inner);
                 if let Some(payload) = list.wake_all() {
-                    panic.get_or_insert(payload);
+                    keep_first(&mut panic, payload);
                 }
                 if end {
                     return panic;

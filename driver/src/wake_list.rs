@@ -85,11 +85,20 @@ impl WakeList {
                 // is not touched by it.
                 let woken = catch_unwind(AssertUnwindSafe(move || waker.wake()));
                 if let Err(payload) = woken {
-                    first.get_or_insert(payload);
+                    keep_first(&mut first, payload);
                 }
             }
         }
         first
+    }
+}
+
+/// Keeps `payload` if it is the first. Another one is leaked: it is somebody's value, its drop may panic in turn,
+/// and that would keep the others from being woken.
+pub(crate) fn keep_first(first: &mut Option<PanicPayload>, payload: PanicPayload) {
+    match first {
+        None => *first = Some(payload),
+        Some(_) => std::mem::forget(payload),
     }
 }
 
@@ -123,6 +132,31 @@ mod tests {
             assert!(list.is_empty() && list.wake_all().is_none());
             assert_eq!(Arc::strong_count(&count), 1, "a woken waker was kept");
         }
+    }
+
+    #[test]
+    fn a_payload_that_panics_as_it_is_dropped_loses_nobody_elses_wake_up() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("the payload's drop");
+            }
+        }
+        struct Thrower(AtomicUsize);
+        impl Wake for Thrower {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                std::panic::panic_any(Bomb);
+            }
+        }
+        let thrower = Arc::new(Thrower(AtomicUsize::new(0)));
+        let mut list = WakeList::new();
+        for _ in 0..5 {
+            list.push(Waker::from(thrower.clone()));
+        }
+        let payload = list.wake_all().expect("all of them panicked");
+        assert_eq!(thrower.0.load(Ordering::Relaxed), 5);
+        std::mem::forget(payload);
     }
 
     #[test]

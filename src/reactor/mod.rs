@@ -207,7 +207,11 @@ fn wake_all(wakers: &mut Vec<Waker>) {
     let mut first: Option<Box<dyn Any + Send>> = None;
     for waker in wakers.drain(..) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-            first.get_or_insert(panic);
+            match first {
+                None => first = Some(panic),
+                // Leaked: the drop of a payload may panic in turn, and keep the others from being woken.
+                Some(_) => std::mem::forget(panic),
+            }
         }
     }
     wakers.shrink_to(KEEP);

@@ -124,7 +124,11 @@ impl When {
     fn bind(self, timers: &Timers) -> TimerEntry {
         match self {
             When::After(duration) => timers.sleep(duration),
-            When::At(deadline) => timers.sleep_until(instant::to_nanos(timers, deadline)),
+            When::At(deadline) => {
+                // Read, so that a deadline that has passed is known to have at the first poll.
+                timers.now();
+                timers.sleep_until(instant::to_nanos(timers, deadline))
+            }
             When::Now => timers.sleep_until(timers.now()),
             When::Never => timers.sleep_until(Nanos::NEVER),
         }
