@@ -81,7 +81,7 @@ fn run(seed: u64, length: Duration, stop: Arc<AtomicBool>) -> io::Result<Result<
     let start = Usage::now();
     let soak = Arc::new(Soak::new(length, stop));
     let unsound = soaked(&soak, seed)?;
-    let (elapsed, tally) = (soak.elapsed(), soak.tally.to_string());
+    let (elapsed, tally, machine) = (soak.elapsed(), soak.tally.to_string(), soak.machine());
     let (timers, ill) = {
         let balance = soak.ledger.balance();
         (balance.to_string(), balance.faults())
@@ -93,7 +93,10 @@ fn run(seed: u64, length: Duration, stop: Arc<AtomicBool>) -> io::Result<Result<
     faults.extend(ill);
     faults.extend(start.faults(&end));
     let verdict = if faults.is_empty() { "all is well" } else { "NOT WELL" };
-    println!("soak: seed {seed}, {elapsed:.1?}: {tally}; {timers}; {}: {verdict}", start.until(end));
+    println!(
+        "soak: seed {seed}, {elapsed:.1?}: {tally}; {timers}; the machine itself was up to {machine:.1?} late; {}: {verdict}",
+        start.until(end)
+    );
     Ok(if faults.is_empty() { Ok(()) } else { Err(faults.join("\nsoak: ")) })
 }
 
@@ -135,6 +138,14 @@ fn soaked(soak: &Arc<Soak>, seed: u64) -> io::Result<Vec<String>> {
         "embedded",
         Box::new(move || {
             embedded::run(&shared, own);
+            Ok(())
+        }),
+    )?;
+    let shared = soak.clone();
+    start(
+        "machine",
+        Box::new(move || {
+            shared.measure_machine();
             Ok(())
         }),
     )?;

@@ -27,6 +27,8 @@ pub(crate) struct Soak {
     stop: Arc<AtomicBool>,
     /// Until when the tasks rest, in nanoseconds since the start; 0 if they do not.
     lull: AtomicU64,
+    /// The most nanoseconds by which a sleep of the operating system's was late.
+    machine: AtomicU64,
 }
 
 impl Soak {
@@ -38,6 +40,7 @@ impl Soak {
             length,
             stop,
             lull: AtomicU64::new(0),
+            machine: AtomicU64::new(0),
         }
     }
 
@@ -53,6 +56,24 @@ impl Soak {
     pub(crate) fn running(&self) -> bool {
         // Relaxed: it is looked at again and again, and orders nothing.
         !self.stop.load(Ordering::Relaxed) && self.elapsed() < self.length
+    }
+
+    /// Measures, until the soak ends, how late the machine itself is: what it does to a thread that only sleeps, it
+    /// does to the runtime's.
+    pub(crate) fn measure_machine(&self) {
+        const NAP: Duration = Duration::from_millis(2);
+        while self.running() {
+            let start = Instant::now();
+            std::thread::sleep(NAP);
+            let late = start.elapsed().saturating_sub(NAP);
+            // Relaxed: nothing hangs on it.
+            self.machine.fetch_max(late.as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// How late the machine itself was at the most.
+    pub(crate) fn machine(&self) -> Duration {
+        Duration::from_nanos(self.machine.load(Ordering::Relaxed))
     }
 
     /// Asks the tasks to rest for so long.
