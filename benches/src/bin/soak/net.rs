@@ -1,8 +1,13 @@
 //! TCP and UDP over loopback: echoes that are checked byte for byte, connections that are killed, and what it is
 //! like without descriptors.
+//!
+//! Ground rules:
+//!
+//! * The servers outlive their clients, which hold a token as long as they live: a refused connection is a fault.
 
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr};
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,15 +31,25 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) async fn start(soak: &Arc<Soak>, rng: &mut Rng) -> io::Result<Vec<JoinHandle<()>>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    let mut tasks = vec![spawn(serve(soak.clone(), listener, rng.fork()))];
+    let client_token = Rc::new(());
+    let clients = || Rc::downgrade(&client_token);
+    let mut tasks = vec![spawn(serve(soak.clone(), listener, clients(), rng.fork()))];
     for _ in 0..CLIENTS {
-        tasks.push(spawn(client(soak.clone(), address, rng.fork())));
+        let (soak, token, rng) = (soak.clone(), client_token.clone(), rng.fork());
+        tasks.push(spawn(async move {
+            client(soak, address, rng).await;
+            drop(token);
+        }));
     }
     for _ in 0..2 {
         let (echo, asker) = (UdpSocket::bind("127.0.0.1:0").await?, UdpSocket::bind("127.0.0.1:0").await?);
         asker.connect(echo.local_addr()?).await?;
-        tasks.push(spawn(echo_datagrams(soak.clone(), echo)));
-        tasks.push(spawn(ask(soak.clone(), asker, rng.fork())));
+        tasks.push(spawn(echo_datagrams(soak.clone(), echo, clients())));
+        let (soak, token, rng) = (soak.clone(), client_token.clone(), rng.fork());
+        tasks.push(spawn(async move {
+            ask(soak, asker, rng).await;
+            drop(token);
+        }));
     }
     Ok(tasks)
 }
@@ -56,8 +71,8 @@ fn note(soak: &Soak, doing: &str, error: &io::Error) {
     }
 }
 
-async fn serve(soak: Arc<Soak>, listener: TcpListener, mut rng: Rng) {
-    while soak.running() {
+async fn serve(soak: Arc<Soak>, listener: TcpListener, clients: Weak<()>, mut rng: Rng) {
+    while clients.strong_count() > 0 {
         match soak.within("the wait for a connection", Duration::from_millis(50), listener.accept()).await {
             Ok(Ok((stream, _))) => drop(spawn(echo(soak.clone(), stream, rng.fork()))),
             Ok(Err(error)) => {
@@ -146,9 +161,9 @@ async fn talk(soak: &Soak, stream: &mut TcpStream, rng: &mut Rng) -> io::Result<
     Ok(())
 }
 
-async fn echo_datagrams(soak: Arc<Soak>, socket: UdpSocket) {
+async fn echo_datagrams(soak: Arc<Soak>, socket: UdpSocket, clients: Weak<()>) {
     let mut buffer = [0; 64];
-    while soak.running() {
+    while clients.strong_count() > 0 {
         let received = socket.recv_from(&mut buffer);
         match soak.within("the wait for a datagram", Duration::from_millis(50), received).await {
             Ok(Ok((bytes, from))) => match socket.send_to(&buffer[..bytes], from).await {
