@@ -36,6 +36,7 @@ use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -132,7 +133,10 @@ fn soaked(soak: &Arc<Soak>, seed: u64) -> io::Result<Vec<String>> {
         )?;
     }
     let (shared, own) = (soak.clone(), rng.fork());
-    start("quiet", Box::new(move || threads::quiet(&shared, own)))?;
+    let (ready, begun) = mpsc::channel();
+    start("quiet", Box::new(move || threads::quiet(&shared, own, ready)))?;
+    // Nothing is sent: it ends when the other side has begun, or failed. Descriptors run out only after that.
+    let _ = begun.recv();
     let (shared, own) = (soak.clone(), rng.fork());
     start(
         "embedded",

@@ -6,7 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, sync_channel};
 use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -193,8 +193,15 @@ fn prod(soak: &Arc<Soak>, runtime: &Handle, rng: &mut Rng) {
 
 /// A runtime on which nothing happens but what other threads do to it: no signal, no traffic and no timer of its
 /// own ends its sleep. What they do must.
-pub(crate) fn quiet(soak: &Arc<Soak>, mut rng: Rng) -> io::Result<()> {
+///
+/// Drops `ready` once it has its descriptors.
+///
+/// # Errors
+///
+/// If there can be no runtime or no thread.
+pub(crate) fn quiet(soak: &Arc<Soak>, mut rng: Rng, ready: Sender<()>) -> io::Result<()> {
     let runtime = Runtime::new()?;
+    drop(ready);
     let handle = runtime.handle().clone();
     let (end, ended) = oneshot::channel::<()>();
     let soak = soak.clone();
