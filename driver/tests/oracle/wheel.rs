@@ -269,10 +269,10 @@ impl Case {
         self.tally.fired += 1;
     }
 
-    /// Empties the wheel: by the clock, or by taking out whatever is there.
+    /// Empties the wheel: by the clock, or by taking out whatever is there, maybe in the middle of a drain.
     fn finish(mut self, start: Op) -> Tally {
-        self.drain();
         if start.how & 2 == 0 {
+            self.drain();
             self.now = LAST;
             self.draining = true;
             self.drain();
@@ -284,7 +284,7 @@ impl Case {
             let timer = self.list.swap_remove(at.expect("took out a timer that the list lacks"));
             assert!(filed.get() <= timer.deadline, "{timer:?} was filed too late");
             self.owners.place[key as usize] = Place::NOWHERE;
-            if self.list.len() % 8 == 0 {
+            if self.list.len() % 8 < 2 {
                 self.check();
             }
         }
