@@ -114,6 +114,25 @@ fn a_real_clock_stands_still() {
 }
 
 #[test]
+fn a_far_timer_polled_without_end_reads_the_clock_too_often_or_never() {
+    let clock = TestClock::new(Nanos::ZERO);
+    let mut driver = Driver::new(clock.clock(), || ());
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut timer = Box::pin(driver.handle().sleep(Duration::from_millis(100)));
+    assert!(timer.as_mut().poll_elapsed(&mut cx).is_pending());
+    for polls in [20, 64] {
+        // A turn of the driver begins the count anew. After it the clock runs on, unseen.
+        assert_eq!(driver.process(Nanos::ZERO, 100).fired, 0);
+        clock.set(Nanos::from_duration(Duration::from_millis(200)));
+        for poll in 1..=polls {
+            let ready = timer.as_mut().poll_elapsed(&mut cx).is_ready();
+            assert_eq!(ready, poll == 64, "at poll {poll}");
+        }
+    }
+    assert_eq!((driver.handle().stats().live, driver.handle().stats().fired), (0, 1));
+}
+
+#[test]
 fn a_wheel_whose_store_knows_no_deadlines_forgets_those_it_was_told() {
     struct Nobody;
     impl Store<u32> for Nobody {

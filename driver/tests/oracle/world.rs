@@ -91,6 +91,8 @@ pub(super) struct World {
     pub(super) armed: u64,
     pub(super) fired: u64,
     pub(super) cancelled: u64,
+    /// How many registered ones were put off.
+    pub(super) put_off: u64,
     pub(super) wakes: usize,
 }
 
@@ -111,6 +113,7 @@ impl World {
             armed: 0,
             fired: 0,
             cancelled: 0,
+            put_off: 0,
             wakes: 0,
         };
         Arc::new(Log { world: Mutex::new(world), own: Mutex::new(vec![]) })
@@ -318,6 +321,7 @@ impl World {
             return;
         };
         if new >= old {
+            self.put_off += 1;
             let due = self.is_due(self.list[at].deadline) && self.is_due(new);
             self.list[at].deadline = new;
             if !due {
