@@ -193,6 +193,35 @@ fn a_wheel_emptied_in_the_middle_of_a_batch_leaves_somebody() {
 }
 
 #[test]
+fn a_timer_put_off_to_now_loses_its_place_among_equals() {
+    let (mut wheel, mut owners) = wheel_of([10, 20, 5]);
+    owners.0[0].1 = Nanos::new(20);
+    assert_eq!(advance(&mut wheel, &mut owners, 20), [2, 0, 1]);
+}
+
+#[test]
+fn the_memory_of_a_large_batch_or_of_many_put_off_at_once_is_kept() {
+    let (mut wheel, mut owners) = wheel_of(vec![10; 5_000]);
+    for owner in &mut owners.0 {
+        owner.1 = Nanos::new(1 << 20);
+    }
+    // All are found to be late at once; then all are due at once.
+    assert_eq!(advance(&mut wheel, &mut owners, 20), []);
+    assert_eq!(advance(&mut wheel, &mut owners, 1 << 20).len(), 5_000);
+    assert!(wheel.allocated_bytes() > 400_000);
+    // Seconds later there is one at a time, which is late and then due.
+    for second in 2..100 {
+        let start = second << 30;
+        owners.0[0].1 = Nanos::new(start);
+        wheel.insert(&mut owners, 0, Nanos::new(start), Rank::new(0, Slack::ZERO));
+        owners.0[0].1 = Nanos::new(start + 10);
+        assert_eq!(advance(&mut wheel, &mut owners, start + 5), []);
+        assert_eq!(advance(&mut wheel, &mut owners, start + 10), [0]);
+    }
+    assert!(wheel.allocated_bytes() < 150_000, "{} bytes", wheel.allocated_bytes());
+}
+
+#[test]
 fn a_timer_put_off_after_it_was_sorted_is_moved_unseen() {
     let clock = TestClock::new(Nanos::ZERO);
     let mut driver = Driver::new(clock.clock(), || ());
