@@ -2,8 +2,8 @@
 //! answers, and what the wheel says of its memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::task::{Context, Waker};
+use std::cell::{Cell, RefCell};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
 
 use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
@@ -81,6 +81,48 @@ fn advance(wheel: &mut Wheel<usize>, owners: &mut Owners, nanos: u64) -> Vec<usi
             Due::Exhausted => {}
             Due::Idle => return fired,
         }
+    }
+}
+
+thread_local! {
+    /// What the next clone of a waker does.
+    static ON_CLONE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+/// A waker that does [`ON_CLONE`] when it is cloned, and nothing else.
+fn busy_waker() -> Waker {
+    fn clone(data: *const ()) -> RawWaker {
+        let action = ON_CLONE.take();
+        if let Some(action) = action {
+            action();
+        }
+        RawWaker::new(data, &VTABLE)
+    }
+    fn nothing(_: *const ()) {}
+    static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, nothing, nothing, nothing);
+    // SAFETY: no function of the table follows the data, which belongs to nobody, so they may be called on any
+    // thread, in any order, any number of times.
+    unsafe { Waker::new(std::ptr::null(), &VTABLE) }
+}
+
+#[test]
+fn a_timer_that_ends_while_its_new_waker_is_cloned_says_that_it_ended_otherwise() {
+    // Cloning is foreign code, and comes before the lock: meanwhile the timer fires, or the driver is closed.
+    for close in [false, true] {
+        let clock = TestClock::new(Nanos::ZERO);
+        let mut driver = Driver::new(clock.clock(), || ());
+        let mut timer = Box::pin(driver.handle().sleep(Duration::from_secs(1)));
+        let first = timer.as_mut().poll_elapsed(&mut Context::from_waker(Waker::noop()));
+        assert!(first.is_pending());
+        ON_CLONE.set(Some(Box::new(move || {
+            if close {
+                driver.shutdown();
+            } else {
+                assert_eq!(driver.process(Nanos::from_duration(Duration::from_secs(1)), 100).fired, 1);
+            }
+        })));
+        let polled = timer.as_mut().poll_elapsed(&mut Context::from_waker(&busy_waker()));
+        assert_eq!(polled.map(|ended| ended.is_err()), Poll::Ready(close));
     }
 }
 
