@@ -264,6 +264,19 @@ fn the_memory_of_a_large_batch_or_of_many_put_off_at_once_is_kept() {
 }
 
 #[test]
+fn a_place_that_its_timer_has_left_still_removes_it() {
+    // The topmost cell of a slot and one below it.
+    for leaver in [1, 0] {
+        let (mut wheel, mut owners) = wheel_of([7, 8, 9 << 16]);
+        let place = owners.0[leaver].0;
+        assert_eq!(wheel.remove(&mut owners, place), Some(leaver));
+        let top = if leaver == 0 { Some(1) } else { None };
+        assert_eq!(wheel.remove(&mut owners, place), top);
+        assert_eq!(wheel.len(), 2 - usize::from(leaver == 0));
+    }
+}
+
+#[test]
 fn a_timer_put_off_after_it_was_sorted_is_moved_unseen() {
     let clock = TestClock::new(Nanos::ZERO);
     let mut driver = Driver::new(clock.clock(), || ());

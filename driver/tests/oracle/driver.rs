@@ -74,6 +74,11 @@ impl Case {
             assert_eq!(wake.is_some(), !world.list.is_empty());
             let latest = world.latest_wake();
             assert!(wake <= latest, "would sleep until {wake:?}, past {latest:?}");
+            // Whatever is registered lies ahead of the latest drain, and so must the wake-up.
+            assert!(
+                wake.is_none_or(|wake| wake.get() > world.published),
+                "would wake at {wake:?} for nobody"
+            );
         }
         world.parked_until = Some(wake.unwrap_or(Nanos::NEVER));
     }
