@@ -148,6 +148,14 @@ fn small_answers_are_wrong() {
 }
 
 #[test]
+fn a_tolerance_of_millennia_becomes_a_short_one() {
+    let longest = Slack::at_most_nanos(u64::MAX);
+    for seconds in [1 << 40, 1 << 50, u64::MAX / 2, u64::MAX] {
+        assert_eq!(Slack::at_most(Duration::from_secs(seconds)), longest, "{seconds} s");
+    }
+}
+
+#[test]
 fn a_real_clock_stands_still() {
     let clock = Clock::monotonic();
     let before = clock.now();
