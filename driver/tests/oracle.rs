@@ -56,7 +56,7 @@ fn explore(name: &str, run: fn(&[u8]) -> Tally, default_cases: u64) {
     let case = vec(any::<[u8; 4]>(), 2..LENGTH).prop_map(|ops| ops.concat());
     let total = std::cell::Cell::new(Tally::default());
     let result = runner.run(&case, |case| {
-        // A case that fails panics, which proptest would print each time while it shrinks.
+        // The panic's own words are the reason; each attempt at shrinking prints them once more.
         let mut tally = total.get();
         tally += std::panic::catch_unwind(|| run(&case)).map_err(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
@@ -88,10 +88,10 @@ fn explore(name: &str, run: fn(&[u8]) -> Tally, default_cases: u64) {
 
 #[test]
 fn the_wheel_does_what_a_sorted_list_does() {
-    explore("the_wheel_does_what_a_sorted_list_does", wheel::run, 1_350);
+    explore("the_wheel_does_what_a_sorted_list_does", wheel::run, 1_300);
 }
 
 #[test]
 fn the_driver_does_what_a_sorted_list_does() {
-    explore("the_driver_does_what_a_sorted_list_does", driver::run, 1_350);
+    explore("the_driver_does_what_a_sorted_list_does", driver::run, 1_300);
 }

@@ -59,6 +59,7 @@ impl Case {
         let stats = world.handle.stats();
         assert_eq!(stats.live, world.list.len());
         assert_eq!((stats.armed, stats.fired, stats.cancelled), (world.armed, world.fired, world.cancelled));
+        assert_eq!(stats.reset, world.put_off);
         assert_eq!(self.unparks.load(SeqCst), world.unparked, "unparked too often, or not at all");
         assert!(world.list.iter().all(|t| !t.taken), "taken, but never woken");
     }
@@ -73,6 +74,11 @@ impl Case {
             assert_eq!(wake.is_some(), !world.list.is_empty());
             let latest = world.latest_wake();
             assert!(wake <= latest, "would sleep until {wake:?}, past {latest:?}");
+            // Whatever is registered lies ahead of the latest drain, and so must the wake-up.
+            assert!(
+                wake.is_none_or(|wake| wake.get() > world.published),
+                "would wake at {wake:?} for nobody"
+            );
         }
         world.parked_until = Some(wake.unwrap_or(Nanos::NEVER));
     }

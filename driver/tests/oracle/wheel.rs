@@ -44,6 +44,8 @@ struct Case {
     /// What the clock shows, and the `now` of the drain that is under way.
     now: u64,
     draining: bool,
+    /// Whether anything was due, maybe for a while only, since the latest drain was done.
+    past: bool,
     /// What the drain fired last.
     last: Option<(u64, u64)>,
     tally: Tally,
@@ -63,6 +65,7 @@ pub(crate) fn run(bytes: &[u8]) -> Tally {
         list: vec![],
         now,
         draining: false,
+        past: false,
         last: None,
         tally: Tally::default(),
     };
@@ -107,6 +110,7 @@ impl Case {
         self.owners.place.push(Place::NOWHERE);
         self.owners.deadline.push(deadline);
         let number = u64::from(key);
+        self.past |= deadline <= self.now;
         self.list.push(Timer { deadline, first: deadline, number, slack, key });
         self.wheel.insert(&mut self.owners, key, Nanos::new(deadline), Rank::new(number, slack));
     }
@@ -172,6 +176,7 @@ impl Case {
         }
         (self.list[index].deadline, self.list[index].first) = (new, new);
         self.owners.deadline[key as usize] = new;
+        self.past |= new <= self.now;
         self.unfile(key);
         self.wheel.insert(&mut self.owners, key, Nanos::new(new), Rank::new(number, slack));
     }
@@ -182,6 +187,10 @@ impl Case {
         let end = |t: &Timer| Nanos::new(t.deadline.saturating_add(t.slack.as_nanos()));
         let latest = self.list.iter().map(end).min();
         assert!(wake <= latest, "would sleep until {wake:?}, past {latest:?}");
+        if !self.past {
+            // Or else the park would never begin.
+            assert!(wake.is_none_or(|wake| wake.get() > self.now), "would wake at {wake:?} for nobody");
+        }
         if exactly {
             let earliest = self.list.iter().map(|t| Nanos::new(t.deadline)).min();
             assert_eq!(self.wheel.next_deadline(&mut self.owners), earliest);
@@ -208,7 +217,7 @@ impl Case {
             _ => op.time(self.now),
         };
         self.now = to.clamp(self.now, LAST);
-        self.draining = true;
+        (self.draining, self.past) = (true, true);
         self.process(usize::from(op.who >> 3));
     }
 
@@ -237,7 +246,7 @@ impl Case {
                     assert_eq!(self.wheel.elapsed(), now);
                     let left = self.list.iter().find(|t| t.deadline <= self.now);
                     assert!(left.is_none(), "lost at {now:?}: {left:?}");
-                    self.draining = false;
+                    (self.draining, self.past) = (false, false);
                     self.last = None;
                     return;
                 }
@@ -269,12 +278,12 @@ impl Case {
         self.tally.fired += 1;
     }
 
-    /// Empties the wheel: by the clock, or by taking out whatever is there.
+    /// Empties the wheel: by the clock, or by taking out whatever is there, maybe in the middle of a drain.
     fn finish(mut self, start: Op) -> Tally {
-        self.drain();
         if start.how & 2 == 0 {
+            self.drain();
             self.now = LAST;
-            self.draining = true;
+            (self.draining, self.past) = (true, true);
             self.drain();
             let left = self.list.iter().find(|t| t.deadline <= LAST);
             assert!(left.is_none(), "never fired: {left:?}");
@@ -284,7 +293,7 @@ impl Case {
             let timer = self.list.swap_remove(at.expect("took out a timer that the list lacks"));
             assert!(filed.get() <= timer.deadline, "{timer:?} was filed too late");
             self.owners.place[key as usize] = Place::NOWHERE;
-            if self.list.len() % 8 == 0 {
+            if self.list.len() % 8 < 2 {
                 self.check();
             }
         }

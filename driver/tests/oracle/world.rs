@@ -18,7 +18,7 @@ use super::op::Op;
 
 /// A pending poll reads the clock if its deadline lies no further than this from the latest reading.
 const NEAR: u64 = 1_000_000;
-/// No more timers than this at a time, so that the list stays quick.
+/// Somewhat more than three batches of wakers: no more timers at a time, so that the list stays quick.
 const CROWD: usize = 120;
 
 /// A waker's name: its timer's, and how often that one has changed its waker.
@@ -91,6 +91,8 @@ pub(super) struct World {
     pub(super) armed: u64,
     pub(super) fired: u64,
     pub(super) cancelled: u64,
+    /// How many registered ones were put off.
+    pub(super) put_off: u64,
     pub(super) wakes: usize,
 }
 
@@ -111,6 +113,7 @@ impl World {
             armed: 0,
             fired: 0,
             cancelled: 0,
+            put_off: 0,
             wakes: 0,
         };
         Arc::new(Log { world: Mutex::new(world), own: Mutex::new(vec![]) })
@@ -143,8 +146,8 @@ impl World {
     /// Does one thing to some timer.
     pub(super) fn act(&mut self, op: Op, log: &Arc<Log>) {
         match op.what & 15 {
-            0..=4 => self.arm(op, log),
-            5 => self.arm_crowd(op, log),
+            0..=3 => self.arm(op, log),
+            4 | 5 => self.arm_crowd(op, log),
             6 | 7 => self.reset(op, log, true),
             8 | 9 => self.reset(op, log, false),
             10 => self.cancel(op),
@@ -155,7 +158,17 @@ impl World {
         }
     }
 
+    /// Some timer; every other time, while a drain is under way, one whose turn is still to come in it.
     fn pick(&self, op: Op) -> Option<usize> {
+        if op.who & 1 == 0 && self.drain.is_some() {
+            let waits =
+                |t: &Armed, owned: &Owned| t.waker == owned.waker && !t.taken && self.is_due(t.deadline);
+            let is_next = |owned: &Owned| self.list.iter().any(|t| waits(t, owned));
+            let next: Vec<_> = (0..self.owned.len()).filter(|&index| is_next(&self.owned[index])).collect();
+            if !next.is_empty() {
+                return Some(next[op.pick(next.len())]);
+            }
+        }
         (!self.owned.is_empty()).then(|| op.pick(self.owned.len()))
     }
 
@@ -308,6 +321,7 @@ impl World {
             return;
         };
         if new >= old {
+            self.put_off += 1;
             let due = self.is_due(self.list[at].deadline) && self.is_due(new);
             self.list[at].deadline = new;
             if !due {

@@ -1,0 +1,61 @@
+#!/bin/sh
+# Changes the driver in every way that cargo-mutants knows, one at a time, and asks whether a test notices:
+#
+#     ci/mutants.sh [options of cargo mutants, such as --file driver/src/state.rs or --shard 0/8]
+#
+# First the quick tests look (unit tests and a short oracle), then all others look at what those missed. Fails
+# if a mutant is missed by all and does not stand, with the reason why no test can tell it from the original,
+# in ci/mutants-equivalent.txt. Installs cargo-mutants into target/tools if it is missing. Everything takes
+# an hour or more; results are kept in target/mutants.
+#
+# LASTRUN
+set -eu
+
+cd "$(dirname "$0")/.."
+out=target/mutants
+list=ci/mutants-equivalent.txt
+mkdir -p "$out"
+
+if ! cargo mutants --version >/dev/null 2>&1; then
+    tools=$PWD/target/tools
+    [ -x "$tools/bin/cargo-mutants" ] || cargo install cargo-mutants --locked --root "$tools"
+    PATH=$tools/bin:$PATH
+    export PATH
+fi
+
+# Nobody reads the failures: no shrinking, no backtraces, no debug information.
+export ORACLE_SHRINK=0 RUST_BACKTRACE=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
+
+# Left out: the checker and the choice of loom, which are the tests' own; how things are printed; and what
+# is looked up only to be prefetched.
+#
+# cargo-mutants says 2 if something was missed and 3 if something hung (which a test noticed, then); anything
+# else that is not 0 is an error of its own.
+mutants() {
+    code=0
+    cargo mutants --package mainspring-driver --output "$out" --jobs 1 --colors never \
+        --exclude driver/src/wheel/check.rs --exclude driver/src/sync.rs --exclude-re 'impl fmt::' \
+        --exclude-re 'tests::' --exclude-re 'Slots<K>::peek' "$@" || code=$?
+    case $code in 0 | 2 | 3) ;; *) exit "$code" ;; esac
+}
+
+rm -rf "$out/mutants.out" "$out/mutants.out.old"
+ORACLE_CASES=150 mutants --timeout 30 "$@" -C=--lib -C=--test=oracle -C=--test=mutants
+if [ -s "$out/mutants.out/missed.txt" ]; then
+    ORACLE_CASES=400 mutants --iterate --timeout 120 "$@" -- --lib --tests
+fi
+
+# What is missed must be on the list, as "file: mutant | the source line", because line numbers move.
+bad=0
+while read -r missed; do
+    file=${missed%%:*}
+    place=${missed#*:}
+    source=$(sed -n "${place%%:*}p" "$file" | sed 's/^ *//')
+    name="$file: ${missed#*: } | $source"
+    if ! grep -qxF -e "$name" "$list"; then
+        echo "mutants: missed by every test: $name"
+        bad=1
+    fi
+done <"$out/mutants.out/missed.txt"
+[ "$bad" = 0 ] && echo "mutants: each was caught, or is on the list of equivalent ones"
+exit "$bad"
