@@ -62,6 +62,9 @@ pub(crate) struct Reactor {
     /// The wakers of the batch under way; empty in between.
     wakers: Vec<Waker>,
     io: Arc<Io>,
+    /// Polls left until one is interrupted by a signal that nobody has sent, and how often that is to happen.
+    #[cfg(test)]
+    interruption: Option<(usize, usize)>,
 }
 
 /// How long to park.
@@ -107,7 +110,15 @@ impl Reactor {
         let poll = Poll::new()?;
         let io = Arc::new(Io::new(poll.registry().try_clone()?)?);
         let alarm = Alarm::new(poll.registry(), ALARM);
-        Ok(Reactor { poll, events: Events::with_capacity(events), alarm, wakers: Vec::new(), io })
+        Ok(Reactor {
+            poll,
+            events: Events::with_capacity(events),
+            alarm,
+            wakers: Vec::new(),
+            io,
+            #[cfg(test)]
+            interruption: None,
+        })
     }
 
     pub(crate) fn io(&self) -> &Arc<Io> {
@@ -121,17 +132,16 @@ impl Reactor {
     ///
     /// The poller's, which do not occur in practice.
     pub(crate) fn park(&mut self, until: Until) -> Result<Parked> {
-        let unparker = self.io.unparker();
         let timeout = timeout(until);
-        let slept = !timeout.is_zero() && unparker.fall_asleep();
+        let slept = !timeout.is_zero() && self.io.unparker().fall_asleep();
         if slept {
             self.alarm.set(match until {
                 Until::Time { monotonic_ns, .. } => Some(monotonic_ns),
                 Until::Now | Until::Event => None,
             });
         }
-        let polled = self.poll.poll(&mut self.events, Some(if slept { timeout } else { Duration::ZERO }));
-        let mut parked = Parked { notified: unparker.wake_up(), slept, ..Parked::default() };
+        let polled = self.poll(if slept { timeout } else { Duration::ZERO });
+        let mut parked = Parked { notified: self.io.unparker().wake_up(), slept, ..Parked::default() };
         if let Err(error) = polled {
             self.events.clear();
             parked.partial = true;
@@ -149,6 +159,17 @@ impl Reactor {
             self.alarm.rang();
         }
         Ok(parked)
+    }
+
+    fn poll(&mut self, timeout: Duration) -> Result<()> {
+        #[cfg(test)]
+        if let Some((left, every)) = &mut self.interruption {
+            *left = left.checked_sub(1).unwrap_or(*every - 1);
+            if *left == 0 {
+                return Err(ErrorKind::Interrupted.into());
+            }
+        }
+        self.poll.poll(&mut self.events, Some(timeout))
     }
 
     /// Delivers the events of the last park and wakes those who wait for them. Returns how many events found

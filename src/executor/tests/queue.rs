@@ -2,7 +2,7 @@
 
 use super::super::local::Local;
 use super::super::{Executor, Root, budget, spawn_local, unconstrained, yield_now};
-use super::{Bell, executor, idle, result, settle};
+use super::{Bell, OnDrop, executor, idle, result, settle};
 use futures_task::waker as waker_of;
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
@@ -322,5 +322,44 @@ fn writes_before_an_ignored_wake_are_seen_by_the_poll() {
         });
         settle(&executor);
         assert_eq!(seen.get(), [round; 2]);
+    }
+}
+
+/// ngx-rust #294, tokio #1972: a wake polls or drops a task there and then, under whatever lock its caller holds.
+#[test]
+fn a_wake_under_a_users_lock_polls_and_drops_nothing() {
+    let (executor, _bell) = executor();
+    let lock = Rc::new(Mutex::new(()));
+    for entered in [true, false] {
+        for completes in [true, false] {
+            let slot = Arc::new(Mutex::new(None));
+            let (inside, theirs, leave) = (lock.clone(), lock.clone(), slot.clone());
+            let on_drop = OnDrop(move || drop(theirs.try_lock().expect("dropped under the user's lock")));
+            let handle = executor.spawn(poll_fn(move |cx| {
+                let _ = &on_drop;
+                drop(inside.try_lock().expect("polled under the user's lock"));
+                if leave.lock().unwrap().replace(cx.waker().clone()).is_some() && completes {
+                    return Poll::Ready(());
+                }
+                Poll::Pending
+            }));
+            settle(&executor);
+            let waker = slot.lock().unwrap().clone().unwrap();
+            {
+                let _entered = entered.then(|| executor.enter());
+                let _held = lock.lock().unwrap();
+                waker.wake_by_ref();
+                if !completes {
+                    handle.abort();
+                }
+                drop(handle);
+            }
+            settle(&executor);
+            assert_eq!(executor.alive(), 0);
+            // The last references to the task.
+            let _held = lock.lock().unwrap();
+            drop(slot);
+            waker.wake();
+        }
     }
 }

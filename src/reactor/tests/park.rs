@@ -41,6 +41,35 @@ fn an_unpark_ends_a_park_of_forty_days() {
     }
 }
 
+/// bun #34780, mio #1614: EINTR is taken for the end of the wait, begins it anew, or loses what the poll had to say.
+#[cfg(all(unix, feature = "net"))]
+#[test]
+fn an_interruption_at_any_poll_changes_nothing() {
+    use std::io::Write;
+    for every in 2..=8 {
+        for first in 0..every {
+            let mut reactor = Reactor::new().unwrap();
+            reactor.interruption = Some((first, every));
+            let (ours, mut theirs) = mio::net::UnixStream::pair().unwrap();
+            let source = Registered::new(reactor.io(), ours).unwrap();
+            let (count, waker) = counter();
+            wait(&source, Way::Read, &waker);
+            reactor.io().unpark();
+            theirs.write_all(b"x").unwrap();
+            let deadline = Instant::now() + Duration::from_millis(5);
+            let (mut parks, mut notified) = (0, 0);
+            while Instant::now() < deadline {
+                let parked = reactor.park(after(deadline - Instant::now())).unwrap();
+                parks += 1;
+                notified += usize::from(parked.notified);
+                reactor.dispatch();
+            }
+            assert_eq!((notified, count.get()), (1, 1), "interrupted at {first} and every {every}");
+            assert!(parks <= 12, "{parks} polls for one wait");
+        }
+    }
+}
+
 /// mio #1614: waits of less than a millisecond became zero and spun.
 #[test]
 fn a_short_wait_takes_one_poll_and_is_never_early() {
