@@ -8,7 +8,10 @@
 # in ci/mutants-equivalent.txt. Installs cargo-mutants into target/tools if it is missing. Everything takes
 # an hour or more; results are kept in target/mutants.
 #
-# LASTRUN
+# Last run: 2026-11-21, in parts by the same steps but with fewer tests to the second look (those of the
+# entry, of time, of wakers, of the wheel's edges, and mutants.rs), on a busy machine in 35 minutes. All 561
+# mutants: 82 do not compile, 431 caught, 20 hang (12 to 20 seconds were allowed), 28 missed, and these are on
+# the list. Of the caught, 6 were found missed, got a test, and were tried again one by one by hand.
 set -eu
 
 cd "$(dirname "$0")/.."
