@@ -399,6 +399,10 @@ fn a_timer_that_outlives_its_driver_hangs() {
 }
 
 #[test]
+#[cfg_attr(
+    miri,
+    ignore = "each of its thousands of wakes asks another thread, which takes Miri a quarter of an hour"
+)]
 fn a_shutdown_in_the_middle_of_a_drain_loses_timers() {
     // With a slot half dealt and a batch half fired, and wakers that drop further timers.
     for budget in [1, 7, 60, 90] {
