@@ -12,8 +12,7 @@
 #   address   both packages' tests: no error, no leak
 #   thread    237 tests (driver: lib, threads, wakers, entry_life; mainspring: lib, park, tasks, shutdown, time_sleep):
 #             no race
-#   miri      the driver's lib and entry_life: nothing (one test is marked as too slow); the executor's tests: nothing in those
-#             that it came to within a quarter of an hour of a busy machine
+#   miri      the driver's lib and entry_life (one test is marked as too slow), the executor's 54 tests: nothing
 #   valgrind  34 tests of the driver: no error, no block definitely or indirectly lost
 #   abort     builds, and the driver's example runs to its end
 #
