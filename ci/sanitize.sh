@@ -60,8 +60,6 @@ address() {
 skip=(
     # It runs itself under strace, where LeakSanitizer cannot work.
     --skip arming_and_waking_on_the_own_thread_make_no_system_call
-    # It counts ticks by the clock, and everything is several times slower here.
-    --skip a_stream_that_never_runs_dry_starves_nobody
 )
 
 thread() {
