@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
-use mainspring_driver::{Driver, Nanos, Processed, TestClock};
+use mainspring_driver::{Driver, Nanos, Processed, TestClock, Tolerance};
 
 use super::Tally;
 use super::op::{LAST, Op, parse};
@@ -30,6 +31,9 @@ pub(crate) fn run(bytes: &[u8]) -> Tally {
     let driver = Driver::new(clock.clock(), move || {
         counted.fetch_add(1, SeqCst);
     });
+    // The default, without what it makes of load: the list knows nothing of that.
+    let tolerance = Tolerance::Fixed { ratio: 1.0 / 128.0, max: Duration::from_millis(1) };
+    let driver = driver.with_tolerance(tolerance);
     let log = World::log(driver.handle(), &clock);
     let mut case = Case { driver, clock, log, unparks, tally: Tally::default() };
     for op in ops {
