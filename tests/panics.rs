@@ -20,15 +20,7 @@ fn a_waker_that_panics_loses_nobody_elses_wake_up() {
     let _watchdog = watchdog(LONG);
     for bad_at in [0, 1, 31, 32, 39] {
         let runtime = Runtime::new().unwrap();
-        let probes: Vec<_> = (0..40)
-            .map(|n| {
-                Probe::with(move || {
-                    if n == bad_at {
-                        panic!("waker {n}");
-                    }
-                })
-            })
-            .collect();
+        let probes = Probe::forty(bad_at);
         let deadline = Instant::now() + ms(100);
         let mut sleeps: Vec<_> = {
             let _entered = runtime.handle().enter();

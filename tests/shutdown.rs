@@ -306,15 +306,7 @@ fn a_task_may_spawn_sleep_and_wake_as_it_is_dropped() {
 fn a_waker_that_panics_at_the_shutdown_loses_nobody() {
     let _watchdog = watchdog(LONG);
     for bad_at in [0, 1, 31, 32, 39] {
-        let probes: Vec<_> = (0..40)
-            .map(|n| {
-                Probe::with(move || {
-                    if n == bad_at {
-                        panic!("waker {n}");
-                    }
-                })
-            })
-            .collect();
+        let probes = Probe::forty(bad_at);
         let runtime = Runtime::new().unwrap();
         let mut sleeps: Vec<_> = {
             let _entered = runtime.handle().enter();

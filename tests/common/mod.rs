@@ -69,6 +69,18 @@ impl Probe {
         Arc::new(Probe { wakes: AtomicUsize::new(0), on_wake: Box::new(on_wake) })
     }
 
+    /// Forty, of whom the one at `bad_at` panics when it is woken.
+    pub(crate) fn forty(bad_at: usize) -> Vec<Arc<Probe>> {
+        let probe = |n| {
+            Probe::with(move || {
+                if n == bad_at {
+                    panic!("waker {n}");
+                }
+            })
+        };
+        (0..40).map(probe).collect()
+    }
+
     pub(crate) fn waker(self: &Arc<Probe>) -> Waker {
         Waker::from(self.clone())
     }
