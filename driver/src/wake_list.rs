@@ -93,12 +93,22 @@ impl WakeList {
     }
 }
 
-/// Keeps `payload` if it is the first. Another one is leaked: it is somebody's value, its drop may panic in turn,
-/// and that would keep the others from being woken.
+/// Keeps `payload` if it is the first.
 pub(crate) fn keep_first(first: &mut Option<PanicPayload>, payload: PanicPayload) {
     match first {
         None => *first = Some(payload),
-        Some(_) => std::mem::forget(payload),
+        Some(_) => discard(payload),
+    }
+}
+
+/// Drops a payload, which is somebody's value: its drop may panic in turn, and that must not keep the others
+/// from being woken.
+fn discard(payload: PanicPayload) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        if let Err(third) = catch_unwind(AssertUnwindSafe(|| drop(second))) {
+            // It is not given a further chance.
+            core::mem::forget(third);
+        }
     }
 }
 

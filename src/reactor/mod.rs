@@ -230,8 +230,12 @@ fn wake_all(wakers: &mut Vec<Waker>) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
             match first {
                 None => first = Some(panic),
-                // Leaked: the drop of a payload may panic in turn, and keep the others from being woken.
-                Some(_) => std::mem::forget(panic),
+                // The drop of a payload may panic in turn, and must not keep the others from being woken.
+                Some(_) => {
+                    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+                        std::mem::forget(second);
+                    }
+                }
             }
         }
     }
