@@ -259,16 +259,13 @@ impl<K: Copy> Wheel<K> {
                 }
             }
             match self.occupied.earliest().map(|slot| (slot, slot.start(self.elapsed))) {
-                Some((slot, start)) if start <= now => {
+                Some((slot, start)) if start <= now && slot.level() > 0 => {
                     self.elapsed = self.elapsed.max(start);
-                    if slot.level() > 0 {
-                        self.dealing = Some(slot);
-                    } else if self.slots.earliest(slot) <= now {
-                        self.split(store, slot, now, moves);
-                    } else {
-                        self.elapsed = now;
-                        return Due::Idle;
-                    }
+                    self.dealing = Some(slot);
+                }
+                Some((slot, start)) if start <= now && self.slots.earliest(slot) <= now => {
+                    self.elapsed = self.elapsed.max(start);
+                    self.split(store, slot, now, moves);
                 }
                 _ => {
                     self.elapsed = now;
