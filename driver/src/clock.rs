@@ -31,6 +31,8 @@ pub struct Clock(Kind);
 enum Kind {
     /// Counts from the instant at which it was made.
     Monotonic(Instant),
+    /// Shows what the function says.
+    Function(fn() -> Nanos),
     /// Shows what its [`TestClock`] was set to.
     Test(Arc<AtomicU64>),
 }
@@ -42,20 +44,27 @@ impl Clock {
         Clock(Kind::Monotonic(Instant::now()))
     }
 
+    /// A clock that shows what `read` says: for clocks of the system that std does not offer, such as the one
+    /// that goes on while the machine is suspended. It should not go back.
+    pub fn from_fn(read: fn() -> Nanos) -> Clock {
+        Clock(Kind::Function(read))
+    }
+
     /// The current time. One reading of the system's clock; no system call on the usual platforms.
     #[inline]
     pub fn now(&self) -> Nanos {
         match &self.0 {
             Kind::Monotonic(origin) => since(*origin, Instant::now()),
+            Kind::Function(read) => read().min(Nanos::new(LAST)),
             Kind::Test(at) => Nanos::new(at.load(Ordering::Acquire).min(LAST)),
         }
     }
 
-    /// The instant at which a real clock began; `None` for a test clock.
+    /// The instant at which a [monotonic](Clock::monotonic) clock began; `None` for others.
     pub fn origin(&self) -> Option<Instant> {
         match self.0 {
             Kind::Monotonic(origin) => Some(origin),
-            Kind::Test(_) => None,
+            Kind::Function(_) | Kind::Test(_) => None,
         }
     }
 }

@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use futures_task::{FutureObj, Spawn, SpawnError};
 
+use mainspring_driver::Nanos;
+
 use super::context::{self, EnterGuard, NoRuntime};
 use super::metrics::{Counters, Metrics};
+use super::registry::{self, Number};
 use crate::executor::{JoinHandle, Remote};
 use crate::reactor::Io;
 
@@ -20,10 +23,18 @@ pub struct Handle {
 }
 
 pub(super) struct Shared {
+    /// Which of the process's runtimes it is; see [`registry`].
+    pub(super) number: Number,
     pub(super) timers: mainspring_driver::Handle,
     pub(super) io: Arc<Io>,
     pub(super) remote: Arc<Remote>,
     pub(super) counters: Counters,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        registry::strike(self.number);
+    }
 }
 
 impl fmt::Debug for Handle {
@@ -34,7 +45,19 @@ impl fmt::Debug for Handle {
 
 impl Handle {
     pub(super) fn new(shared: Shared) -> Handle {
-        Handle { shared: Arc::new(shared) }
+        let shared = Arc::new(shared);
+        registry::list(&shared);
+        Handle { shared }
+    }
+
+    /// The runtime of this number; `None` if nobody knows it any more.
+    pub(crate) fn find(number: Number) -> Option<Handle> {
+        Some(Handle { shared: registry::find(number)? })
+    }
+
+    /// Which of the process's runtimes it is.
+    pub(crate) fn number(&self) -> Number {
+        self.shared.number
     }
 
     /// The runtime this thread is in.
@@ -98,6 +121,12 @@ impl Handle {
     /// Whether the runtime was dropped.
     pub fn is_shutdown(&self) -> bool {
         self.shared.remote.is_closed()
+    }
+
+    /// The time by this runtime's clock, for someone who has just read the [process's](super::now).
+    #[inline]
+    pub(crate) fn now_is(&self, now: Nanos) -> Nanos {
+        self.shared.timers.now_is(now)
     }
 
     /// What makes timers for this runtime.

@@ -16,6 +16,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod anchor;
 mod builder;
 pub(crate) mod context;
 mod handle;
@@ -23,13 +24,16 @@ mod metrics;
 #[cfg(all(test, loom))]
 mod models;
 mod monotonic;
+mod registry;
 mod turn;
 
 #[allow(clippy::module_inception, reason = "the room and its main piece share the name")]
 mod runtime;
 
+pub(crate) use anchor::{anchor, now};
 pub use builder::Builder;
 pub use context::{EnterGuard, NoRuntime};
 pub use handle::Handle;
 pub use metrics::Metrics;
+pub(crate) use registry::Number;
 pub use runtime::{Runtime, block_on};

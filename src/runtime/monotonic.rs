@@ -42,7 +42,8 @@ impl Offset {
 
 /// Reads `CLOCK_MONOTONIC`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn read() -> u64 {
+#[inline]
+pub(super) fn read() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     // The clock counts from boot: neither part is negative, and 584 years fit.
     (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)

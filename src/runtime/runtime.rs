@@ -17,11 +17,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_task::{FutureObj, LocalFutureObj, LocalSpawn, Spawn, SpawnError, waker_ref};
-use mainspring_driver::{Clock, Driver};
+use mainspring_driver::Driver;
 
+use super::anchor;
 use super::builder::Builder;
 use super::context::Running;
 use super::handle::{Handle, Shared};
+use super::registry;
 use super::turn::Turner;
 use crate::executor::{Executor, JoinHandle, Notify, Root, budget};
 use crate::reactor::{Io, Reactor};
@@ -123,10 +125,10 @@ impl Runtime {
         let reactor = Reactor::new()?;
         let io = reactor.io().clone();
         let unpark = io.clone();
-        let driver =
-            Driver::new(Clock::monotonic(), move || unpark.unpark()).with_tolerance(builder.tolerance);
+        let driver = Driver::new(anchor::clock(), move || unpark.unpark()).with_tolerance(builder.tolerance);
         let executor = Executor::new(Arc::new(Rouse(io.clone())));
         let handle = Handle::new(Shared {
+            number: registry::number(),
             timers: driver.handle().clone(),
             io,
             remote: executor.remote().clone(),
