@@ -15,13 +15,13 @@ pub(crate) use self::real::{AtomicWaker, UnsafeCell};
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::UnsafeCell,
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Mutex, MutexGuard},
 };
 use std::sync::PoisonError;
 #[cfg(not(loom))]
 pub(crate) use std::{
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Mutex, MutexGuard},
     thread_local,
 };
@@ -48,10 +48,6 @@ mod real {
         #[inline(always)]
         pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
             f(self.0.get())
-        }
-
-        pub(crate) fn into_inner(self) -> T {
-            self.0.into_inner()
         }
     }
 }

@@ -26,6 +26,7 @@ mod models;
 mod remote;
 mod root;
 mod task;
+mod tasks;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

@@ -18,7 +18,7 @@
 //! * There is one [`Owner`] to a `Remote`, and it never leaves the thread that made it.
 
 use super::join::JoinHandle;
-use super::task::{Runnable, Unclaimed};
+use super::task::{TaskRef, Unclaimed};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use std::marker::PhantomData;
 use std::mem;
@@ -36,9 +36,9 @@ pub(crate) trait Notify: Send + Sync + 'static {
 /// Something for the owner to take in.
 pub(super) enum Item {
     /// A task of the executor is ready.
-    Wake(Arc<dyn Runnable>),
+    Wake(TaskRef),
     /// A new task: register it and queue it.
-    Spawn(Arc<dyn Runnable>),
+    Spawn(TaskRef),
 }
 
 struct Inbox {
@@ -61,7 +61,7 @@ impl Remote {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let mut task = Unclaimed::remote(future, self);
+        let mut task = Unclaimed::remote(future, self.clone());
         if let Err(item) = self.push(Item::Spawn(task.runnable())) {
             // The inbox did not keep it, so that this thread has the task for itself again.
             drop(item);
