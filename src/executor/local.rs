@@ -13,7 +13,7 @@
 
 use super::join::JoinHandle;
 use super::remote::{Item, Notify, Owner, Remote};
-use super::task::{NUMBERS, Progress, TaskRef, Unclaimed};
+use super::task::{self, NUMBERS, Progress, TaskRef};
 use super::tasks::{KEEP, Tasks};
 use crate::sync::thread_local;
 use std::cell::{Cell, RefCell};
@@ -36,18 +36,12 @@ thread_local! {
 /// Runs between two looks at whether memory of a past burst should be given back.
 const TRIM_EVERY: u32 = 1024;
 
-/// References to the `Remote` that are kept for tasks to come.
-const SPARE_REMOTES: usize = 1024;
-
 /// The owner thread's part of an executor.
 pub(super) struct Local {
     owner: Owner,
     tasks: RefCell<Tasks>,
     /// The empty vector that the inbox gets in exchange for the full one.
     spare: RefCell<Vec<Item>>,
-    /// References to the `Remote`, from tasks that ended here. A new task takes one over, which spares both the
-    /// atomic steps.
-    remotes: RefCell<Vec<Arc<Remote>>>,
     closed: Cell<bool>,
     running: Cell<bool>,
     next_number: Cell<u64>,
@@ -69,7 +63,6 @@ impl Local {
             owner: Owner::new(notify),
             tasks: RefCell::default(),
             spare: RefCell::default(),
-            remotes: RefCell::default(),
             closed: Cell::new(false),
             running: Cell::new(false),
             next_number: Cell::new(count),
@@ -79,6 +72,7 @@ impl Local {
         })
     }
 
+    #[inline]
     pub(super) fn remote(&self) -> &Arc<Remote> {
         self.owner.remote()
     }
@@ -101,17 +95,25 @@ impl Local {
         Enter { previous: exchange(Some(self.clone())) }
     }
 
+    /// Makes `future` a task. After the shutdown it is dropped.
     #[inline]
     pub(super) fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        let spare = self.remotes.borrow_mut().pop();
-        let remote = spare.unwrap_or_else(|| self.remote().clone());
-        let mut task = Unclaimed::local(future, &self.owner, remote);
         if self.closed.get() {
-            task.refuse();
-        } else {
-            self.register(task.runnable());
+            return self.refuse(future);
         }
-        JoinHandle::new(task.claim())
+        // One borrow for all of it. Only the allocator is called meanwhile.
+        let mut tasks = self.tasks.borrow_mut();
+        let remote = tasks.spare_remote().unwrap_or_else(|| self.remote().clone());
+        let (task, claim) = task::local(future, &self.owner, remote);
+        tasks.insert(task, self.number());
+        JoinHandle::new(claim)
+    }
+
+    #[cold]
+    fn refuse<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
+        let (task, claim) = task::local(future, &self.owner, self.remote().clone());
+        task.cancel(&self.owner);
+        JoinHandle::new(claim)
     }
 
     pub(super) fn run(&self, limit: usize) -> usize {
@@ -179,17 +181,17 @@ impl Local {
         drop(task);
     }
 
-    /// Takes a new task in, and queues it.
+    /// The number of a task that is taken in now.
     #[inline]
-    fn register(&self, task: TaskRef) {
+    fn number(&self) -> u64 {
         let number = self.next_number.get();
         self.next_number.set(number.wrapping_add(1));
-        self.tasks.borrow_mut().insert(task, number);
+        number
     }
 
     fn take_in(&self, item: Item) {
         match item {
-            Item::Spawn(task) => self.register(task),
+            Item::Spawn(task) => self.tasks.borrow_mut().insert(task, self.number()),
             Item::Wake(task) => {
                 // If SCHEDULED is unset, the task has been polled since, for another wake.
                 if task.is_scheduled() && !task.is_complete() && !task.is_queued() {
@@ -269,11 +271,25 @@ fn exchange(local: Option<Rc<Local>>) -> Option<Rc<Local>> {
 }
 
 /// Makes `future` a task of the executor this thread has entered, or hands it back if there is none.
+#[inline]
 pub(crate) fn spawn_local<F: Future + 'static>(future: F) -> Result<JoinHandle<F::Output>, F> {
-    // Its own reference, because a closed executor drops the future, which may then enter or leave one.
-    match CURRENT.with(|current| current.local.borrow().as_deref().cloned()) {
-        Some(local) => Ok(local.spawn(future)),
-        None => Err(future),
+    let mut future = Some(future);
+    let closed = CURRENT.with(|current| {
+        let entered = current.local.borrow();
+        match (entered.as_deref(), future.take()) {
+            (Some(local), Some(mine)) if !local.closed.get() => Ok(local.spawn(mine)),
+            (local, mine) => {
+                future = mine;
+                Err(local.cloned())
+            }
+        }
+    });
+    match (closed, future) {
+        (Ok(handle), _) => Ok(handle),
+        // A closed executor drops the future, which may then enter or leave one: the borrow has ended.
+        (Err(Some(closed)), Some(future)) => Ok(closed.spawn(future)),
+        (Err(_), Some(future)) => Err(future),
+        (Err(_), None) => unreachable!("the future was handed back"),
     }
 }
 
@@ -308,9 +324,8 @@ pub(super) fn give_back(remote: Arc<Remote>) {
     let mut remote = Some(remote);
     CURRENT.with(|current| {
         if let Some(local) = &*current.local.borrow() {
-            let mut remotes = local.remotes.borrow_mut();
-            if remotes.len() < SPARE_REMOTES {
-                remotes.extend(remote.take_if(|remote| local.owner.owns(remote)));
+            if let Some(mine) = remote.take_if(|remote| local.owner.owns(remote)) {
+                remote = local.tasks.borrow_mut().keep_remote(mine);
             }
         }
     });

@@ -12,9 +12,11 @@
 //!   queue: a place in the queue never comes to mean another task.
 //! * No user code runs here. References to tasks go in and out, and none is dropped.
 
+use super::remote::Remote;
 use super::task::TaskRef;
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::Arc;
 
 /// Capacity, in tasks, that is never given back.
 pub(super) const KEEP: usize = 256;
@@ -22,12 +24,18 @@ pub(super) const KEEP: usize = 256;
 /// So far ahead of the queue's front tasks are brought near.
 const AHEAD: usize = 3;
 
+/// References to the `Remote` that are kept for tasks to come.
+const SPARE_REMOTES: usize = 1024;
+
 /// The live tasks of an executor, and which of them are ready.
 #[derive(Default)]
 pub(super) struct Tasks {
     queue: VecDeque<u32>,
     slots: Vec<Option<TaskRef>>,
     free: Vec<u32>,
+    /// References to the `Remote`, from tasks that ended here. A new task takes one over, which spares it the two
+    /// atomic steps.
+    remotes: Vec<Arc<Remote>>,
     /// Tasks that have a place and have not completed.
     alive: usize,
 }
@@ -46,7 +54,24 @@ impl Tasks {
         self.queue.len()
     }
 
+    /// A reference for a new task, if one is left from an old one.
+    #[inline]
+    pub(super) fn spare_remote(&mut self) -> Option<Arc<Remote>> {
+        self.remotes.pop()
+    }
+
+    /// Keeps a reference for a new task; hands it back if enough are kept.
+    #[inline]
+    pub(super) fn keep_remote(&mut self, remote: Arc<Remote>) -> Option<Arc<Remote>> {
+        if self.remotes.len() >= SPARE_REMOTES {
+            return Some(remote);
+        }
+        self.remotes.push(remote);
+        None
+    }
+
     /// Gives a new task a place, and queues it.
+    #[inline]
     pub(super) fn insert(&mut self, task: TaskRef, number: u64) {
         let key = match self.free.pop() {
             Some(key) => {

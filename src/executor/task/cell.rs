@@ -11,7 +11,7 @@ use crate::executor::budget;
 use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};
 use crate::sync::{Ordering, UnsafeCell};
-use std::mem::{self, ManuallyDrop};
+use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -26,7 +26,12 @@ enum Stage<F: Future> {
 
 impl<F: Future> Stage<F> {
     /// Drops the future where it is and puts the result in its place.
+    #[inline]
     fn finish(&mut self, result: Result<F::Output, JoinError>) {
+        if !mem::needs_drop::<F>() {
+            *self = Stage::Finished(result);
+            return;
+        }
         // An assignment puts the new value there also if the drop of the old one panics.
         let dropped = catch_unwind(AssertUnwindSafe(|| *self = Stage::Consumed));
         *self = Stage::Finished(match (dropped, result) {
@@ -48,23 +53,23 @@ impl<F: Future> Stage<F> {
 #[repr(C)]
 struct Cell<F: Future> {
     header: Header,
-    stage: UnsafeCell<Stage<F>>,
+    /// Not dropped with the cell, which always ends with nothing left in it: see `free`.
+    stage: UnsafeCell<ManuallyDrop<Stage<F>>>,
 }
 
-/// A new task: the claim's reference to it.
-pub(super) fn new<F: Future + 'static>(future: F, remote: Arc<Remote>) -> TaskRef {
-    let vtable = &Vtable {
-        run: run::<F>,
-        cancel: cancel::<F>,
-        take_result: take_result::<F>,
-        free: free::<F>,
-    };
-    let header = Header::new(vtable, remote);
-    let cell = Box::new(Cell { header, stage: UnsafeCell::new(Stage::Running(future)) });
-    let pointer = NonNull::from(Box::leak(cell));
+/// A new task: the owner's reference to it, and the claim's.
+#[inline]
+pub(super) fn new<F: Future + 'static>(future: F, remote: Arc<Remote>) -> (TaskRef, TaskRef) {
+    let vtable =
+        &Vtable { run: run::<F>, cancel: cancel::<F>, take_result: take_result::<F>, free: free::<F> };
+    // The room first and the parts after: they are then made where they stay, and not copied there.
+    let room = Box::leak(Box::new_uninit());
+    let stage = UnsafeCell::new(ManuallyDrop::new(Stage::Running(future)));
+    let cell: &mut Cell<F> = room.write(Cell { header: Header::new(vtable, remote), stage });
+    let task = NonNull::from(cell).cast();
     // SAFETY: The pointer is the whole cell's, which is repr(C) and begins with the header. The word was made with
-    // one reference, which is this one.
-    unsafe { TaskRef::from_raw(pointer.cast()) }
+    // two references, which are these.
+    unsafe { (TaskRef::from_raw(task), TaskRef::from_raw(task)) }
 }
 
 /// Drops the future of a task that no executor has taken, and completes it as cancelled. `F` is the type of the
@@ -78,7 +83,7 @@ pub(super) fn new<F: Future + 'static>(future: F, remote: Arc<Remote>) -> TaskRe
 ///
 /// If somebody else has a reference to the task.
 pub(super) unsafe fn refuse<F: Future + 'static>(task: &mut TaskRef) {
-    assert!(task.get_mut().is_some(), "a task was refused that an executor has");
+    assert!(task.is_only(), "a task was refused that an executor has");
     // SAFETY: By the caller's promise the pointer is that of such a cell, which lives as long as the reference.
     let cell: &Cell<F> = unsafe { task.as_raw().cast().as_ref() };
     cell.stage.with_mut(|stage| {
@@ -114,7 +119,7 @@ impl<'a, F: Future> Busy<'a, F> {
             // SAFETY: The pointer is valid, being an UnsafeCell's. The task is not complete, so that the stage is
             // the owner thread's, on which we are; there is one `Busy` at a time, and this borrows it.
             let stage = unsafe { &mut *stage };
-            let Stage::Running(future) = stage else {
+            let Stage::Running(future) = &mut **stage else {
                 unreachable!("a task that is not complete has its future");
             };
             // SAFETY: The future lies in a cell that is never moved, and is dropped where it lies, by
@@ -140,7 +145,10 @@ impl<'a, F: Future> Busy<'a, F> {
             self.cell.stage.with_mut(|stage| {
                 // SAFETY: The claim was gone before COMPLETE, so that the stage has stayed ours; as in `poll`.
                 let stage = unsafe { &mut *stage };
-                quietly(|| *stage = Stage::Consumed);
+                if mem::needs_drop::<F::Output>() || !matches!(**stage, Stage::Finished(Ok(_))) {
+                    quietly(|| **stage = Stage::Consumed);
+                }
+                // Else nothing is left to drop, whatever the stage says.
             });
         } else if before.has_join_waker() {
             // The stage is the claim's from here on, and the cell of its waker is ours.
@@ -149,11 +157,9 @@ impl<'a, F: Future> Busy<'a, F> {
                 // claim touches the cell only if it finds one of them unset.
                 unsafe { (*join).take() }
             });
-            quietly(|| {
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
-            });
+            if let Some(waker) = waker {
+                quietly(|| waker.wake());
+            }
         }
     }
 }
@@ -225,7 +231,7 @@ unsafe fn take_result<F: Future + 'static>(task: NonNull<Header>, to: NonNull<()
         // SAFETY: The pointer is valid, being an UnsafeCell's. By the caller's promise the task is complete
         // and its stage the claim's, which is the caller and calls this once at a time.
         let stage = unsafe { &mut *stage };
-        mem::replace(stage, Stage::Consumed)
+        mem::replace(&mut **stage, Stage::Consumed)
     });
     if let Stage::Finished(result) = stage {
         // SAFETY: By the caller's promise this is where such a value is, and may be replaced.
@@ -238,10 +244,18 @@ unsafe fn take_result<F: Future + 'static>(task: NonNull<Header>, to: NonNull<()
 /// # Safety
 ///
 /// The pointer is that of a `Cell<F>`, reaches all of it, and the caller has the only reference, which this takes.
-/// The stage is consumed.
+/// Neither future nor output is left, and the claim is gone, which has emptied the cell of its waker, or found it
+/// emptied.
 unsafe fn free<F: Future + 'static>(task: NonNull<Header>) -> Arc<Remote> {
-    // SAFETY: By the caller's promise; the cell was leaked from a Box by `new`.
-    let mut cell: Box<Cell<F>> = unsafe { Box::from_raw(task.cast().as_ptr()) };
+    // SAFETY: By the caller's promise; the cell was leaked from such a Box by `new`. Its parts are not dropped: there
+    // is nothing in the stage nor in the cell of the waker, and the reference to the `Remote` is moved out below.
+    let mut cell: Box<MaybeUninit<Cell<F>>> = unsafe { Box::from_raw(task.cast().as_ptr()) };
+    // SAFETY: The cell is whole until here, and is not looked at again.
+    let header = unsafe { &mut cell.assume_init_mut().header };
+    debug_assert!(header.join.with_mut(|join| {
+        // SAFETY: The pointer is valid, being an UnsafeCell's, and nobody else has a reference to the task.
+        unsafe { (*join).is_none() }
+    }));
     // SAFETY: Taken out once, here, where the cell ends.
-    unsafe { ManuallyDrop::take(&mut cell.header.remote) }
+    unsafe { ManuallyDrop::take(&mut header.remote) }
 }

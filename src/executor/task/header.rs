@@ -14,7 +14,7 @@ use crate::executor::remote::{Item, Owner, Remote};
 use crate::sync::{AtomicBool, Ordering, UnsafeCell};
 use std::mem::{self, ManuallyDrop};
 use std::ops::Deref;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 // Not loom's: nothing hangs on them but where the owner finds its own things again.
 use std::sync::atomic::{AtomicU16, AtomicU32};
@@ -58,6 +58,7 @@ pub(in crate::executor) const NUMBERS: u64 = (1 << 48) - 1;
 
 impl Header {
     /// The header of a new task, which counts as queued: whoever makes a task has to hand it to its owner.
+    #[inline]
     pub(super) fn new(vtable: &'static Vtable, remote: Arc<Remote>) -> Header {
         Header {
             state: State::new(),
@@ -73,16 +74,19 @@ impl Header {
     }
 
     /// The executor that the task belongs to.
+    #[inline]
     pub(in crate::executor) fn remote(&self) -> &Arc<Remote> {
         &self.remote
     }
 
     /// Where the owner keeps the task. For the owner thread.
+    #[inline]
     pub(in crate::executor) fn key(&self) -> u32 {
         self.key.load(Ordering::Relaxed)
     }
 
     /// Notes where the owner keeps the task, and its number modulo 2^48. For the owner thread.
+    #[inline]
     pub(in crate::executor) fn set_place(&self, key: u32, number: u64) {
         self.key.store(key, Ordering::Relaxed);
         self.number_low.store(number as u32, Ordering::Relaxed);
@@ -145,22 +149,20 @@ impl TaskRef {
     /// # Safety
     ///
     /// The pointer is a task's, reaches all of it, and a reference was counted that nobody else stands for.
+    #[inline]
     pub(super) unsafe fn from_raw(header: NonNull<Header>) -> TaskRef {
         TaskRef { header }
     }
 
     /// The pointer, to reach all of the task while this reference lives.
+    #[inline]
     pub(super) fn as_raw(&self) -> NonNull<Header> {
         self.header
     }
 
-    /// The header of a task that nobody else has; else None.
-    pub(super) fn get_mut(&mut self) -> Option<&mut Header> {
-        if self.state.load().refs() != 1 {
-            return None;
-        }
-        // SAFETY: The pointer is valid while a reference is counted, and the only one is borrowed mutably.
-        Some(unsafe { self.header.as_mut() })
+    /// Whether this is the only reference.
+    pub(super) fn is_only(&self) -> bool {
+        self.state.load().refs() == 1
     }
 
     /// Polls the task, which was taken from the queue, or drops its future if it was aborted.
@@ -182,12 +184,14 @@ impl TaskRef {
     /// # Safety
     ///
     /// As for [`Vtable::take_result`].
+    #[inline]
     pub(super) unsafe fn take_result(&self, to: NonNull<()>) {
         // SAFETY: The pointer as in `run`; the rest is the caller's promise.
         unsafe { (self.vtable.take_result)(self.header, to) }
     }
 
     /// Passes a task on that is not ready yet.
+    #[inline]
     pub(super) fn wake(&self) {
         if !local::wake_here(self) && self.state.schedule() {
             send(self.clone());
@@ -215,8 +219,8 @@ impl Deref for TaskRef {
 
     #[inline]
     fn deref(&self) -> &Header {
-        // SAFETY: The pointer is a task's, which is not freed while this reference is counted. A mutable
-        // reference to the header is formed only by `get_mut`, of the only reference.
+        // SAFETY: The pointer is a task's, which is not freed while this reference is counted. Nobody forms a mutable
+        // reference to a header.
         unsafe { self.header.as_ref() }
     }
 }
@@ -255,11 +259,19 @@ fn send(task: TaskRef) {
 ///
 /// The pointer is a task's, reaches all of it, and the task is not freed while the waker, which is never dropped,
 /// is in use.
+#[inline]
 pub(super) unsafe fn lend(header: NonNull<Header>) -> ManuallyDrop<Waker> {
     // SAFETY: The functions of the table keep the contract of a `RawWaker`: each waker stands for one counted
     // reference, but this one, which the caller answers for. All of them may be called on any thread, as what they
     // touch is a `TaskRef`'s.
     ManuallyDrop::new(unsafe { Waker::new(header.as_ptr().cast_const().cast(), &WAKER) })
+}
+
+/// The address of the task that `waker` wakes, if it is one of ours.
+#[inline]
+pub(super) fn task_of(waker: &Waker) -> Option<usize> {
+    // The table may have several addresses, so that this may overlook one of ours; it never mistakes another for one.
+    ptr::eq(waker.vtable(), &WAKER).then(|| waker.data() as usize)
 }
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
@@ -269,6 +281,7 @@ static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, rel
 /// # Safety
 ///
 /// The pointer is that of one of our wakers, which is alive.
+#[inline]
 unsafe fn reference(data: *const ()) -> ManuallyDrop<TaskRef> {
     // SAFETY: The pointer was made from a NonNull, in `lend` or in `clone`, and the task lives as long as the
     // waker does. The reference is not given up here.

@@ -46,10 +46,10 @@ mod claim;
 mod header;
 mod state;
 
-pub(super) use claim::{Claim, Unclaimed};
+pub(super) use claim::{Claim, local, remote};
+pub(super) use header::{NUMBERS, TaskRef};
 #[cfg(test)]
 pub(super) use header::{ON_CLONE, waker_with_hook};
-pub(super) use header::{NUMBERS, TaskRef};
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -66,6 +66,7 @@ pub(super) enum Progress {
 }
 
 /// Runs `f`, whose panic is nobody's business but the panic hook's.
+#[inline]
 fn quietly(f: impl FnOnce()) {
     let mut caught = catch_unwind(AssertUnwindSafe(f)).err();
     // A payload may panic as it is dropped, with another payload that does; but not for ever.

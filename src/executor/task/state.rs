@@ -36,27 +36,33 @@ pub(super) struct State(AtomicU32);
 pub(super) struct Snapshot(u32);
 
 impl Snapshot {
+    #[inline]
     pub(super) fn is_scheduled(self) -> bool {
         self.0 & SCHEDULED != 0
     }
 
+    #[inline]
     pub(super) fn is_complete(self) -> bool {
         self.0 & COMPLETE != 0
     }
 
+    #[inline]
     pub(super) fn is_aborted(self) -> bool {
         self.0 & ABORTED != 0
     }
 
+    #[inline]
     pub(super) fn has_join_interest(self) -> bool {
         self.0 & JOIN_INTEREST != 0
     }
 
+    #[inline]
     pub(super) fn has_join_waker(self) -> bool {
         self.0 & JOIN_WAKER != 0
     }
 
     /// The number of references.
+    #[inline]
     pub(super) fn refs(self) -> u32 {
         self.0 / REF
     }
@@ -74,6 +80,7 @@ pub(super) enum Change {
 }
 
 impl Change {
+    #[inline]
     fn apply(self, word: u32) -> u32 {
         match self {
             Change::SetWaker => word | JOIN_WAKER,
@@ -84,9 +91,10 @@ impl Change {
 }
 
 impl State {
-    /// A task with one reference, the claim's.
+    /// A task with two references, the owner's and the claim's.
+    #[inline]
     pub(super) fn new() -> State {
-        State(AtomicU32::new(JOIN_INTEREST | REF))
+        State(AtomicU32::new(JOIN_INTEREST | 2 * REF))
     }
 
     #[inline]
@@ -129,8 +137,9 @@ impl State {
             return Snapshot(word);
         }
         // Release: publishes the result to a handle that finds COMPLETE. Acquire: what a handle that is gone
-        // did comes before the drop of the output, and the waker it left is whole.
-        Snapshot(self.0.fetch_or(COMPLETE, Ordering::AcqRel))
+        // did comes before the drop of the output, and the waker it left is whole. An addition sets the bit, which
+        // was unset, and is the cheaper step.
+        Snapshot(self.0.fetch_add(COMPLETE, Ordering::AcqRel))
     }
 
     /// A change that the claim makes, unless COMPLETE is set: then nothing is changed, and false returned.
@@ -152,7 +161,8 @@ impl State {
             }
             // Release: the cell's new content is seen by the owner that completes the task; what the claim did
             // comes before the owner's drop of the output.
-            match self.0.compare_exchange_weak(word, change.apply(word), Ordering::AcqRel, Ordering::Acquire) {
+            match self.0.compare_exchange_weak(word, change.apply(word), Ordering::AcqRel, Ordering::Acquire)
+            {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }
@@ -167,12 +177,6 @@ impl State {
             // Only by forgetting tens of millions of wakers. To count on could free the task too early.
             process::abort();
         }
-    }
-
-    /// A reference more, to a task that nobody else has.
-    pub(super) fn add_second_ref(&mut self) {
-        let word = self.0.load(Ordering::Relaxed);
-        self.0.store(word + REF, Ordering::Relaxed);
     }
 
     /// A reference less. True if it was the last one.
