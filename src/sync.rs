@@ -3,8 +3,8 @@
 //! Ground rules:
 //!
 //! * Without `--cfg loom` these are the types of std and of `atomic-waker`, and nothing is added to them.
-//! * `Arc` is not among them: a task is a waker, and a waker is made from std's `Arc` only. The models cannot
-//!   see its counter, so they count for themselves what is dropped, and when.
+//! * `Arc` is not among them: the root's waker is made from std's `Arc` only. The models cannot see its counter, so
+//!   they count for themselves what is dropped, and when. A task counts its references itself, which they do see.
 //! * Under loom an [`AtomicWaker`] is a lock around the waker. That is what the real one promises: of a
 //!   `register` and a `take` the later sees what came before the earlier. Its inside is its authors' to prove.
 

@@ -133,7 +133,7 @@ impl Local {
         for _ in 0..limit {
             let Some(task) = self.next() else { break };
             let progress = task.run(&self.owner);
-            if matches!(progress, Progress::Pending | Progress::Completed { polled: true }) {
+            if matches!(progress, Progress::Pending | Progress::Completed) {
                 self.polls.set(self.polls.get().wrapping_add(1));
             }
             self.keep(task, progress);

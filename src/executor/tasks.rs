@@ -13,7 +13,7 @@
 //! * No user code runs here. References to tasks go in and out, and none is dropped.
 
 use super::remote::Remote;
-use super::task::TaskRef;
+use super::task::{TaskRef, prefetch};
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
@@ -21,8 +21,10 @@ use std::sync::Arc;
 /// Capacity, in tasks, that is never given back.
 pub(super) const KEEP: usize = 256;
 
-/// So far ahead of the queue's front tasks are brought near.
-const AHEAD: usize = 3;
+/// So far ahead of the queue's front tasks are brought near, and so far their slots. In a queue that is shorter
+/// everything is near.
+const AHEAD: usize = 5;
+const SLOTS_AHEAD: usize = 16;
 
 /// References to the `Remote` that are kept for tasks to come.
 const SPARE_REMOTES: usize = 1024;
@@ -101,14 +103,25 @@ impl Tasks {
     pub(super) fn next(&mut self) -> Option<TaskRef> {
         loop {
             let key = self.queue.pop_front()?;
-            if let Some(Some(Some(task))) = self.queue.get(AHEAD).map(|&key| self.slots.get(key as usize)) {
-                task.prefetch();
-            }
+            self.look_ahead();
             if let Some(task) = self.slots[key as usize].take() {
                 return Some(task);
             }
             // It completed after it had been queued once more.
             self.free.push(key);
+        }
+    }
+
+    /// Brings near what the next calls of `next` will need: first the slot, and when that is there, the task.
+    #[inline]
+    fn look_ahead(&self) {
+        if let Some(&key) = self.queue.get(SLOTS_AHEAD) {
+            prefetch(self.slots.as_ptr().wrapping_add(key as usize));
+        }
+        if let Some(&key) = self.queue.get(AHEAD) {
+            if let Some(Some(task)) = self.slots.get(key as usize) {
+                task.prefetch();
+            }
         }
     }
 

@@ -29,12 +29,13 @@ impl<F: Future> Stage<F> {
     #[inline]
     fn finish(&mut self, result: Result<F::Output, JoinError>) {
         if !mem::needs_drop::<F>() {
-            *self = Stage::Finished(result);
+            // Overwritten, and not even looked at.
+            mem::forget(mem::replace(self, Stage::Finished(result)));
             return;
         }
         // An assignment puts the new value there also if the drop of the old one panics.
         let dropped = catch_unwind(AssertUnwindSafe(|| *self = Stage::Consumed));
-        *self = Stage::Finished(match (dropped, result) {
+        let result = match (dropped, result) {
             (Ok(()), result) => result,
             (Err(payload), Err(first)) if first.is_panic() => {
                 quietly(|| drop(payload));
@@ -44,7 +45,9 @@ impl<F: Future> Stage<F> {
                 quietly(|| drop(unwanted));
                 Err(JoinError::panic(payload))
             }
-        });
+        };
+        // What is overwritten is consumed.
+        mem::forget(mem::replace(self, Stage::Finished(result)));
     }
 }
 
@@ -188,7 +191,7 @@ unsafe fn run<F: Future + 'static>(task: NonNull<Header>, owner: &Owner) -> Prog
     };
     if before.is_aborted() {
         busy.complete(Err(JoinError::cancelled()));
-        return Progress::Completed { polled: false };
+        return Progress::Cancelled;
     }
     // SAFETY: By the caller's promise the task outlives this call, and the waker is only lent for the poll.
     let waker = unsafe { lend(task) };
@@ -201,7 +204,7 @@ unsafe fn run<F: Future + 'static>(task: NonNull<Header>, owner: &Owner) -> Prog
         Ok(Poll::Pending) => return Progress::Pending,
     };
     busy.complete(result);
-    Progress::Completed { polled: true }
+    Progress::Completed
 }
 
 /// Drops the future and completes the task as cancelled.

@@ -201,16 +201,24 @@ impl TaskRef {
     /// Asks for the lines in which the task begins to be brought near.
     #[inline]
     pub(in crate::executor) fn prefetch(&self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let first = self.header.as_ptr().cast::<i8>();
-            // SAFETY: A prefetch reads nothing and cannot fault; the second address need not be the task's.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(first);
-                _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(64));
-            }
+        let first = self.header.as_ptr().cast::<u8>();
+        for line in 0..LINES {
+            prefetch(first.wrapping_add(line * 64));
         }
+    }
+}
+
+/// So many cache lines of a task are brought near: the header and a future of a sleep with a little around it.
+const LINES: usize = 3;
+
+/// Asks for the line that this address lies in, which need not be valid, to be brought near.
+#[inline]
+pub(in crate::executor) fn prefetch<T>(_place: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: A prefetch reads nothing and cannot fault, wherever the pointer points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(_place.cast()) }
     }
 }
 
@@ -236,8 +244,16 @@ impl Drop for TaskRef {
     #[inline]
     fn drop(&mut self) {
         if self.state.drop_ref() {
-            // SAFETY: This was the only reference, and the owner, which has one until the task has completed,
-            // or the refused task's maker has seen the future off.
+            if !self.is_complete() {
+                // Cannot happen, and if it did: a future that is not dropped must keep its place for ever.
+                debug_assert!(
+                    std::thread::panicking(),
+                    "the last reference to a task that has not completed"
+                );
+                return;
+            }
+            // SAFETY: This was the only reference, and the task is complete: its future has been dropped. The output
+            // belongs to the claim, which gave it up before its reference, or has been dropped by the owner.
             let remote = unsafe { (self.vtable.free)(self.header) };
             local::give_back(remote);
         }
@@ -270,7 +286,8 @@ pub(super) unsafe fn lend(header: NonNull<Header>) -> ManuallyDrop<Waker> {
 /// The address of the task that `waker` wakes, if it is one of ours.
 #[inline]
 pub(super) fn task_of(waker: &Waker) -> Option<usize> {
-    // The table may have several addresses, so that this may overlook one of ours; it never mistakes another for one.
+    // Of two copies of this crate in one program each knows its own: it may overlook a task, and mistakes nothing
+    // else for one.
     ptr::eq(waker.vtable(), &WAKER).then(|| waker.data() as usize)
 }
 

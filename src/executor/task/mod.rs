@@ -47,7 +47,7 @@ mod header;
 mod state;
 
 pub(super) use claim::{Claim, local, remote};
-pub(super) use header::{NUMBERS, TaskRef};
+pub(super) use header::{NUMBERS, TaskRef, prefetch};
 #[cfg(test)]
 pub(super) use header::{ON_CLONE, waker_with_hook};
 
@@ -59,8 +59,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(super) enum Progress {
     /// Its future was polled and is pending.
     Pending,
-    /// The task has completed in this very go; whether that took a poll.
-    Completed { polled: bool },
+    /// Its future was polled, and the task has completed.
+    Completed,
+    /// The task has completed without a poll: it had been aborted.
+    Cancelled,
     /// The task had completed before.
     Nothing,
 }

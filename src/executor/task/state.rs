@@ -94,7 +94,7 @@ impl State {
     /// A task with two references, the owner's and the claim's.
     #[inline]
     pub(super) fn new() -> State {
-        State(AtomicU32::new(JOIN_INTEREST | 2 * REF))
+        State(AtomicU32::new(JOIN_INTEREST | (2 * REF)))
     }
 
     #[inline]
