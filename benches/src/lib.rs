@@ -1,1 +1,4 @@
 //! Measurements of Mainspring; the benches are in `benches/`.
+
+pub mod layouts;
+pub mod random;
