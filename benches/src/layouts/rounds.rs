@@ -4,8 +4,8 @@
 //! A slot is a list of elements that are allocated one by one, and a map leads from a timer's key to its
 //! element. Removing takes it out of the map and marks it; it is freed when its slot is next looked through.
 //!
-//! The map hashes with one multiplication, the elements come from a slab: about what the original's language
-//! gives it.
+//! The map hashes with one multiplication. The elements come from a slab and take a cache line each; in the
+//! original they are two objects of about that size.
 //!
 //! Put right: deadlines are rounded up, not down, and count from the wheel's tick, not from between two.
 //! Left out: moving a timer (the original notes how many slots it has still to go, and carries it on when its
@@ -38,6 +38,7 @@ struct Slot {
 const EMPTY: Slot = Slot { head: NONE, tail: NONE };
 
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 struct Element {
     next: u32,
     key: u32,

@@ -1,8 +1,8 @@
 //! Skynet's wheel: a near wheel of one tick a slot, and four further ones, through which timers cascade.
 //!
 //! Slots are singly linked lists with a tail, of nodes that are allocated one by one. The wheel walks tick by
-//! tick; it has no bitmap and cannot say when to come next. A node is 16 bytes here as there, but comes from a
-//! slab instead of `malloc`.
+//! tick; it has no bitmap and cannot say when to come next. A node comes from a slab here, not from `malloc`, but
+//! is as large as the 32 bytes that `malloc` would spend on it.
 //!
 //! As in its source: 256 near slots and 4 × 64, ticks of 10 ms (`Skynet<8, 6, 10>`). The same with ticks of
 //! 1 ms, so that it can be compared (`Skynet<8, 6, 1>`). As it is often described: 4096 and 4 × 32
@@ -40,6 +40,7 @@ struct Slot {
 const EMPTY: Slot = Slot { head: NONE, tail: NONE };
 
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 struct Node {
     next: u32,
     tick: u32,
