@@ -60,7 +60,7 @@ pub trait Peer: Clone + 'static {
     /// Starts a task that nobody awaits.
     fn detach<F: Future<Output = ()> + 'static>(&self, future: F);
 
-    /// Lets the other tasks run.
+    /// Wakes its own task once. Most runtimes let the others run first.
     fn yield_now(&self) -> impl Future<Output = ()> + use<Self>;
 
     /// Ends after `duration`.

@@ -1,6 +1,7 @@
 //! monoio: on io_uring where the kernel lets it, which its documentation recommends, and on its legacy driver
 //! (mio) elsewhere; timers are enabled, which they are not by default. It has no `yield_now`: a future that
-//! wakes itself once stands in.
+//! wakes itself once stands in. monoio polls a task that wakes itself again before any other, and looks at timers
+//! only when no task is ready.
 
 use std::future::Future;
 use std::io;

@@ -17,56 +17,64 @@ use crate::scale::Scale;
 const LEAD: Duration = Duration::from_micros(3);
 const LEAD_AT_LEAST: Duration = Duration::from_millis(30);
 
-/// What the tasks of a burst share.
-#[derive(Default)]
-struct Burst {
-    registered: Cell<usize>,
-    fired: Cell<usize>,
-    first: Cell<Option<Instant>>,
-    all: Cell<usize>,
-    done: RefCell<Option<Waker>>,
+/// Counts until all of a burst have come by, and wakes who waits for that. Waiting by yielding instead would keep
+/// the tasks of some runtimes from running at all.
+struct Gate {
+    left: Cell<usize>,
+    waiter: RefCell<Option<Waker>>,
 }
 
-impl Burst {
-    fn fire(&self) {
-        self.fired.set(self.fired.get() + 1);
-        if self.fired.get() == self.all.get() {
-            if let Some(waker) = self.done.take() {
+impl Gate {
+    fn new(all: usize) -> Gate {
+        Gate { left: Cell::new(all), waiter: RefCell::default() }
+    }
+
+    fn pass(&self) {
+        self.left.set(self.left.get() - 1);
+        if self.left.get() == 0 {
+            if let Some(waker) = self.waiter.take() {
                 waker.wake();
             }
         }
     }
 
-    async fn over(&self) {
+    async fn all_passed(&self) {
         poll_fn(|cx| {
-            if self.fired.get() == self.all.get() {
+            if self.left.get() == 0 {
                 return Poll::Ready(());
             }
-            *self.done.borrow_mut() = Some(cx.waker().clone());
+            *self.waiter.borrow_mut() = Some(cx.waker().clone());
             Poll::Pending
         })
         .await;
     }
 }
 
+/// What the tasks of a burst share.
+struct Burst {
+    registered: Gate,
+    fired: Gate,
+    first: Cell<Option<Instant>>,
+}
+
 /// Makes one task with one sleep for each deadline, and waits until each has been polled once.
-async fn start<P: Peer>(peer: &P, deadlines: &[Instant], burst: &Rc<Burst>) {
-    burst.all.set(deadlines.len());
+async fn start<P: Peer>(peer: &P, deadlines: &[Instant]) -> Rc<Burst> {
+    let gate = || Gate::new(deadlines.len());
+    let burst = Rc::new(Burst { registered: gate(), fired: gate(), first: Cell::new(None) });
     for deadline in deadlines {
         let sleep = peer.sleep_until(*deadline);
         let burst = burst.clone();
         peer.detach(async move {
-            burst.registered.set(burst.registered.get() + 1);
+            burst.registered.pass();
             sleep.await;
             if burst.first.get().is_none() {
                 burst.first.set(Some(Instant::now()));
             }
-            burst.fire();
+            burst.fired.pass();
         });
     }
-    while burst.registered.get() < deadlines.len() {
-        peer.yield_now().await;
-    }
+    burst.registered.all_passed().await;
+    burst
 }
 
 fn lead(count: usize) -> Duration {
@@ -84,13 +92,12 @@ pub(crate) fn spread<P: Peer>(scale: &Scale, count: usize, suffix: &'static str)
     let spread = scale.spread;
     in_task(move |peer: P| async move {
         let deadlines = deadlines(Instant::now() + lead(count), count, spread);
-        let burst = Rc::new(Burst::default());
         let begin = cpu();
-        start(&peer, &deadlines, &burst).await;
+        let burst = start(&peer, &deadlines).await;
         let (registered, wakeups_before) = (cpu(), wakeups());
         // What reading the wake-ups cost is not the workload's.
         let resumed = cpu();
-        burst.over().await;
+        burst.fired.all_passed().await;
         let end = Instant::now();
         let fired = cpu();
         outcome(
@@ -129,10 +136,9 @@ pub(crate) fn at_once<P: Peer>(scale: &Scale) -> Metrics {
     let count = scale.burst;
     in_task(move |peer: P| async move {
         let deadline = Instant::now() + lead(count);
-        let burst = Rc::new(Burst::default());
-        start(&peer, &vec![deadline; count], &burst).await;
+        let burst = start(&peer, &vec![deadline; count]).await;
         assert!(Instant::now() < deadline, "the deadline passed before all sleeps were registered");
-        burst.over().await;
+        burst.fired.all_passed().await;
         let end = Instant::now();
         let first = burst.first.get().expect("all have fired");
         vec![
