@@ -29,6 +29,8 @@
 //!   yields.
 //! * Nothing panics on overflow: sums of instants and durations saturate, and `Duration::MAX` means never.
 //! * Resolution is a nanosecond, not a millisecond.
+//! * An interval can have its period changed ([`Interval::set_period`]) and its ticks spread
+//!   ([`Interval::jitter`]).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
 pub mod error;
