@@ -1,6 +1,7 @@
 //! Sleeping, deadlines and ticks.
 //!
 //! * [`sleep`] and [`sleep_until`] wait for a length of time or for a moment.
+//! * [`sleep_until_wall`] waits for a time of day, also if the clock is set meanwhile.
 //! * [`timeout`] and [`timeout_at`] give another future so long and no longer.
 //! * [`interval`] and [`interval_at`] tick.
 //! * [`FutureExt`] and [`StreamExt`] have timeouts and throttles as methods.
@@ -42,6 +43,7 @@ mod interval;
 mod sleep;
 mod stream_ext;
 mod timeout;
+mod wall;
 
 pub use std::time::Duration;
 
@@ -53,3 +55,4 @@ pub use interval::{Interval, MissedTickBehavior, Tick, interval, interval_at};
 pub use sleep::{Sleep, TrySleep, sleep, sleep_until, try_sleep, try_sleep_until};
 pub use stream_ext::{StreamExt, StreamTimeout, Throttle};
 pub use timeout::{Timeout, timeout, timeout_at};
+pub use wall::{WallSleep, sleep_until_wall};
