@@ -1,8 +1,10 @@
 //! Sleeping, deadlines and ticks.
 //!
 //! * [`sleep`] and [`sleep_until`] wait for a length of time or for a moment.
+//! * [`sleep_until_wall`] waits for a time of day, also if the clock is set meanwhile.
 //! * [`timeout`] and [`timeout_at`] give another future so long and no longer.
 //! * [`interval`] and [`interval_at`] tick.
+//! * [`FutureExt`] and [`StreamExt`] have timeouts and throttles as methods.
 //!
 //! # How exact
 //!
@@ -30,19 +32,28 @@
 //!   yields.
 //! * Nothing panics on overflow: sums of instants and durations saturate, and `Duration::MAX` means never.
 //! * Resolution is a nanosecond, not a millisecond.
+//! * A stream's [`timeout`](StreamExt::timeout) says again and again that time is up while no item comes.
+//! * An interval can have its period changed ([`Interval::set_period`]) and its ticks spread
+//!   ([`Interval::jitter`]).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
 pub mod error;
+mod future_ext;
 mod instant;
 mod interval;
 mod sleep;
+mod stream_ext;
 mod timeout;
+mod wall;
 
 pub use std::time::Duration;
 
 pub use mainspring_driver::Tolerance;
 
+pub use future_ext::FutureExt;
 pub use instant::Instant;
 pub use interval::{Interval, MissedTickBehavior, Tick, interval, interval_at};
 pub use sleep::{Sleep, TrySleep, sleep, sleep_until, try_sleep, try_sleep_until};
+pub use stream_ext::{StreamExt, StreamTimeout, Throttle};
 pub use timeout::{Timeout, timeout, timeout_at};
+pub use wall::{WallSleep, sleep_until_wall};
