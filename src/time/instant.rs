@@ -97,7 +97,7 @@ impl Instant {
         self.0.checked_sub(nanos).map(Instant)
     }
 
-    /// The moment at which a driver's clock began.
+    /// The moment at which a driver's clock began. (A test clock counts from the anchor.)
     fn origin(timers: &Timers) -> Instant {
         timers.clock().origin().map_or(Instant(0), Instant::from_std)
     }
@@ -124,6 +124,16 @@ pub(super) fn to_nanos(timers: &Timers, instant: Instant) -> Nanos {
     }
     let origin = Instant::origin(timers);
     Nanos::new(if instant > origin { instant.0.abs_diff(origin.0) } else { 0 })
+}
+
+/// The moment that lies so many nanoseconds after the anchor.
+pub(super) fn from_nanos_of_the_process(at: Nanos) -> Instant {
+    Instant(i64::try_from(at.get()).unwrap_or(i64::MAX))
+}
+
+/// How many nanoseconds after the anchor a moment lies; zero if it lies before.
+pub(super) fn to_nanos_of_the_process(instant: Instant) -> Nanos {
+    Nanos::new(u64::try_from(instant.0).unwrap_or(0))
 }
 
 fn nanos(duration: Duration) -> i64 {
