@@ -1,0 +1,1 @@
+//! What the virtual clock costs a runtime that never pauses: nothing that could be told from nothing.
