@@ -1,6 +1,7 @@
 //! `Builder`: the knobs of a runtime.
 
 use std::io;
+use std::time::SystemTime;
 
 use mainspring_driver::Tolerance;
 
@@ -25,6 +26,7 @@ pub struct Builder {
     pub(super) clock: Clock,
     pub(super) paused: bool,
     pub(super) auto_advance: bool,
+    pub(super) wall: Option<SystemTime>,
 }
 
 impl Default for Builder {
@@ -43,6 +45,7 @@ impl Builder {
             clock: Clock::Monotonic,
             paused: false,
             auto_advance: true,
+            wall: None,
         }
     }
 
@@ -138,6 +141,14 @@ impl Builder {
     /// [`advance`](crate::time::advance) and [`advance_to`](crate::time::advance_to).
     pub fn auto_advance(mut self, auto_advance: bool) -> Builder {
         self.auto_advance = auto_advance;
+        self
+    }
+
+    /// What [`time::wall_now`](crate::time::wall_now) shows when the runtime is built; from then on it goes by the
+    /// runtime's time. Default: what the system's clock shows, and as that does, until the runtime's time becomes
+    /// virtual.
+    pub fn wall_clock(mut self, now: SystemTime) -> Builder {
+        self.wall = Some(now);
         self
     }
 

@@ -15,6 +15,7 @@ use std::marker::PhantomData;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::SystemTime;
 
 use futures_task::{FutureObj, LocalFutureObj, LocalSpawn, Spawn, SpawnError, waker_ref};
 use mainspring_driver::Driver;
@@ -142,6 +143,10 @@ impl Runtime {
             counters: Default::default(),
             virtual_clock: Default::default(),
         });
+        if builder.paused || driver.handle().clock().is_test() || builder.wall.is_some() {
+            let wall = builder.wall.unwrap_or_else(SystemTime::now);
+            handle.virtual_clock().anchor_wall(wall, driver.handle().now());
+        }
         let turner = Turner::new(reactor, driver, counted, builder.timer_budget, builder.auto_advance);
         let turner = RefCell::new(turner);
         let event_interval = builder.event_interval;

@@ -12,12 +12,15 @@
 //!
 //! * A runtime that is not paused looks at none of this.
 //! * Wakers are cloned, dropped and woken without the lock.
+//! * The wall clock of virtual time is anchored once, when time first becomes virtual, and goes by the runtime's time
+//!   from then on, also after that was resumed.
 //! * Advances that are under way side by side do not add up: each has a moment of its own, and time passes
 //!   through them in order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::SystemTime;
 
 use mainspring_driver::Nanos;
 
@@ -29,6 +32,8 @@ pub(crate) struct VirtualClock {
     /// How many keep it from moving by itself.
     holds: AtomicUsize,
     advances: Mutex<Advances>,
+    /// What the wall clock showed at a moment of the runtime's time. Not set: it is the system's.
+    wall: OnceLock<(SystemTime, Nanos)>,
 }
 
 #[derive(Default)]
@@ -115,6 +120,29 @@ impl VirtualClock {
         drop(advances);
         there.sort_by_key(|advance| (advance.until, advance.number));
         there.into_iter().map(|advance| advance.waker).collect()
+    }
+
+    /// The wall clock shows `wall` when the runtime's time is `at`, and goes by that from then on. Only the first
+    /// call counts.
+    pub(crate) fn anchor_wall(&self, wall: SystemTime, at: Nanos) {
+        // Whoever came first stays.
+        let _ = self.wall.set((wall, at));
+    }
+
+    /// What the wall clock shows when the runtime's time is `now()`. It stops where the system's type ends.
+    pub(crate) fn wall(&self, now: impl FnOnce() -> Nanos) -> SystemTime {
+        match self.wall.get() {
+            None => SystemTime::now(),
+            Some((wall, at)) => {
+                let mut passed = now().saturating_duration_since(*at);
+                loop {
+                    match wall.checked_add(passed) {
+                        Some(wall) => return wall,
+                        None => passed /= 2,
+                    }
+                }
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Advances> {

@@ -58,6 +58,6 @@ pub use crate::runtime::clock::{Clock, TestClock};
 
 pub use instant::Instant;
 pub use interval::{Interval, MissedTickBehavior, Tick, interval, interval_at};
-pub use paused::{Advance, StandStill, advance, advance_to, is_paused, pause, resume, stand_still};
+pub use paused::{Advance, StandStill, advance, advance_to, is_paused, pause, resume, stand_still, wall_now};
 pub use sleep::{Sleep, TrySleep, sleep, sleep_until, try_sleep, try_sleep_until};
 pub use timeout::{Timeout, timeout, timeout_at};

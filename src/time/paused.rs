@@ -10,7 +10,7 @@ use std::fmt;
 use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use mainspring_driver::Nanos;
 
@@ -61,6 +61,7 @@ pub fn pause() {
         !handle.timers().clock().is_test(),
         "`pause` in a runtime that goes by a `TestClock`: that one stands by itself, and is turned by its owner"
     );
+    handle.virtual_clock().anchor_wall(SystemTime::now(), handle.timers().now());
     assert!(handle.timers().pause(), "`pause` while the runtime's time is paused already");
 }
 
@@ -161,6 +162,29 @@ pub fn advance(duration: Duration) -> Advance {
 #[track_caller]
 pub fn advance_to(moment: Instant) -> Advance {
     Advance::new(Way::To(moment))
+}
+
+/// The time on the wall: the system's, unless the time of the runtime that this thread is in is, or was, virtual. Then it
+/// is what the system's was when that began, and as much later as the runtime's time has gone on since. (So after
+/// [`resume`] it stays as far ahead as virtual time went.)
+///
+/// [`Builder::wall_clock`](crate::Builder::wall_clock) sets where it begins. `SystemTime::now()` always is the system's.
+///
+/// ```
+/// use std::time::{Duration, UNIX_EPOCH};
+/// use mainspring::time::{sleep, wall_now};
+///
+/// let newyear = UNIX_EPOCH + Duration::from_secs(1_767_225_600);
+/// let runtime = mainspring::Builder::new().start_paused(true).wall_clock(newyear).build()?;
+/// runtime.block_on(async {
+///     sleep(Duration::from_secs(86_400)).await;
+///     assert_eq!(wall_now(), newyear + Duration::from_secs(86_400));
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn wall_now() -> SystemTime {
+    let now = |handle: &Handle| handle.virtual_clock().wall(|| handle.timers().now());
+    context::with(now).unwrap_or_else(|_| SystemTime::now())
 }
 
 /// Keeps a paused clock from moving by itself, until what this returns is dropped: while a thread of one's own works

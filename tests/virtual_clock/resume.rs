@@ -3,10 +3,13 @@
 use super::common::{HOUR, LONG, metrics, ms, watchdog};
 use super::paused;
 
-use std::time::{Duration, Instant as StdInstant};
+use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
 
+use mainspring::runtime::Builder;
 use mainspring::task::yield_now;
-use mainspring::time::{Instant, advance, is_paused, pause, resume, sleep, sleep_until, timeout};
+use mainspring::time::{
+    Clock, Instant, TestClock, advance, is_paused, pause, resume, sleep, sleep_until, timeout, wall_now,
+};
 use mainspring::{block_on, spawn};
 
 /// No machine is that busy.
@@ -144,4 +147,39 @@ fn conversion_goes_by_how_far_the_clocks_are_apart_at_that_moment() {
     let now = StdInstant::now();
     assert_eq!(Instant::from_std(now).into_std(), now);
     assert!(Instant::now() - outside < 100 * HOUR);
+}
+
+#[test]
+fn the_wall_clock_goes_by_virtual_time() {
+    // tokio #3281: the time of day cannot be had from the paused clock.
+    let _watchdog = watchdog(LONG);
+    let epoch = UNIX_EPOCH + 20_000 * 24 * HOUR;
+    let runtime = Builder::new().start_paused(true).wall_clock(epoch).build().unwrap();
+    runtime.block_on(async {
+        assert_eq!(wall_now(), epoch);
+        sleep(HOUR).await;
+        assert_eq!(wall_now(), epoch + HOUR);
+        resume();
+        sleep(ms(3)).await;
+        assert!(wall_now() >= epoch + HOUR + ms(3) && wall_now() < epoch + HOUR + SOME);
+        pause();
+        let stood = wall_now();
+        advance(Duration::MAX).await;
+        assert!(wall_now() > stood, "it ends at the end of the system's type, and panics nowhere");
+    });
+    block_on(async {
+        let (before, seen, after) = (SystemTime::now(), wall_now(), SystemTime::now());
+        assert!(before <= seen && seen <= after, "never paused, it is the system's");
+        pause();
+        let stood = wall_now();
+        advance(HOUR).await;
+        assert_eq!(wall_now(), stood + HOUR);
+        assert!(stood >= before && stood <= SystemTime::now());
+    });
+    let clock = TestClock::new();
+    let runtime = Builder::new().clock(Clock::Test(clock.clone())).wall_clock(epoch).build().unwrap();
+    runtime.block_on(async {
+        clock.advance(HOUR);
+        assert_eq!(wall_now(), epoch + HOUR);
+    });
 }
