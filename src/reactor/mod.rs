@@ -236,7 +236,7 @@ fn timeout(until: Until) -> Duration {
 }
 
 /// Wakes everybody, then resumes the first panic, if there was any.
-fn wake_all(wakers: &mut Vec<Waker>) {
+pub(crate) fn wake_all(wakers: &mut Vec<Waker>) {
     let mut first: Option<Box<dyn Any + Send>> = None;
     for waker in wakers.drain(..) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {

@@ -12,13 +12,14 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use futures_task::{FutureObj, LocalFutureObj, LocalSpawn, Spawn, SpawnError, waker_ref};
-use mainspring_driver::Driver;
+use mainspring_driver::{Driver, Nanos};
 
 use super::builder::Builder;
 use super::clock::Clock;
@@ -218,6 +219,12 @@ impl Drop for Runtime {
         // Entered, so that what the tasks' futures do as they are dropped finds its runtime.
         let _entered = self.handle.enter();
         self.executor.shutdown();
+        // An advance that is awaited elsewhere is told that it has no end.
+        let result = catch_unwind(AssertUnwindSafe(|| self.handle.virtual_clock().settle(Nanos::NEVER)));
+        // A second panic while one is under way would abort the process.
+        if let (Err(payload), false) = (result, std::thread::panicking()) {
+            resume_unwind(payload);
+        }
         // The fields follow: the turner's reactor and driver close as they are dropped.
     }
 }

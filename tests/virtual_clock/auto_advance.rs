@@ -3,9 +3,8 @@
 use super::common::{HOUR, LONG, metrics, ms, us, watchdog};
 use super::{Trace, YEAR, manual, ns, paused, secs};
 
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use futures::channel::oneshot;
@@ -332,7 +331,7 @@ mod net {
                 let mut buffer = [0; 8];
                 timeout(ms(1), two.recv_from(&mut buffer)).await.expect("in time").unwrap().0
             });
-            poll_fn(|_| Poll::Ready(())).await;
+            yield_now().await;
             one.send_to(b"seven", to).await.unwrap();
             assert_eq!(receiving.await.unwrap(), 5);
             assert_eq!(start.elapsed(), Duration::ZERO);
