@@ -72,6 +72,26 @@ fn a_turn_of_the_clock_on_another_thread_wakes_the_runtime() {
 }
 
 #[test]
+fn a_timer_on_a_test_clock_is_waited_for_without_spinning() {
+    let _watchdog = watchdog(LONG);
+    let clock = TestClock::new();
+    let turner = clock.clone();
+    let runtime = on(&clock);
+    let thread = std::thread::spawn(move || {
+        std::thread::sleep(ms(100));
+        turner.advance(ms(1));
+    });
+    runtime.block_on(async {
+        let before = metrics().turns();
+        // A real park of this length would end a hundred times.
+        sleep(ms(1)).await;
+        let turns = metrics().turns() - before;
+        assert!(turns <= 20, "{turns} turns for one sleep");
+    });
+    thread.join().unwrap();
+}
+
+#[test]
 fn several_runtimes_go_by_one_test_clock() {
     let _watchdog = watchdog(LONG);
     let clock = TestClock::new();

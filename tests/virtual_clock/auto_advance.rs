@@ -309,10 +309,17 @@ mod net {
             let (near, far) = futures::join!(TcpStream::connect(addr), listener.accept());
             let (mut near, (mut far, _)) = (near.unwrap(), far.unwrap());
             for n in 0..200u8 {
-                near.write_all(&[n]).await.unwrap();
                 let mut byte = [0];
-                // The byte is in the kernel when the write returns: no timeout, however short, may come first.
-                timeout(ns(1), far.read_exact(&mut byte)).await.expect("the byte is there").unwrap();
+                // The reader waits for the poller when the byte is sent, and the byte is in the kernel when the write
+                // returns: no timeout, however short, may come first.
+                let reading = timeout(ns(1), far.read_exact(&mut byte));
+                let writing = async {
+                    yield_now().await;
+                    near.write_all(&[n]).await
+                };
+                let (read, written) = futures::join!(reading, writing);
+                written.unwrap();
+                read.expect("the byte is there").unwrap();
                 assert_eq!(byte, [n]);
             }
             assert_eq!(start.elapsed(), Duration::ZERO);
