@@ -1,4 +1,5 @@
-//! Where "now" comes from: the system's monotonic clock, or a clock that a test turns by hand.
+//! Where "now" comes from: the system's monotonic clock, another clock of the system, or one that a test turns
+//! by hand.
 //!
 //! Ground rules:
 //!
@@ -44,8 +45,18 @@ impl Clock {
         Clock(Kind::Monotonic(Instant::now()))
     }
 
-    /// A clock that shows what `read` says: for clocks of the system that std does not offer, such as the one
-    /// that goes on while the machine is suspended. It should not go back.
+    /// A clock that shows what `read` says: for clocks of the system that std does not offer, such as Linux's
+    /// `CLOCK_BOOTTIME`, which goes on while the machine is suspended. It should not go back.
+    ///
+    /// ```
+    /// use std::time::{SystemTime, UNIX_EPOCH};
+    /// use mainspring_driver::{Clock, Nanos};
+    ///
+    /// let clock = Clock::from_fn(|| {
+    ///     Nanos::from_duration(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    /// });
+    /// assert!(clock.now() > Nanos::ZERO);
+    /// ```
     pub fn from_fn(read: fn() -> Nanos) -> Clock {
         Clock(Kind::Function(read))
     }
@@ -66,6 +77,12 @@ impl Clock {
             Kind::Monotonic(origin) => Some(origin),
             Kind::Function(_) | Kind::Test(_) => None,
         }
+    }
+
+    /// Whether it is turned by hand, so that no wait brings its time nearer.
+    #[inline]
+    pub fn is_test(&self) -> bool {
+        matches!(self.0, Kind::Test(_))
     }
 }
 
@@ -125,6 +142,16 @@ mod tests {
         assert!(test.clock().now() < Nanos::NEVER);
         test.advance(Duration::MAX);
         assert!(test.clock().now() < Nanos::NEVER);
+    }
+
+    #[test]
+    fn a_clock_from_a_function_shows_what_it_says_but_the_end_of_time() {
+        static READING: AtomicU64 = AtomicU64::new(1_000);
+        let clock = Clock::from_fn(|| Nanos::new(READING.load(Ordering::Relaxed)));
+        assert_eq!(clock.now(), Nanos::new(1_000));
+        READING.store(u64::MAX, Ordering::Relaxed);
+        assert!(clock.now() < Nanos::NEVER);
+        assert!(clock.origin().is_none() && !clock.is_test());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use mainspring_driver::Nanos;
 use super::context::{self, EnterGuard, NoRuntime};
 use super::metrics::{Counters, Metrics};
 use super::registry::{self, Number};
+use super::virtual_clock::VirtualClock;
 use crate::executor::{JoinHandle, Remote};
 use crate::reactor::Io;
 
@@ -29,6 +30,9 @@ pub(super) struct Shared {
     pub(super) io: Arc<Io>,
     pub(super) remote: Arc<Remote>,
     pub(super) counters: Counters,
+    /// Whether its clock is the process's own, as long as nobody stops it.
+    pub(super) on_system_clock: bool,
+    pub(super) virtual_clock: VirtualClock,
 }
 
 impl Drop for Shared {
@@ -126,7 +130,14 @@ impl Handle {
     /// The time by this runtime's clock, for someone who has just read the [process's](super::now).
     #[inline]
     pub(crate) fn now_is(&self, now: Nanos) -> Nanos {
-        self.shared.timers.now_is(now)
+        let timers = &self.shared.timers;
+        if self.goes_by_the_system() { timers.now_is(now) } else { timers.now() }
+    }
+
+    /// Whether its time is the process's: it goes by the system's monotonic clock, and never was paused.
+    #[inline]
+    pub(crate) fn goes_by_the_system(&self) -> bool {
+        self.shared.on_system_clock && self.shared.timers.clock_changes() == 0
     }
 
     /// What makes timers for this runtime.
@@ -137,6 +148,10 @@ impl Handle {
 
     pub(crate) fn io(&self) -> &Arc<Io> {
         &self.shared.io
+    }
+
+    pub(crate) fn virtual_clock(&self) -> &VirtualClock {
+        &self.shared.virtual_clock
     }
 
     pub(super) fn counters(&self) -> &Counters {
