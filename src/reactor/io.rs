@@ -103,6 +103,11 @@ impl Io {
         lock(&self.sources).closed
     }
 
+    /// Whether a source is registered.
+    pub(super) fn has_sources(&self) -> bool {
+        !lock(&self.sources).slots.is_empty()
+    }
+
     pub(super) fn unparker(&self) -> &Unparker {
         &self.unparker
     }
