@@ -78,7 +78,7 @@ impl Tasks {
         let key = match self.free.pop() {
             Some(key) => {
                 task.set_place(key, number);
-                self.slots[key as usize] = Some(task);
+                self.fill(key, task);
                 key
             }
             None => {
@@ -128,8 +128,15 @@ impl Tasks {
     /// Puts a task that was polled back into its slot.
     #[inline]
     pub(super) fn put_back(&mut self, task: TaskRef) {
-        let key = task.key();
-        self.slots[key as usize] = Some(task);
+        self.fill(task.key(), task);
+    }
+
+    #[inline]
+    fn fill(&mut self, key: u32, task: TaskRef) {
+        let before = self.slots[key as usize].replace(task);
+        debug_assert!(before.is_none(), "two tasks in one place");
+        // No destructor for what is not there.
+        mem::forget(before);
     }
 
     /// A task that was taken out has completed. Its place is free once it is in the queue no more.

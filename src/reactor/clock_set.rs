@@ -40,6 +40,11 @@ impl ClockSet {
         ClockSet(Mutex::new(Waiting { timer: None, sets: 0, places: Slab::new() }))
     }
 
+    /// Whether the system is asked to tell.
+    pub(super) fn is_watching(&self) -> bool {
+        lock(&self.0).timer.is_some()
+    }
+
     /// The clock was set: collects the wakers of all who wait.
     pub(super) fn occurred(&self, wakers: &mut Vec<Waker>) {
         let mut waiting = lock(&self.0);

@@ -116,6 +116,11 @@ impl Io {
         &self.registry
     }
 
+    /// Whether there is anything to look at: a source is registered, or somebody waits for the clock to be set.
+    pub(super) fn has_sources(&self) -> bool {
+        !lock(&self.sources).slots.is_empty() || self.clock_set.is_watching()
+    }
+
     pub(super) fn unparker(&self) -> &Unparker {
         &self.unparker
     }
