@@ -25,9 +25,9 @@ use crate::runtime::{self, Handle, anchor, context};
 ///
 /// [`now`](Instant::now) reads the clock of the runtime that this thread is in, and outside one the system's monotonic
 /// clock, the one of std. Mostly these are the same. They part where a runtime goes by another
-/// [`Clock`](super::Clock), or its time is or was [paused](super::pause): then its instants lie on its own timeline, which
-/// for one that was paused from its beginning is the same in each run. To compare an instant of one timeline with one of another makes no sense, and
-/// nothing keeps you from it.
+/// [`Clock`](super::Clock), or its time is or was [paused](super::pause): then its instants lie on its own timeline,
+/// which for one that was paused from its beginning is the same in each run. To compare an instant of one timeline with
+/// one of another makes no sense, and nothing keeps you from it.
 ///
 /// Conversion to and from std's `Instant`, made inside such a runtime, goes by how far its time and the system's are
 /// apart at that moment: what lies five minutes ahead of the one now lies five minutes ahead of the other's. So there
