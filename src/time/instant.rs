@@ -5,8 +5,8 @@
 //! * An instant counts nanoseconds from the first moment that this process asked for (its anchor), and may
 //!   lie before it. 63 bits are 292 years to either side; what lies beyond saturates.
 //! * Inside a runtime `now` reads that runtime's clock. As long as that is the system's monotonic clock it is the
-//!   same moment by the same count. Where it is another, or was stopped, its instants lie on a timeline of its own
-//!   that began beside the system's; only conversion to and from std's leads from one to the other.
+//!   same moment by the same count. Where it is another, or was stopped, its instants lie on a timeline of its own;
+//!   only conversion to and from std's leads from one to the other.
 //! * Runtimes' clocks count from the anchor too, so an instant and a driver's [`Nanos`] are the same number, and
 //!   nothing is computed to get from one to the other.
 
@@ -26,8 +26,8 @@ use crate::runtime::{self, Handle, anchor, context};
 /// [`now`](Instant::now) reads the clock of the runtime that this thread is in, and outside one the system's monotonic
 /// clock, the one of std. Mostly these are the same. They part where a runtime goes by another
 /// [`Clock`](super::Clock), or its time is or was [paused](super::pause): then its instants lie on its own timeline,
-/// which began beside the system's. To compare an instant of one timeline with one of another makes no sense, and
-/// nothing keeps you from it.
+/// which for one that was paused from its beginning is the same in each run. To compare an instant of one timeline with
+/// one of another makes no sense, and nothing keeps you from it.
 ///
 /// Conversion to and from std's `Instant`, made inside such a runtime, goes by how far its time and the system's are
 /// apart at that moment: what lies five minutes ahead of the one now lies five minutes ahead of the other's. So there
