@@ -19,7 +19,7 @@ use crate::entry::{Entries, Next};
 use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use crate::tolerance::Slacker;
 use crate::wake_list::{PanicPayload, WakeList, keep_first};
-use crate::wheel::{Rank, Slack};
+use crate::wheel::{Occupancy, Rank, Slack};
 use crate::{Clock, Nanos, TimerEntry, Tolerance};
 
 /// A pending poll reads the clock if the deadline lies no further than this from the latest reading.
@@ -405,6 +405,11 @@ impl Handle {
             moved: inner.entries.moved(),
             widened: inner.slacker.widened(),
         }
+    }
+
+    /// How full the wheel's slots are, for a view of it. Takes about a microsecond, under the lock.
+    pub fn occupancy(&self) -> Occupancy {
+        lock(&self.shared.inner).entries.occupancy()
     }
 
     /// Asserts that the wheel's invariants hold and that every entry in it is linked and knows its place.

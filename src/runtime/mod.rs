@@ -31,5 +31,6 @@ mod runtime;
 pub use builder::Builder;
 pub use context::{EnterGuard, NoRuntime};
 pub use handle::Handle;
+pub use mainspring_driver::wheel::Occupancy;
 pub use metrics::Metrics;
 pub use runtime::{Runtime, block_on};

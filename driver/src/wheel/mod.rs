@@ -28,6 +28,7 @@
 
 mod check;
 mod level;
+mod occupancy;
 mod peak;
 mod place;
 mod rank;
@@ -39,6 +40,7 @@ use level::{LEVELS, Occupied, SLOTS, SlotId};
 use peak::Peak;
 use slot::{Cell, Slots};
 
+pub use occupancy::Occupancy;
 pub use place::Place;
 pub use rank::{Rank, Slack};
 
