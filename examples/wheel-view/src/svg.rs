@@ -121,8 +121,9 @@ fn draw(svg: &mut String, cells: &[Cell], column: usize, row: usize) {
         }
         Kind::Block([left, top, right, bottom], opacity) => {
             let (w, h) = (width * (right - left), CELL.1 * (bottom - top));
-            // A little lower than the cell, so that rows of slots stay apart.
-            let (y, h) = if top == 0.0 { (y + 1.0, h - 2.0) } else { (y + CELL.1 * top, h) };
+            // A little lower than the cell, so that rows of slots and bars stay apart. A curve's rows touch.
+            let apart = if cells[0].fg == Color::LightGreen { 0.0 } else { 1.0 };
+            let (y, h) = (y + CELL.1 * top + apart, h - 2.0 * apart);
             line(
                 svg,
                 format_args!(
@@ -161,7 +162,7 @@ fn colour(colour: Color) -> &'static str {
         Color::Cyan => "#4fc3d9",
         Color::Yellow => "#f5c344",
         Color::LightMagenta => "#ff8fd0",
-        Color::Green => "#6cc070",
+        Color::Green | Color::LightGreen => "#6cc070",
         _ => FOREGROUND,
     }
 }

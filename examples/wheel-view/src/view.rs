@@ -26,7 +26,7 @@ use crate::scene::{BUCKETS, Scene};
 /// Rows below which there are no borders, only the wheel.
 const ROOMY: u16 = 14;
 /// Columns of a level's name and slot width, and of its number of timers.
-const WIDE: (u16, u16) = (21, 9);
+const WIDE: (u16, u16) = (22, 8);
 const NARROW: (u16, u16) = (2, 6);
 
 const DIM: Style = Style::new().fg(Color::DarkGray);
@@ -35,6 +35,7 @@ const FILL: Style = Style::new().fg(Color::Cyan);
 const HAND: Style = Style::new().fg(Color::Yellow);
 const DEALT: Style = Style::new().fg(Color::LightMagenta).add_modifier(Modifier::BOLD);
 const LATE: Style = Style::new().fg(Color::Green);
+const CURVE: Style = Style::new().fg(Color::LightGreen);
 
 /// A scene as a widget.
 #[derive(Clone, Copy, Debug)]
@@ -205,7 +206,7 @@ fn recent(scene: &Scene, area: Rect, buffer: &mut Buffer) {
     let area =
         framed(format!(" the latest timer of each frame: now {} late ", short(last)).into(), area, buffer);
     let skipped = scene.recent.len().saturating_sub(usize::from(area.width));
-    Sparkline::default().data(&scene.recent[skipped..]).style(LATE).render(area, buffer);
+    Sparkline::default().data(&scene.recent[skipped..]).style(CURVE).render(area, buffer);
 }
 
 /// A number with its thousands apart.
@@ -288,7 +289,7 @@ mod tests {
         assert!(level(7).starts_with("│ 7  slots of 9.1 y"), "{}", level(7));
         assert!(level(0).starts_with("│ 0  slots of 65.5 µs"), "{}", level(0));
         // The slots, and the number of timers, of each level.
-        let cells = |n: usize| level(n).chars().skip(1 + 21).take(64).collect::<String>();
+        let cells = |n: usize| level(n).chars().skip(1 + 22).take(64).collect::<String>();
         assert_eq!(cells(0), format!("{}░{}", "·".repeat(5), "·".repeat(58)));
         assert_eq!(cells(1), format!("{}│▒{}", "·".repeat(9), "·".repeat(53)));
         assert_eq!(cells(2), format!("{}│▓{}", "·".repeat(39), "·".repeat(23)));
@@ -308,8 +309,8 @@ mod tests {
         let mut scene = scene();
         scene.dealt[4][7] = 1;
         let lines = drawn(&scene, 96, 28);
-        assert_eq!(lines[5].chars().nth(1 + 21 + 7), Some('↓'), "{}", lines[5]);
-        assert_eq!(lines[7].chars().nth(1 + 21 + 39), Some('│'));
+        assert_eq!(lines[5].chars().nth(1 + 22 + 7), Some('↓'), "{}", lines[5]);
+        assert_eq!(lines[7].chars().nth(1 + 22 + 39), Some('│'));
     }
 
     #[test]
