@@ -25,6 +25,7 @@ use super::builder::Builder;
 use super::clock::Clock;
 use super::context::Running;
 use super::handle::{Handle, Shared};
+use super::registry;
 use super::turn::Turner;
 use crate::executor::{Executor, JoinHandle, Notify, Root, budget};
 use crate::reactor::{Counted, Io, Reactor};
@@ -138,7 +139,9 @@ impl Runtime {
         let driver = driver.with_tolerance(builder.tolerance);
         let executor = Executor::new(Arc::new(Rouse(io.clone())));
         let handle = Handle::new(Shared {
+            number: registry::number(),
             timers: driver.handle().clone(),
+            foreign: !matches!(builder.clock, Clock::Monotonic),
             io,
             remote: executor.remote().clone(),
             counters: Default::default(),

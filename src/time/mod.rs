@@ -33,7 +33,8 @@
 //! * [`timeout`]'s clock starts when its first poll finds the inner future pending; time spent inside that
 //!   poll does not count. A future that is ready at once costs no reading of the clock.
 //! * A sleep of no length, one to a past or present moment, and a reset to the past are ready at the next
-//!   poll, without waiting for the driver; so is a sleep that elapses while it is polled in a loop that never
+//!   poll, without waiting for the driver (if nothing on the thread has read the clock for a millisecond, a reset
+//!   may need one turn of the runtime to find that out, which does not sleep then); so is a sleep that elapses while it is polled in a loop that never
 //!   yields.
 //! * Nothing panics on overflow: sums of instants and durations saturate, and `Duration::MAX` means never.
 //! * Resolution is a nanosecond, not a millisecond.
