@@ -1,4 +1,5 @@
-//! Where "now" comes from: the system's monotonic clock, or a clock that a test turns by hand.
+//! Where "now" comes from: the system's monotonic clock, another clock of the system, or one that a test turns
+//! by hand.
 //!
 //! Ground rules:
 //!
@@ -31,6 +32,8 @@ pub struct Clock(Kind);
 enum Kind {
     /// Counts from the instant at which it was made.
     Monotonic(Instant),
+    /// Shows what the function says.
+    Function(fn() -> Nanos),
     /// Shows what its [`TestClock`] was set to.
     Test(Arc<AtomicU64>),
 }
@@ -42,21 +45,34 @@ impl Clock {
         Clock(Kind::Monotonic(Instant::now()))
     }
 
+    /// A clock that shows what `read` says: for clocks of the system that std does not offer, such as the one
+    /// that goes on while the machine is suspended. It should not go back.
+    pub fn from_fn(read: fn() -> Nanos) -> Clock {
+        Clock(Kind::Function(read))
+    }
+
     /// The current time. One reading of the system's clock; no system call on the usual platforms.
     #[inline]
     pub fn now(&self) -> Nanos {
         match &self.0 {
             Kind::Monotonic(origin) => since(*origin, Instant::now()),
+            Kind::Function(read) => read().min(Nanos::new(LAST)),
             Kind::Test(at) => Nanos::new(at.load(Ordering::Acquire).min(LAST)),
         }
     }
 
-    /// The instant at which a real clock began; `None` for a test clock.
+    /// The instant at which a [monotonic](Clock::monotonic) clock began; `None` for others.
     pub fn origin(&self) -> Option<Instant> {
         match self.0 {
             Kind::Monotonic(origin) => Some(origin),
-            Kind::Test(_) => None,
+            Kind::Function(_) | Kind::Test(_) => None,
         }
+    }
+
+    /// Whether it is turned by hand, so that no wait brings its time nearer.
+    #[inline]
+    pub fn is_test(&self) -> bool {
+        matches!(self.0, Kind::Test(_))
     }
 }
 
@@ -116,6 +132,18 @@ mod tests {
         assert!(test.clock().now() < Nanos::NEVER);
         test.advance(Duration::MAX);
         assert!(test.clock().now() < Nanos::NEVER);
+    }
+
+    #[test]
+    fn a_clock_from_a_function_shows_what_that_says() {
+        static READING: AtomicU64 = AtomicU64::new(1_000);
+        let clock = Clock::from_fn(|| Nanos::new(READING.load(Ordering::Relaxed)));
+        assert_eq!(clock.now(), Nanos::new(1_000));
+        READING.store(u64::MAX, Ordering::Relaxed);
+        assert!(clock.now() < Nanos::NEVER);
+        assert!(
+            clock.origin().is_none() && !clock.is_test() && TestClock::new(Nanos::ZERO).clock().is_test()
+        );
     }
 
     #[test]

@@ -232,7 +232,7 @@ mod tests {
 
     fn park(reactor: &mut Reactor) -> usize {
         let timeout = Duration::from_secs(20);
-        reactor.park(Until::Time { timeout, monotonic_ns: u64::MAX }).unwrap();
+        reactor.park(Until::Time { timeout, alarm_ns: u64::MAX }).unwrap();
         reactor.dispatch()
     }
 

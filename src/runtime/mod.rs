@@ -16,21 +16,27 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod anchor;
 mod builder;
+pub(crate) mod clock;
 pub(crate) mod context;
 mod handle;
 mod metrics;
 #[cfg(all(test, loom))]
 mod models;
-mod monotonic;
+mod registry;
+mod system_clock;
 mod turn;
+pub(crate) mod virtual_clock;
 
 #[allow(clippy::module_inception, reason = "the room and its main piece share the name")]
 mod runtime;
 
+pub(crate) use anchor::{anchor, now};
 pub use builder::Builder;
 pub use context::{EnterGuard, NoRuntime};
 pub use handle::Handle;
 pub use mainspring_driver::wheel::Occupancy;
 pub use metrics::Metrics;
+pub(crate) use registry::Number;
 pub use runtime::{Runtime, block_on};

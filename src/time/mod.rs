@@ -20,6 +20,14 @@
 //! A sleep, timeout or interval that is made inside a runtime belongs to it, wherever it is polled. One that
 //! is made outside binds to the runtime in which it is first polled, and starts counting there.
 //!
+//! # Virtual time
+//!
+//! [`pause`] stops the clock of the running runtime, and [`Builder::start_paused`](crate::Builder::start_paused)
+//! does so before it begins. From then on time jumps to the next deadline whenever nothing is left to run, or as far
+//! as [`advance`] says; a program that only waits runs as fast as the machine can, and two runs of it do the same
+//! in the same order. Tolerance and load play no part in that. A runtime that was never paused pays nothing for it.
+//! Code that wants its clock injected takes a [`TestClock`].
+//!
 //! # What is different from elsewhere
 //!
 //! For those who know these names from tokio:
@@ -27,19 +35,25 @@
 //! * [`timeout`]'s clock starts when its first poll finds the inner future pending; time spent inside that
 //!   poll does not count. A future that is ready at once costs no reading of the clock.
 //! * A sleep of no length, one to a past or present moment, and a reset to the past are ready at the next
-//!   poll, without waiting for the driver; so is a sleep that elapses while it is polled in a loop that never
+//!   poll, without waiting for the driver (if nothing on the thread has read the clock for a millisecond, a reset
+//!   may need one turn of the runtime to find that out, which does not sleep then); so is a sleep that elapses while it is polled in a loop that never
 //!   yields.
 //! * Nothing panics on overflow: sums of instants and durations saturate, and `Duration::MAX` means never.
 //! * Resolution is a nanosecond, not a millisecond.
 //! * A stream's [`timeout`](StreamExt::timeout) says again and again that time is up while no item comes.
 //! * An interval can have its period changed ([`Interval::set_period`]) and its ticks spread
 //!   ([`Interval::jitter`]).
+//! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order, and [`advance`] goes
+//!   through those on its way instead of over them; [`advance_to`] jumps. A socket that has something to tell comes
+//!   before the jump, and the jump can be [switched off](crate::Builder::auto_advance).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
+mod clock;
 pub mod error;
 mod future_ext;
 mod instant;
 mod interval;
+mod paused;
 mod sleep;
 mod stream_ext;
 mod timeout;
@@ -49,9 +63,12 @@ pub use std::time::Duration;
 
 pub use mainspring_driver::Tolerance;
 
+pub use crate::runtime::clock::{Clock, TestClock};
 pub use future_ext::FutureExt;
+
 pub use instant::Instant;
 pub use interval::{Interval, MissedTickBehavior, Tick, interval, interval_at};
+pub use paused::{Advance, StandStill, advance, advance_to, is_paused, pause, resume, stand_still, wall_now};
 pub use sleep::{Sleep, TrySleep, sleep, sleep_until, try_sleep, try_sleep_until};
 pub use stream_ext::{StreamExt, StreamTimeout, Throttle};
 pub use timeout::{Timeout, timeout, timeout_at};

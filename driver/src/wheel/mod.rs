@@ -38,7 +38,7 @@ use std::fmt;
 
 use level::{LEVELS, Occupied, SLOTS, SlotId};
 use peak::Peak;
-use slot::{Cell, Slots};
+use slot::{Cell, Removed, Slots};
 
 pub use occupancy::Occupancy;
 pub use place::Place;
@@ -211,7 +211,7 @@ impl<K: Copy> Wheel<K> {
     pub fn remove(&mut self, store: &mut impl Store<K>, place: Place) -> Option<K> {
         let key = match place.slot_parts() {
             Some(_) => {
-                let (cell, slot, filler) = self.slots.swap_remove(place)?;
+                let Removed { key, slot, filler } = self.slots.swap_remove(place)?;
                 if let Some(key) = filler {
                     store.set_place(key, place);
                 }
@@ -221,13 +221,37 @@ impl<K: Copy> Wheel<K> {
                         self.dealing = None;
                     }
                 }
-                cell.key
+                key
             }
             None => self.batch.get_mut(place.batch_index())?.take()?.key,
         };
         self.len -= 1;
         self.debug_check();
         Some(key)
+    }
+
+    /// Files the timer at `place` under another deadline and with another slack; it keeps its number. Says
+    /// whether a timer lies there. O(1), and cheapest if it stays in its slot.
+    #[inline]
+    pub fn refile_at(
+        &mut self,
+        store: &mut impl Store<K>,
+        place: Place,
+        deadline: Nanos,
+        slack: Slack,
+    ) -> bool {
+        if self.slots.edit(place, SlotId::of(self.elapsed, deadline), deadline, slack) {
+            self.debug_check();
+            return true;
+        }
+        let cell = match place.slot_parts() {
+            Some(_) => self.slots.get(place),
+            None => self.batch.get(place.batch_index()).copied().flatten(),
+        };
+        let Some(Cell { key, rank, .. }) = cell else { return false };
+        self.remove(store, place);
+        self.insert(store, key, deadline, rank.with_slack(slack));
+        true
     }
 
     /// Takes out the next timer that is due at `now`, by (deadline, number); moves the wheel on to `now`.

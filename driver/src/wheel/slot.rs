@@ -15,7 +15,7 @@
 
 use super::level::SlotId;
 use super::peak::Peak;
-use super::{Place, Rank};
+use super::{Place, Rank, Slack};
 use crate::Nanos;
 
 /// Cells of a chunk; a power of two.
@@ -61,6 +61,15 @@ struct Slot {
     earliest: Nanos,
     /// No cell wants the park to end before this.
     wake: Nanos,
+}
+
+/// A cell that [`Slots::swap_remove`] has removed.
+pub(super) struct Removed<K> {
+    pub(super) key: K,
+    /// The slot in which it lay.
+    pub(super) slot: SlotId,
+    /// The owner of the cell that now lies in its place.
+    pub(super) filler: Option<K>,
 }
 
 const EMPTY: Slot = Slot { top: NONE, len: 0, earliest: Nanos::NEVER, wake: Nanos::NEVER };
@@ -110,23 +119,11 @@ impl<K: Copy> Slots<K> {
     /// Takes the topmost cell of a slot.
     #[inline]
     pub(super) fn pop(&mut self, id: SlotId) -> Option<Cell<K>> {
-        let slot = &mut self.slots[id.index()];
-        if slot.len == 0 {
-            return None;
-        }
-        slot.len -= 1;
-        let offset = slot.len % CHUNK;
-        let chunk = self.pool.chunk_mut(slot.top);
-        let cell = chunk.cells[offset as usize].take();
-        if offset == 0 {
-            let below = chunk.below;
-            self.pool.give_back(slot.top);
-            slot.top = below;
-            if slot.len == 0 {
-                *slot = EMPTY;
-            }
-        }
+        let Slot { top, len, .. } = self.slots[id.index()];
+        let last = len.checked_sub(1)? % CHUNK;
+        let cell = self.pool.chunk_mut(top).cells[last as usize].take();
         debug_assert!(cell.is_some(), "a hole in a slot");
+        self.shrink(id);
         cell
     }
 
@@ -141,19 +138,61 @@ impl<K: Copy> Slots<K> {
         chunk.cells[(index % CHUNK) as usize].map(|cell| cell.key)
     }
 
-    /// Takes the cell at `place`. Returns it, its slot, and the owner of the cell that now lies there.
+    /// The cell at `place`.
     #[inline]
-    pub(super) fn swap_remove(&mut self, place: Place) -> Option<(Cell<K>, SlotId, Option<K>)> {
+    pub(super) fn get(&self, place: Place) -> Option<Cell<K>> {
         let (chunk, offset) = place.slot_parts()?;
-        let id = self.pool.get(chunk)?.slot;
-        let Slot { top, len, .. } = self.slots[id.index()];
-        if chunk == top && offset == len.checked_sub(1)? % CHUNK {
-            return self.pop(id).map(|cell| (cell, id, None));
+        self.pool.get(chunk)?.cells[offset as usize]
+    }
+
+    /// Removes the cell at `place`. Cells are not handed through, because to read back what has just been
+    /// written in other pieces is slow.
+    #[inline]
+    pub(super) fn swap_remove(&mut self, place: Place) -> Option<Removed<K>> {
+        let (chunk, offset) = place.slot_parts()?;
+        let slot = self.pool.get(chunk)?.slot;
+        let Slot { top, len, .. } = self.slots[slot.index()];
+        let last = len.checked_sub(1)? % CHUNK;
+        let key = self.pool.chunk(chunk).cells[offset as usize]?.key;
+        let mut filler = None;
+        if (chunk, offset) == (top, last) {
+            self.pool.chunk_mut(top).cells[last as usize] = None;
+        } else {
+            let moved = self.pool.chunk_mut(top).cells[last as usize].take()?;
+            self.pool.chunk_mut(chunk).cells[offset as usize] = Some(moved);
+            filler = Some(moved.key);
         }
-        let wanted = self.pool.chunk(chunk).cells[offset as usize]?;
-        let moved = self.pop(id)?;
-        self.pool.chunk_mut(chunk).cells[offset as usize] = Some(moved);
-        Some((wanted, id, Some(moved.key)))
+        self.shrink(slot);
+        Some(Removed { key, slot, filler })
+    }
+
+    /// The topmost cell of a slot has been taken.
+    #[inline]
+    fn shrink(&mut self, id: SlotId) {
+        let slot = &mut self.slots[id.index()];
+        slot.len -= 1;
+        if slot.len % CHUNK == 0 {
+            let empty = slot.top;
+            slot.top = self.pool.chunk(empty).below;
+            self.pool.give_back(empty);
+            if slot.len == 0 {
+                *slot = EMPTY;
+            }
+        }
+    }
+
+    /// Gives the cell at `place` another deadline and slack, if it lies in the slot `id`; says whether it does.
+    #[inline]
+    pub(super) fn edit(&mut self, place: Place, id: SlotId, when: Nanos, slack: Slack) -> bool {
+        let Some((chunk, offset)) = place.slot_parts() else { return false };
+        let Some(chunk) = self.pool.get_mut(chunk).filter(|chunk| chunk.slot == id) else { return false };
+        let Some(old) = chunk.cells[offset as usize] else { return false };
+        let cell = Cell { when, rank: old.rank.with_slack(slack), key: old.key };
+        chunk.cells[offset as usize] = Some(cell);
+        let slot = &mut self.slots[id.index()];
+        slot.earliest = slot.earliest.min(when);
+        slot.wake = slot.wake.min(cell.wake());
+        true
     }
 
     /// Walks a slot from its top to its bottom, and sets its bounds anew. `judge` sees each cell once, with
@@ -181,8 +220,8 @@ impl<K: Copy> Slots<K> {
                     wake = wake.min(cell.wake());
                     continue;
                 }
-                let place = Place::in_slot(top, offset);
-                if let Some((cell, _, filler)) = self.swap_remove(place) {
+                let (cell, place) = (*cell, Place::in_slot(top, offset));
+                if let Some(Removed { filler, .. }) = self.swap_remove(place) {
                     removed(cell);
                     if let Some(key) = filler {
                         moved(key, place);
@@ -268,6 +307,11 @@ impl<K: Copy> Pool<K> {
     #[inline]
     fn get(&self, id: u32) -> Option<&Chunk<K>> {
         self.chunks.get(id as usize)?.as_deref()
+    }
+
+    #[inline]
+    fn get_mut(&mut self, id: u32) -> Option<&mut Chunk<K>> {
+        self.chunks.get_mut(id as usize)?.as_deref_mut()
     }
 
     #[inline]
