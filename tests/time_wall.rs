@@ -8,7 +8,8 @@ use std::time::{Duration, Instant as StdInstant, SystemTime};
 
 use common::{HOUR, LONG, Probe, metrics, ms, orphan, panicked, watchdog};
 use futures::poll;
-use mainspring::time::{WallSleep, sleep, sleep_until_wall, timeout};
+use mainspring::runtime::Builder;
+use mainspring::time::{Instant, WallSleep, advance, sleep, sleep_until_wall, timeout, wall_now};
 use mainspring::{block_on, spawn};
 
 #[test]
@@ -157,5 +158,45 @@ fn on_another_thread_it_is_woken_by_its_own_runtime() {
         }
         thread.join().unwrap();
         assert!(SystemTime::now() >= deadline);
+    });
+}
+
+#[test]
+fn in_virtual_time_the_time_of_day_is_virtual_too() {
+    let _watchdog = watchdog(LONG);
+    let newyear = SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600);
+    let runtime = Builder::new().start_paused(true).wall_clock(newyear).build().unwrap();
+    runtime.block_on(async {
+        let (start, real) = (Instant::now(), StdInstant::now());
+        // A year, every day at midnight.
+        for day in 1..=365 {
+            let midnight = newyear + 24 * HOUR * day;
+            sleep_until_wall(midnight).await;
+            assert_eq!((wall_now(), start.elapsed()), (midnight, 24 * HOUR * day), "day {day}");
+        }
+        let waiting = spawn(sleep_until_wall(wall_now() + HOUR));
+        advance(HOUR - ms(1)).await;
+        assert!(!waiting.is_finished());
+        advance(ms(1)).await;
+        assert!(waiting.is_finished());
+        assert!(real.elapsed() < LONG);
+    });
+}
+
+#[test]
+fn time_that_is_paused_under_it_takes_it_along() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let deadline = SystemTime::now() + 10 * HOUR;
+        let mut sleep = pin!(sleep_until_wall(deadline));
+        assert!(poll!(sleep.as_mut()).is_pending());
+        mainspring::time::pause();
+        sleep.await;
+        assert!(wall_now() >= deadline && SystemTime::now() < deadline);
+        // Once virtual, always so: the clock goes on from there.
+        mainspring::time::resume();
+        let deadline = wall_now() + ms(5);
+        sleep_until_wall(deadline).await;
+        assert!(wall_now() >= deadline);
     });
 }

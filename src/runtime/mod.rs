@@ -36,6 +36,7 @@ pub(crate) use anchor::{anchor, now};
 pub use builder::Builder;
 pub use context::{EnterGuard, NoRuntime};
 pub use handle::Handle;
+pub use mainspring_driver::wheel::Occupancy;
 pub use metrics::Metrics;
 pub(crate) use registry::Number;
 pub use runtime::{Runtime, block_on};

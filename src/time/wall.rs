@@ -19,7 +19,6 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
@@ -27,8 +26,8 @@ use pin_project_lite::pin_project;
 
 use super::sleep::{Sleep, When};
 use crate::executor::budget;
-use crate::reactor::{ClockWaiter, Io};
-use crate::runtime::context;
+use crate::reactor::ClockWaiter;
+use crate::runtime::{Handle, context};
 
 /// Where the system does not tell that its clock was set, it is looked at this often.
 const RECHECK: Duration = Duration::from_secs(10);
@@ -41,7 +40,7 @@ const LOOKS: usize = 4;
 
 /// Waits until the system's wall clock shows `deadline`, also if it is set meanwhile.
 ///
-/// Never early by that clock: when this ends, `SystemTime::now()` was not before `deadline`. One that is past is
+/// Never early by that clock: when this ends, [`wall_now`](super::wall_now) was not before `deadline`. One that is past is
 /// ready at the first poll.
 ///
 /// * If the clock is set forward, past the deadline, this ends at once; if it is set back, this waits longer.
@@ -52,8 +51,8 @@ const LOOKS: usize = 4;
 ///   descriptor cannot be had, the clock is looked at every ten seconds, so that this may end as much too late
 ///   after a change; without a change it is as exact as elsewhere.
 ///
-/// Where the runtime's time is [virtual](super::pause) so is the time of day, as [`wall_now`](super::wall_now) shows it,
-/// and this ends at exactly its deadline.
+/// Where time is [paused](super::pause), or was, this goes by [`wall_now`](super::wall_now): the time of day is virtual,
+/// too, and nobody sets it.
 ///
 /// For a length of time use [`sleep`](super::sleep()), which no change of the wall clock disturbs.
 ///
@@ -80,7 +79,7 @@ pub fn sleep_until_wall(deadline: SystemTime) -> WallSleep {
     WallSleep {
         deadline,
         delay: Sleep::new(When::Never),
-        io: context::with(|handle| handle.io().clone()).ok(),
+        runtime: context::with(Handle::clone).ok(),
         waiter: None,
         state: State::Looking,
         clock: WallClock::System,
@@ -94,8 +93,8 @@ pin_project! {
         deadline: SystemTime,
         #[pin]
         delay: Sleep,
-        // The reactor of the runtime in which this was made, or first waited.
-        io: Option<Arc<Io>>,
+        // The runtime in which this was made, or first waited.
+        runtime: Option<Handle>,
         // There from the first wait to the end.
         waiter: Option<ClockWaiter>,
         state: State,
@@ -117,16 +116,17 @@ enum State {
 /// Who says what time of day it is.
 #[derive(Clone, Debug)]
 enum WallClock {
-    /// The system's, or that of the runtime in which it is asked, if time there is virtual.
+    /// The system, or the runtime while its time is virtual.
     System,
     #[cfg(test)]
-    Test(Arc<std::sync::Mutex<SystemTime>>),
+    Test(std::sync::Arc<std::sync::Mutex<SystemTime>>),
 }
 
 impl WallClock {
-    fn now(&self) -> SystemTime {
+    fn now(&self, runtime: Option<&Handle>) -> SystemTime {
         match self {
-            WallClock::System => super::wall_now(),
+            WallClock::System => runtime
+                .map_or_else(SystemTime::now, |handle| handle.virtual_clock().wall(|| handle.timers().now())),
             #[cfg(test)]
             WallClock::Test(at) => *at.lock().unwrap(),
         }
@@ -165,7 +165,7 @@ impl Future for WallSleep {
             let sets = this.waiter.as_ref().map_or(0, ClockWaiter::sets);
             if *this.state != (State::Waiting { sets }) {
                 // An error says that the deadline lies behind.
-                let left = match this.deadline.duration_since(this.clock.now()) {
+                let left = match this.deadline.duration_since(this.clock.now(this.runtime.as_ref())) {
                     Ok(left) if *this.state != State::Done && !left.is_zero() => left,
                     _ => {
                         *this.state = State::Done;
@@ -175,11 +175,11 @@ impl Future for WallSleep {
                     }
                 };
                 let Some(waiter) = &*this.waiter else {
-                    if this.io.is_none() {
-                        *this.io = context::with(|handle| handle.io().clone()).ok();
+                    if this.runtime.is_none() {
+                        *this.runtime = context::with(Handle::clone).ok();
                     }
-                    *this.waiter = this.io.clone().map(ClockWaiter::new);
-                    if this.waiter.is_some() {
+                    if let Some(runtime) = &*this.runtime {
+                        *this.waiter = Some(ClockWaiter::new(runtime.io().clone()));
                         // It may have been set just before that.
                         continue;
                     }
@@ -229,12 +229,12 @@ impl fmt::Debug for WallSleep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::Handle;
+    use crate::reactor::Io;
     use crate::time::{Instant, sleep, timeout};
     use crate::{block_on, spawn};
     use std::future::poll_fn;
     use std::pin::pin;
-    use std::sync::Mutex;
+    use std::sync::{Arc, Mutex};
 
     const HOUR: Duration = Duration::from_secs(3600);
     const MS: Duration = Duration::from_millis(1);

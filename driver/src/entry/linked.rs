@@ -14,7 +14,7 @@ use std::task::Waker;
 use super::TimerEntry;
 use crate::Nanos;
 use crate::state::{State, StateCell};
-use crate::wheel::{Due, Place, Rank, Slack, Store, Wheel};
+use crate::wheel::{Due, Occupancy, Place, Rank, Slack, Store, Wheel};
 
 /// The wheel's pointer to a linked entry.
 ///
@@ -179,6 +179,10 @@ impl Entries {
 
     pub(crate) fn moved(&self) -> u64 {
         self.wheel.moved()
+    }
+
+    pub(crate) fn occupancy(&self) -> Occupancy {
+        self.wheel.occupancy()
     }
 
     /// Asserts the wheel's invariants.

@@ -48,6 +48,11 @@ impl SlotId {
         SlotId::new(level as usize, slot)
     }
 
+    /// The slot of a level in which a wheel stands that stands at `elapsed`.
+    pub(super) fn current(elapsed: Nanos, level: usize) -> SlotId {
+        SlotId::new(level, (elapsed.get() >> shift(level)) as usize & (SLOTS - 1))
+    }
+
     #[inline]
     pub(super) fn index(self) -> usize {
         self.0 as usize
@@ -59,7 +64,7 @@ impl SlotId {
     }
 
     #[inline]
-    fn slot(self) -> usize {
+    pub(super) fn slot(self) -> usize {
         self.0 as usize % SLOTS
     }
 
@@ -77,7 +82,7 @@ impl SlotId {
 }
 
 #[inline]
-fn shift(level: usize) -> u32 {
+pub(super) const fn shift(level: usize) -> u32 {
     SLOT_BITS + LEVEL_BITS * level as u32
 }
 

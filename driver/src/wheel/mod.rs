@@ -32,6 +32,7 @@
 
 mod check;
 mod level;
+mod occupancy;
 mod peak;
 mod place;
 mod rank;
@@ -43,6 +44,7 @@ use level::{Occupied, SlotId};
 use peak::Peak;
 use slot::{Cell, Removed, Slots};
 
+pub use occupancy::Occupancy;
 pub use place::Place;
 pub use rank::{Rank, Slack};
 

@@ -1,0 +1,224 @@
+//! What a frame shows: the wheel's fill, what was dealt out since the last frame, counts and lateness.
+//!
+//! Ground rules:
+//!
+//! * A [`Scene`] is plain data, complete in itself. Only the [`Recorder`] remembers anything between frames.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use mainspring::runtime::{Metrics, Occupancy};
+use mainspring::time::Instant;
+
+use crate::load::Load;
+
+/// Frames for which a slot that was dealt out is shown as such.
+const GLOW: u8 = 4;
+/// Frames whose lateness is remembered.
+const HISTORY: usize = 512;
+/// Rates are means over so many frames.
+const RATE_FRAMES: usize = 20;
+
+/// The upper ends of the lateness buckets; what is later than all of them goes into one more.
+pub(crate) const BUCKETS: [Duration; 7] = [
+    Duration::from_micros(50),
+    Duration::from_micros(100),
+    Duration::from_micros(250),
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(5),
+];
+
+/// How late timers were.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lateness {
+    pub(crate) buckets: [u64; BUCKETS.len() + 1],
+    pub(crate) worst: Duration,
+}
+
+impl Lateness {
+    pub(crate) fn count(&mut self, late: Duration) {
+        let bucket = BUCKETS.iter().position(|most| late < *most).unwrap_or(BUCKETS.len());
+        self.buckets[bucket] += 1;
+        self.worst = self.worst.max(late);
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    fn add(&mut self, other: &Lateness) {
+        for (bucket, more) in self.buckets.iter_mut().zip(other.buckets) {
+            *bucket += more;
+        }
+        self.worst = self.worst.max(other.worst);
+    }
+}
+
+/// A count since the beginning, and how much of it a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Count {
+    pub(crate) total: u64,
+    pub(crate) per_second: f64,
+}
+
+/// All that a frame is drawn from.
+#[derive(Clone, Debug)]
+pub(crate) struct Scene {
+    pub(crate) uptime: Duration,
+    pub(crate) rate: u32,
+    pub(crate) paused: bool,
+    pub(crate) tasks: usize,
+    pub(crate) live: usize,
+    pub(crate) slots: [[u32; 64]; 8],
+    pub(crate) current: [u8; 8],
+    /// How lately a slot was dealt out to lower levels: zero for long ago or never, up to [`GLOW`].
+    pub(crate) dealt: [[u8; 64]; 8],
+    /// Armed, fired, cancelled, reset, moved within the wheel, wake-ups of the thread.
+    pub(crate) counts: [(&'static str, Count); 6],
+    pub(crate) lateness: Lateness,
+    /// The worst lateness of each of the last frames, in microseconds, the latest last.
+    pub(crate) recent: Vec<u64>,
+}
+
+/// Remembers what a scene needs of the frames before.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    began: Instant,
+    dealt: [[u8; 64]; 8],
+    previous: Option<Occupancy>,
+    history: VecDeque<(Instant, [u64; 6])>,
+    lateness: Lateness,
+    recent: VecDeque<u64>,
+}
+
+impl Recorder {
+    pub(crate) fn new() -> Recorder {
+        Recorder {
+            began: Instant::now(),
+            dealt: [[0; 64]; 8],
+            previous: None,
+            history: VecDeque::new(),
+            lateness: Lateness::default(),
+            recent: VecDeque::new(),
+        }
+    }
+
+    /// The scene of this moment.
+    pub(crate) fn record(&mut self, load: &Load) -> Scene {
+        let runtime = load.runtime();
+        let (metrics, occupancy) = (runtime.metrics(), runtime.occupancy());
+        let now = Instant::now();
+        let late = load.take_lateness();
+        self.lateness.add(&late);
+        push(&mut self.recent, HISTORY, late.worst.as_micros().try_into().unwrap_or(u64::MAX));
+        self.glow(&occupancy);
+        let counts = self.rates(now, counts(&metrics));
+        let (slots, current) = (occupancy.slots, occupancy.current);
+        self.previous = Some(occupancy);
+        Scene {
+            uptime: now - self.began,
+            rate: load.rate(),
+            paused: load.is_paused(),
+            tasks: load.tasks(),
+            live: metrics.timers_live(),
+            slots,
+            current,
+            dealt: self.dealt,
+            counts,
+            lateness: self.lateness.clone(),
+            recent: self.recent.iter().copied().collect(),
+        }
+    }
+
+    /// Lets what was dealt out since the last frame glow, and the others fade.
+    fn glow(&mut self, now: &Occupancy) {
+        self.dealt.iter_mut().flatten().for_each(|glow| *glow = glow.saturating_sub(1));
+        let Some(before) = &self.previous else { return };
+        // Slots of level 0 are not dealt: what is due in them fires.
+        for level in 1..8 {
+            for slot in passed(before, now, level) {
+                if before.slots[level][slot] > 0 && now.slots[level][slot] == 0 {
+                    self.dealt[level][slot] = GLOW;
+                }
+            }
+        }
+    }
+
+    fn rates(&mut self, now: Instant, totals: [(&'static str, u64); 6]) -> [(&'static str, Count); 6] {
+        push(&mut self.history, RATE_FRAMES, (now, totals.map(|(_, total)| total)));
+        let (since, first) = self.history[0];
+        let seconds = (now - since).as_secs_f64();
+        std::array::from_fn(|n| {
+            let (name, total) = totals[n];
+            let more = (total - first[n]) as f64;
+            (name, Count { total, per_second: if seconds > 0.0 { more / seconds } else { 0.0 } })
+        })
+    }
+}
+
+/// The slots of a level that the wheel has entered between two frames.
+fn passed(before: &Occupancy, now: &Occupancy, level: usize) -> impl Iterator<Item = usize> + use<> {
+    let width = Occupancy::slot_width(level).as_nanos() as u64;
+    let (from, to) = (before.elapsed.get() / width, now.elapsed.get() / width);
+    // All of them, if it has gone round.
+    let from = from.max(to.saturating_sub(64));
+    (from..to).map(|slot| (slot + 1) as usize % 64)
+}
+
+fn counts(metrics: &Metrics) -> [(&'static str, u64); 6] {
+    [
+        ("armed", metrics.timers_armed()),
+        ("fired", metrics.timers_fired()),
+        ("cancelled", metrics.timers_cancelled()),
+        ("reset", metrics.timers_reset()),
+        ("moved", metrics.timers_moved()),
+        ("wake-ups", metrics.wakeups()),
+    ]
+}
+
+fn push<T>(queue: &mut VecDeque<T>, most: usize, value: T) {
+    if queue.len() == most {
+        queue.pop_front();
+    }
+    queue.push_back(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lateness_goes_into_its_bucket() {
+        let mut lateness = Lateness::default();
+        for micros in [0, 49, 50, 999, 1_000, 5_000, 80_000] {
+            lateness.count(Duration::from_micros(micros));
+        }
+        assert_eq!(lateness.buckets, [2, 1, 0, 0, 1, 1, 0, 2]);
+        assert_eq!((lateness.total(), lateness.worst), (7, Duration::from_millis(80)));
+    }
+
+    #[test]
+    fn a_second_of_frames_has_counts_and_dealt_slots() {
+        mainspring::block_on(async {
+            let load = Load::start(2_000);
+            let mut recorder = Recorder::new();
+            let mut glowed = false;
+            let mut scene = recorder.record(&load);
+            for _ in 0..30 {
+                mainspring::sleep(Duration::from_millis(10)).await;
+                scene = recorder.record(&load);
+                glowed |= scene.dealt.iter().flatten().any(|&glow| glow == GLOW);
+            }
+            assert!(glowed, "no slot was seen being dealt out");
+            assert_eq!(scene.recent.len(), 31);
+            let (name, armed) = scene.counts[0];
+            assert!(name == "armed" && armed.total > 0 && armed.per_second > 0.0);
+            // The view's own sleep was armed and has fired, and so it is not in the wheel.
+            let in_slots: usize = scene.slots.iter().flatten().map(|&n| n as usize).sum();
+            assert!(in_slots > 0 && scene.live > 0 && scene.tasks > 0);
+            assert!(scene.slots[5].iter().chain(&scene.slots[6]).any(|&n| n > 0), "the far ones are there");
+        });
+    }
+}

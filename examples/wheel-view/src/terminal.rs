@@ -1,0 +1,121 @@
+//! The terminal: opened, drawn on, asked for keys, and put back as it was.
+//!
+//! Ground rules:
+//!
+//! * While a [`Screen`] lives the terminal is in raw mode, on its alternate screen. Its drop ends that, and so
+//!   does a panic, before its message is printed.
+//! * A signal does not end the program: it is a wish to quit, so that the terminal is put back then, too.
+//! * Nothing here waits: keys are asked for once a frame.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::widgets::Widget;
+
+/// What somebody at the keyboard wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    More,
+    Less,
+    Pause,
+    Quit,
+}
+
+/// The terminal, while it is ours.
+pub(crate) struct Screen {
+    terminal: DefaultTerminal,
+    /// A signal has come, or a task has panicked.
+    end: Arc<AtomicBool>,
+}
+
+impl Screen {
+    /// # Errors
+    ///
+    /// The terminal's, which then is as it was.
+    pub(crate) fn open() -> io::Result<Screen> {
+        let end = Arc::new(AtomicBool::new(false));
+        // Without handlers a signal would end the program with the terminal in raw mode.
+        #[cfg(unix)]
+        for signal in signal_hook::consts::TERM_SIGNALS {
+            signal_hook::flag::register(*signal, end.clone())?;
+        }
+        // It also puts the terminal back when anything panics, before the message is printed.
+        let terminal = ratatui::try_init().inspect_err(|_| ratatui::restore())?;
+        let panicked = end.clone();
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            // The terminal is no longer ours to draw on, also if it was only a task that panicked. Relaxed: the
+            // flag is all there is to see.
+            panicked.store(true, Ordering::Relaxed);
+            previous(info);
+        }));
+        Ok(Screen { terminal, end })
+    }
+
+    /// What has been wished for since the last call.
+    pub(crate) fn wishes(&mut self) -> io::Result<Vec<Wish>> {
+        let mut wishes = Vec::new();
+        if self.end.load(Ordering::Relaxed) {
+            wishes.push(Wish::Quit);
+            return Ok(wishes);
+        }
+        while event::poll(Duration::ZERO)? {
+            if let Event::Key(key) = event::read()? {
+                wishes.extend(wish(key));
+            }
+        }
+        Ok(wishes)
+    }
+
+    /// Draws a frame, in the size that the terminal has now.
+    pub(crate) fn draw(&mut self, view: impl Widget) -> io::Result<()> {
+        self.terminal.draw(|frame| frame.render_widget(view, frame.area()))?;
+        Ok(())
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that is gone cannot be put back, and nobody is there to be told.
+        let _ = self.terminal.show_cursor();
+        let _ = ratatui::try_restore();
+    }
+}
+
+fn wish(key: KeyEvent) -> Option<Wish> {
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    match key.code {
+        KeyCode::Char('c' | 'd') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::Quit),
+        KeyCode::Char('+' | '=') | KeyCode::Up => Some(Wish::More),
+        KeyCode::Char('-' | '_') | KeyCode::Down => Some(Wish::Less),
+        KeyCode::Char('p' | 'P' | ' ') => Some(Wish::Pause),
+        KeyCode::Char('q' | 'Q') | KeyCode::Esc => Some(Wish::Quit),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_understood() {
+        let key = |code, modifiers| wish(KeyEvent::new(code, modifiers));
+        assert_eq!(key(KeyCode::Char('+'), KeyModifiers::NONE), Some(Wish::More));
+        // Where it is above the equals sign, without Shift.
+        assert_eq!(key(KeyCode::Char('='), KeyModifiers::NONE), Some(Wish::More));
+        assert_eq!(key(KeyCode::Char('-'), KeyModifiers::NONE), Some(Wish::Less));
+        assert_eq!(key(KeyCode::Char('p'), KeyModifiers::NONE), Some(Wish::Pause));
+        assert_eq!(key(KeyCode::Char('q'), KeyModifiers::NONE), Some(Wish::Quit));
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Wish::Quit));
+        assert_eq!(key(KeyCode::Char('c'), KeyModifiers::NONE), None);
+        let released = KeyEvent::new_with_kind(KeyCode::Char('q'), KeyModifiers::NONE, KeyEventKind::Release);
+        assert_eq!(wish(released), None);
+    }
+}
