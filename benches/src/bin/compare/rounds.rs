@@ -132,7 +132,7 @@ fn measure(plan: &Plan, nursery: &Nursery) -> Option<Findings> {
         }
         findings.rounds = round + 1;
         let each = begin.elapsed() / findings.rounds as u32;
-        if begin.elapsed() + each / 2 > plan.scale.budget {
+        if begin.elapsed() + each > plan.scale.budget {
             break;
         }
     }

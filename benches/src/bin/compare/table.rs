@@ -113,8 +113,11 @@ fn row(metric: &MetricSummary, contestants: &[Contestant], between: &str) -> Vec
     let ours = metric.entry(Contestant::Mainspring);
     let ratio = |ratio: Option<Spread>| ratio.map_or_else(|| NONE.into(), |ratio| number(ratio.median));
     cells.push(ratio(ours.and_then(|entry| entry.to_tokio)));
-    let best = metric.best.map_or_else(String::new, |best| format!(" ({})", best.name()));
-    cells.push(ratio(ours.and_then(|entry| entry.to_best)) + &best);
+    let to_best = ours.and_then(|entry| entry.to_best).zip(metric.best);
+    cells.push(to_best.map_or_else(
+        || NONE.into(),
+        |(spread, best)| format!("{} ({})", number(spread.median), best.name()),
+    ));
     let goals: Vec<_> = metric.verdicts.iter().map(|verdict| verdict.goal.clone()).collect();
     cells.push(goals.join(", "));
     let verdicts: Vec<_> = metric.verdicts.iter().map(word).collect();
