@@ -13,6 +13,8 @@ pub(crate) enum Contestant {
     Tokio,
     Smol,
     Monoio,
+    /// On mio instead of io_uring.
+    MonoioLegacy,
     Compio,
     Zruntime,
     /// tokio-util's `DelayQueue`, on tokio, without tasks.
@@ -30,6 +32,8 @@ impl Contestant {
         #[cfg(target_os = "linux")]
         Contestant::Monoio,
         #[cfg(target_os = "linux")]
+        Contestant::MonoioLegacy,
+        #[cfg(target_os = "linux")]
         Contestant::Compio,
         Contestant::Zruntime,
         Contestant::DelayQueue,
@@ -43,6 +47,7 @@ impl Contestant {
             Contestant::Tokio => peers::Tokio::NAME,
             Contestant::Smol => peers::Smol::NAME,
             Contestant::Monoio => "monoio",
+            Contestant::MonoioLegacy => "monoio-legacy",
             Contestant::Compio => "compio",
             Contestant::Zruntime => peers::Zruntime::NAME,
             Contestant::DelayQueue => "delay-queue",
@@ -69,7 +74,7 @@ impl Contestant {
             // Its sleeps cannot be reset.
             Contestant::Compio => !matches!(workload, Id::W3 | Id::W3b | Id::W3c),
             // Its timers do not fire while any task is ready.
-            Contestant::Monoio => workload != Id::P,
+            Contestant::Monoio | Contestant::MonoioLegacy => workload != Id::P,
             _ => true,
         }
     }

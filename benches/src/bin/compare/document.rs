@@ -25,7 +25,8 @@ pub(crate) fn version(package: &str) -> Option<&'static str> {
 pub(crate) fn package(contestant: Contestant) -> Option<String> {
     let package = match contestant {
         Contestant::DelayQueue => "tokio-util",
-        Contestant::Timerfd => return None,
+        // The same package as another's.
+        Contestant::MonoioLegacy | Contestant::Timerfd => return None,
         other => other.name(),
     };
     Some(format!("{package} {}", version(package)?))

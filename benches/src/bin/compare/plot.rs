@@ -32,6 +32,7 @@ fn color(contestant: Contestant) -> RGBColor {
         Contestant::Tokio => RGBColor(52, 101, 164),
         Contestant::Smol => RGBColor(78, 154, 6),
         Contestant::Monoio => RGBColor(117, 80, 123),
+        Contestant::MonoioLegacy => RGBColor(173, 127, 168),
         Contestant::Compio => RGBColor(193, 125, 17),
         Contestant::Zruntime => RGBColor(6, 152, 154),
         Contestant::DelayQueue => RGBColor(114, 159, 207),

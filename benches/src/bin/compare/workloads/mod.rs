@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 #[cfg(target_os = "linux")]
-use mainspring_bench::peers::{Compio, Monoio};
+use mainspring_bench::peers::{Compio, Monoio, MonoioLegacy};
 use mainspring_bench::peers::{Mainspring, Peer, Resets, Smol, Tokio, Zruntime};
 
 use crate::catalog::{Contestant, Id};
@@ -46,6 +46,8 @@ pub(crate) fn run(order: Order<'_>, contestant: Contestant) -> Result<Metrics, S
         Contestant::Smol => resettable::<Smol>(order),
         #[cfg(target_os = "linux")]
         Contestant::Monoio => resettable::<Monoio>(order),
+        #[cfg(target_os = "linux")]
+        Contestant::MonoioLegacy => resettable::<MonoioLegacy>(order),
         #[cfg(target_os = "linux")]
         Contestant::Compio => plain::<Compio>(order),
         Contestant::Zruntime => resettable::<Zruntime>(order),
