@@ -129,6 +129,15 @@ fn monoio() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn monoio_legacy() {
+    use mainspring_bench::peers::MonoioLegacy;
+    does_what_the_trait_says::<MonoioLegacy>();
+    echoes::<MonoioLegacy>();
+    resets::<MonoioLegacy>();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn compio() {
     use mainspring_bench::peers::Compio;
     does_what_the_trait_says::<Compio>();

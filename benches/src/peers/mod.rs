@@ -29,7 +29,7 @@ mod zruntime;
 pub use self::compio::Compio;
 pub use self::mainspring::Mainspring;
 #[cfg(target_os = "linux")]
-pub use self::monoio::Monoio;
+pub use self::monoio::{Monoio, MonoioLegacy};
 pub use self::smol::Smol;
 pub use self::tokio::Tokio;
 pub use self::zruntime::Zruntime;

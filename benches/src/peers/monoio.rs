@@ -1,37 +1,80 @@
-//! monoio: on io_uring where the kernel lets it, which its documentation recommends, and on its legacy driver
-//! (mio) elsewhere; timers are enabled, which they are not by default. It has no `yield_now`: a future that
-//! wakes itself once stands in. monoio polls a task that wakes itself again before any other, and looks at timers
-//! only when no task is ready.
+//! monoio, twice: on io_uring, which its documentation recommends, and on its legacy driver (mio), which is cheaper
+//! where there is no I/O. Timers are enabled, which they are not by default. It has no `yield_now`: a future that wakes
+//! itself once stands in. monoio polls a task that wakes itself again before any other, and looks at timers only when
+//! no task is ready.
 
 use std::future::Future;
 use std::io;
+use std::marker::PhantomData;
 use std::net::TcpStream;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use monoio::io::{AsyncReadRent, AsyncWriteRentExt};
-use monoio::{FusionDriver, RuntimeBuilder, net, time};
+use monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder, net, time};
 use smol::future;
 
 use super::{Peer, Resets};
 
-/// monoio.
-#[derive(Clone, Copy, Debug)]
-pub struct Monoio;
+/// monoio on one of its drivers.
+#[derive(Debug)]
+pub struct MonoioOn<D>(PhantomData<D>);
 
-impl Peer for Monoio {
+/// monoio on io_uring.
+pub type Monoio = MonoioOn<IoUringDriver>;
+/// monoio on mio.
+pub type MonoioLegacy = MonoioOn<LegacyDriver>;
+
+/// What differs.
+pub trait Driver: 'static {
+    /// The peer's name.
+    const NAME: &'static str;
+    /// Whether it wants sockets in non-blocking mode. io_uring would report one that has no data instead of waiting
+    /// for some.
+    const NONBLOCKING: bool;
+
+    /// Runs `future` on a new runtime.
+    fn run<F: Future>(future: F) -> F::Output;
+}
+
+impl Driver for IoUringDriver {
     const NAME: &'static str = "monoio";
+    const NONBLOCKING: bool = false;
+
+    fn run<F: Future>(future: F) -> F::Output {
+        let runtime = RuntimeBuilder::<IoUringDriver>::new().enable_timer().build();
+        runtime.expect("the system has io_uring").block_on(future)
+    }
+}
+
+impl Driver for LegacyDriver {
+    const NAME: &'static str = "monoio-legacy";
+    const NONBLOCKING: bool = true;
+
+    fn run<F: Future>(future: F) -> F::Output {
+        let runtime = RuntimeBuilder::<LegacyDriver>::new().enable_timer().build();
+        runtime.expect("the system has a poller").block_on(future)
+    }
+}
+
+impl<D> Clone for MonoioOn<D> {
+    fn clone(&self) -> MonoioOn<D> {
+        MonoioOn(PhantomData)
+    }
+}
+
+impl<D: Driver> Peer for MonoioOn<D> {
+    const NAME: &'static str = D::NAME;
 
     type Interval = time::Interval;
     type Stream = net::TcpStream;
     type Elapsed = time::error::Elapsed;
 
     fn run<T>(main: impl AsyncFnOnce(Self) -> T) -> T {
-        let runtime = RuntimeBuilder::<FusionDriver>::new().enable_timer().build();
-        runtime.expect("the system has io_uring or a poller").block_on(main(Monoio))
+        D::run(main(MonoioOn(PhantomData)))
     }
 
-    fn spawn<F: Future + 'static>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+    fn spawn<F: Future + 'static>(&self, future: F) -> impl Future<Output = F::Output> + use<D, F> {
         monoio::spawn(future)
     }
 
@@ -39,15 +82,15 @@ impl Peer for Monoio {
         drop(monoio::spawn(future));
     }
 
-    fn yield_now(&self) -> impl Future<Output = ()> + use<> {
+    fn yield_now(&self) -> impl Future<Output = ()> + use<D> {
         future::yield_now()
     }
 
-    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + use<> {
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + use<D> {
         time::sleep(duration)
     }
 
-    fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + use<> {
+    fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + use<D> {
         time::sleep_until(deadline.into())
     }
 
@@ -55,7 +98,7 @@ impl Peer for Monoio {
         &self,
         duration: Duration,
         future: F,
-    ) -> impl Future<Output = Result<F::Output, Self::Elapsed>> + use<F> {
+    ) -> impl Future<Output = Result<F::Output, Self::Elapsed>> + use<D, F> {
         time::timeout(duration, future)
     }
 
@@ -68,8 +111,7 @@ impl Peer for Monoio {
     }
 
     fn adopt(&self, stream: TcpStream) -> io::Result<net::TcpStream> {
-        // io_uring would report a non-blocking socket that has no data instead of waiting for some.
-        stream.set_nonblocking(!monoio::utils::detect_uring())?;
+        stream.set_nonblocking(D::NONBLOCKING)?;
         net::TcpStream::from_std(stream)
     }
 
@@ -83,7 +125,7 @@ impl Peer for Monoio {
     }
 }
 
-impl Resets for Monoio {
+impl<D: Driver> Resets for MonoioOn<D> {
     type Sleep = time::Sleep;
 
     fn resettable(&self, deadline: Instant) -> time::Sleep {

@@ -13,6 +13,8 @@ pub(crate) enum Contestant {
     Tokio,
     Smol,
     Monoio,
+    /// On mio instead of io_uring.
+    MonoioLegacy,
     Compio,
     Zruntime,
     /// tokio-util's `DelayQueue`, on tokio, without tasks.
@@ -30,6 +32,8 @@ impl Contestant {
         #[cfg(target_os = "linux")]
         Contestant::Monoio,
         #[cfg(target_os = "linux")]
+        Contestant::MonoioLegacy,
+        #[cfg(target_os = "linux")]
         Contestant::Compio,
         Contestant::Zruntime,
         Contestant::DelayQueue,
@@ -43,6 +47,7 @@ impl Contestant {
             Contestant::Tokio => peers::Tokio::NAME,
             Contestant::Smol => peers::Smol::NAME,
             Contestant::Monoio => "monoio",
+            Contestant::MonoioLegacy => "monoio-legacy",
             Contestant::Compio => "compio",
             Contestant::Zruntime => peers::Zruntime::NAME,
             Contestant::DelayQueue => "delay-queue",
@@ -69,7 +74,7 @@ impl Contestant {
             // Its sleeps cannot be reset.
             Contestant::Compio => !matches!(workload, Id::W3 | Id::W3b | Id::W3c),
             // Its timers do not fire while any task is ready.
-            Contestant::Monoio => workload != Id::P,
+            Contestant::Monoio | Contestant::MonoioLegacy => workload != Id::P,
             _ => true,
         }
     }
@@ -196,8 +201,10 @@ pub(crate) struct Metric {
     pub(crate) key: String,
     pub(crate) label: String,
     pub(crate) unit: Unit,
-    /// What to reach; a metric without is told besides and not plotted.
+    /// What to reach; a metric without is told besides.
     pub(crate) goals: Vec<Goal>,
+    /// Whether it is in the picture.
+    pub(crate) drawn: bool,
 }
 
 /// A workload as it is measured at one scale.
@@ -211,7 +218,7 @@ pub(crate) struct Workload {
 }
 
 fn metric(key: &str, label: impl Into<String>, unit: Unit, goals: &[Goal]) -> Metric {
-    Metric { key: key.into(), label: label.into(), unit, goals: goals.to_vec() }
+    Metric { key: key.into(), label: label.into(), unit, goals: goals.to_vec(), drawn: !goals.is_empty() }
 }
 
 /// All workloads.
@@ -233,7 +240,7 @@ fn workload(id: Id, scale: &Scale) -> Workload {
                 [&[Times(0.6, Tokio)], &[], &[], &[Times(0.6, Tokio), TimesOwn(1.15, "live1")]];
             let metrics = (0..4).map(|part| {
                 let label = format!("{} live", short(scale.live[part]));
-                metric(&format!("live{part}"), label, Nanoseconds, goals[part])
+                Metric { drawn: true, ..metric(&format!("live{part}"), label, Nanoseconds, goals[part]) }
             });
             (
                 "create sleep(1..60 s), poll once, drop: CPU, by the number of other live timers".into(),
@@ -346,7 +353,8 @@ fn workload(id: Id, scale: &Scale) -> Workload {
             1,
             vec![
                 metric("spawn", "spawn, finish, join", Nanoseconds, &[TimesBest(1.0)]),
-                metric("yield", "yield", Nanoseconds, &[TimesBest(1.0)]),
+                metric("yield", "yield (wakes itself)", Nanoseconds, &[TimesBest(1.0)]),
+                metric("yield_now", "its own yield_now", Nanoseconds, &[]),
             ],
         ),
         Id::W9 => (

@@ -25,7 +25,8 @@ pub(crate) fn version(package: &str) -> Option<&'static str> {
 pub(crate) fn package(contestant: Contestant) -> Option<String> {
     let package = match contestant {
         Contestant::DelayQueue => "tokio-util",
-        Contestant::Timerfd => return None,
+        // The same package as another's.
+        Contestant::MonoioLegacy | Contestant::Timerfd => return None,
         other => other.name(),
     };
     Some(format!("{package} {}", version(package)?))
@@ -33,11 +34,16 @@ pub(crate) fn package(contestant: Contestant) -> Option<String> {
 
 /// The machine, in a sentence.
 pub(crate) fn machine() -> String {
-    let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let model = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("model name"))?;
-        Some(line.split_once(':')?.1.trim().to_string())
-    });
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    // The system would tell only of those that this process is bound to.
+    let cpus = match info.lines().filter(|line| line.starts_with("processor")).count() {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        count => count,
+    };
+    let model = info
+        .lines()
+        .find(|line| line.starts_with("model name"))
+        .and_then(|line| Some(line.split_once(':')?.1.trim().to_string()));
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let model = model.unwrap_or_else(|| std::env::consts::ARCH.into());
     format!("{model}, {cpus} CPUs, {} {}", std::env::consts::OS, kernel.trim()).trim_end().into()

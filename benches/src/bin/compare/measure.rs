@@ -96,6 +96,20 @@ pub(crate) async fn live<F: Future>(count: usize, mut make: impl FnMut() -> F) -
     black_box(all)
 }
 
+/// Yields once, in the same way whatever the runtime: wakes its own task and is pending.
+pub(crate) async fn wake_itself() {
+    let mut woken = false;
+    poll_fn(|cx| {
+        if woken {
+            return Poll::Ready(());
+        }
+        woken = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// A histogram of nanoseconds, to three digits, up to a minute.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order")

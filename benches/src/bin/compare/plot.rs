@@ -2,7 +2,7 @@
 //!
 //! Ground rules:
 //!
-//! * Only what has something to reach is drawn; the table has the rest.
+//! * What is told besides is not drawn; the table has it.
 //! * A panel whose values lie far apart has a logarithmic axis: its bars are drawn by the logarithm, and its labels say
 //!   the value.
 //! * Text is SVG text: no font is needed to draw it.
@@ -32,6 +32,7 @@ fn color(contestant: Contestant) -> RGBColor {
         Contestant::Tokio => RGBColor(52, 101, 164),
         Contestant::Smol => RGBColor(78, 154, 6),
         Contestant::Monoio => RGBColor(117, 80, 123),
+        Contestant::MonoioLegacy => RGBColor(173, 127, 168),
         Contestant::Compio => RGBColor(193, 125, 17),
         Contestant::Zruntime => RGBColor(6, 152, 154),
         Contestant::DelayQueue => RGBColor(114, 159, 207),
@@ -57,10 +58,7 @@ pub(crate) fn draw(summary: &Summary, directory: &Path) -> Result<(), String> {
 fn panels(summary: &Summary) -> Vec<(Unit, Vec<&MetricSummary>)> {
     let mut panels: Vec<(Unit, Vec<&MetricSummary>)> = Vec::new();
     for metric in &summary.metrics {
-        if metric.verdicts.is_empty() && !summary.metrics.iter().all(|one| one.unit == metric.unit) {
-            continue;
-        }
-        if metric.entries.is_empty() {
+        if !metric.drawn || metric.entries.is_empty() {
             continue;
         }
         match panels.iter_mut().find(|(unit, _)| *unit == metric.unit) {

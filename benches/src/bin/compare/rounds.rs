@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -68,8 +68,6 @@ pub(crate) fn compare(plan: Plan) -> Result<ExitCode, String> {
         return Ok(ExitCode::from(130));
     };
     let summaries = summary::summarize(&plan, &findings);
-    println!("{}", table::terminal(&plan, &summaries, &findings));
-
     let page = table::markdown(&plan, &summaries, &findings);
     write(&plan.json, &format!("{:#}\n", document::json(&plan, &summaries, &findings)))?;
     write(&plan.out.join("table.md"), &page)?;
@@ -81,7 +79,10 @@ pub(crate) fn compare(plan: Plan) -> Result<ExitCode, String> {
     for summary in &summaries {
         plot::draw(summary, &plan.out)?;
     }
-    println!("written: {}, and the table and the pictures in {}", plan.json.display(), plan.out.display());
+    let table = table::terminal(&plan, &summaries, &findings);
+    let (json, out) = (plan.json.display(), plan.out.display());
+    // Whoever reads it may stop in the middle; the files have it all.
+    let _ = writeln!(io::stdout(), "{table}\nWritten: {json}, and the table and the pictures in {out}.");
     Ok(if findings.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -131,7 +132,7 @@ fn measure(plan: &Plan, nursery: &Nursery) -> Option<Findings> {
         }
         findings.rounds = round + 1;
         let each = begin.elapsed() / findings.rounds as u32;
-        if begin.elapsed() + each / 2 > plan.scale.budget {
+        if begin.elapsed() + each > plan.scale.budget {
             break;
         }
     }
@@ -144,11 +145,8 @@ fn bar(plan: &Plan) -> ProgressBar {
         plan.contestants.iter().filter(|one| one.takes_part(workload.id)).count() * workload.parts
     };
     let all: usize = plan.workloads.iter().map(children).sum();
-    let target = if std::io::stderr().is_terminal() {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
+    let target =
+        if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some((all * plan.scale.rounds) as u64), target);
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:16} {elapsed} of about {duration}");
     bar.set_style(style.expect("the template is well formed"));

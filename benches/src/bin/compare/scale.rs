@@ -8,7 +8,7 @@ pub(crate) struct Scale {
     pub(crate) name: &'static str,
     /// How often each child is run.
     pub(crate) rounds: usize,
-    /// After so long no further round is begun.
+    /// No round is begun that would likely end later.
     pub(crate) budget: Duration,
     /// How long a child may take.
     pub(crate) limit: Duration,
@@ -67,7 +67,7 @@ impl Scale {
         Scale {
             name: "quick",
             rounds: 2,
-            budget: Duration::from_secs(80),
+            budget: Duration::from_secs(160),
             limit: Duration::from_secs(20),
             ops: 10_000,
             batches: 5,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
 
 use crate::catalog::Contestant;
@@ -23,7 +23,7 @@ pub(crate) fn terminal(plan: &Plan, summaries: &[Summary], findings: &Findings) 
     for summary in summaries {
         let contestants = entrants(plan, summary);
         let mut table = Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY);
+        table.load_style(UTF8_BORDERS_ONLY);
         table.set_header(header(&contestants));
         for metric in &summary.metrics {
             table.add_row(row(metric, &contestants, "\n"));
@@ -113,12 +113,15 @@ fn row(metric: &MetricSummary, contestants: &[Contestant], between: &str) -> Vec
     let ours = metric.entry(Contestant::Mainspring);
     let ratio = |ratio: Option<Spread>| ratio.map_or_else(|| NONE.into(), |ratio| number(ratio.median));
     cells.push(ratio(ours.and_then(|entry| entry.to_tokio)));
-    let best = metric.best.map_or_else(String::new, |best| format!("{between}({})", best.name()));
-    cells.push(ratio(ours.and_then(|entry| entry.to_best)) + &best);
+    let to_best = ours.and_then(|entry| entry.to_best).zip(metric.best);
+    cells.push(to_best.map_or_else(
+        || NONE.into(),
+        |(spread, best)| format!("{} ({})", number(spread.median), best.name()),
+    ));
     let goals: Vec<_> = metric.verdicts.iter().map(|verdict| verdict.goal.clone()).collect();
-    cells.push(goals.join(if between == "\n" { "\n" } else { ", " }));
+    cells.push(goals.join(", "));
     let verdicts: Vec<_> = metric.verdicts.iter().map(word).collect();
-    cells.push(verdicts.join(if between == "\n" { "\n" } else { ", " }));
+    cells.push(verdicts.join(", "));
     cells
 }
 

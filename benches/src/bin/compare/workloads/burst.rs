@@ -13,8 +13,9 @@ use tokio_util::time::DelayQueue;
 use crate::measure::{Metrics, Rng, cpu, in_task, wakeups};
 use crate::scale::Scale;
 
-/// So long before the first deadline are the timers made, for each of them: enough for the slowest peer.
-const LEAD: Duration = Duration::from_micros(3);
+/// So long before the first deadline are the timers made, for each of them. If that turns out not to be enough, the
+/// whole is done again, with a new runtime and more time.
+const LEADS: [Duration; 3] = [Duration::from_micros(2), Duration::from_micros(10), Duration::from_micros(50)];
 const LEAD_AT_LEAST: Duration = Duration::from_millis(30);
 
 /// Counts until all of a burst have come by, and wakes who waits for that. Waiting by yielding instead would keep
@@ -77,8 +78,12 @@ async fn start<P: Peer>(peer: &P, deadlines: &[Instant]) -> Rc<Burst> {
     burst
 }
 
-fn lead(count: usize) -> Duration {
-    (count as u32 * LEAD).max(LEAD_AT_LEAST)
+/// What `attempt` finds with the shortest lead that is long enough.
+fn in_time(count: usize, attempt: impl Fn(Duration) -> Option<Metrics>) -> Result<Metrics, String> {
+    LEADS
+        .iter()
+        .find_map(|each| attempt((count as u32 * *each).max(LEAD_AT_LEAST)))
+        .ok_or_else(|| "the first deadline came before all sleeps were registered".into())
 }
 
 fn deadlines(base: Instant, count: usize, spread: Duration) -> Vec<Instant> {
@@ -88,19 +93,31 @@ fn deadlines(base: Instant, count: usize, spread: Duration) -> Vec<Instant> {
 
 /// The CPU time per timer to spawn and register, and from then on until all have fired; the wake-ups of the
 /// latter, and how late the last one was.
-pub(crate) fn spread<P: Peer>(scale: &Scale, count: usize, suffix: &'static str) -> Metrics {
-    let spread = scale.spread;
+pub(crate) fn spread<P: Peer>(scale: &Scale, count: usize, suffix: &'static str) -> Result<Metrics, String> {
+    in_time(count, |lead| spread_out::<P>(scale.spread, lead, count, suffix))
+}
+
+fn spread_out<P: Peer>(
+    spread: Duration,
+    lead: Duration,
+    count: usize,
+    suffix: &'static str,
+) -> Option<Metrics> {
     in_task(move |peer: P| async move {
-        let deadlines = deadlines(Instant::now() + lead(count), count, spread);
+        let base = Instant::now() + lead;
+        let deadlines = deadlines(base, count, spread);
         let begin = cpu();
         let burst = start(&peer, &deadlines).await;
+        if Instant::now() >= base {
+            return None;
+        }
         let (registered, wakeups_before) = (cpu(), wakeups());
         // What reading the wake-ups cost is not the workload's.
         let resumed = cpu();
         burst.fired.all_passed().await;
         let end = Instant::now();
         let fired = cpu();
-        outcome(
+        Some(outcome(
             suffix,
             count,
             registered - begin,
@@ -108,7 +125,7 @@ pub(crate) fn spread<P: Peer>(scale: &Scale, count: usize, suffix: &'static str)
             wakeups() - wakeups_before,
             &deadlines,
             end,
-        )
+        ))
     })
 }
 
@@ -132,38 +149,51 @@ fn outcome(
 }
 
 /// The wall-clock time from the first completion to the last, per timer, and how late the first is.
-pub(crate) fn at_once<P: Peer>(scale: &Scale) -> Metrics {
+pub(crate) fn at_once<P: Peer>(scale: &Scale) -> Result<Metrics, String> {
     let count = scale.burst;
+    in_time(count, |lead| one_deadline::<P>(count, lead))
+}
+
+fn one_deadline<P: Peer>(count: usize, lead: Duration) -> Option<Metrics> {
     in_task(move |peer: P| async move {
-        let deadline = Instant::now() + lead(count);
+        let deadline = Instant::now() + lead;
         let burst = start(&peer, &vec![deadline; count]).await;
-        assert!(Instant::now() < deadline, "the deadline passed before all sleeps were registered");
+        if Instant::now() >= deadline {
+            return None;
+        }
         burst.fired.all_passed().await;
         let end = Instant::now();
         let first = burst.first.get().expect("all have fired");
-        vec![
+        Some(vec![
             ("complete".into(), (end - first).as_nanos() as f64 / count as f64),
             ("late".into(), first.saturating_duration_since(deadline).as_nanos() as f64),
-        ]
+        ])
     })
 }
 
 /// As [`spread`], with a queue in place of the tasks.
-pub(crate) fn delay_queue(scale: &Scale, count: usize, suffix: &'static str) -> Metrics {
-    let spread = scale.spread;
+pub(crate) fn delay_queue(scale: &Scale, count: usize, suffix: &'static str) -> Result<Metrics, String> {
+    in_time(count, |lead| queued(scale.spread, lead, count, suffix))
+}
+
+fn queued(spread: Duration, lead: Duration, count: usize, suffix: &'static str) -> Option<Metrics> {
     in_task(move |_: Tokio| async move {
-        let deadlines = deadlines(Instant::now() + lead(count), count, spread);
+        let base = Instant::now() + lead;
+        let deadlines = deadlines(base, count, spread);
         let begin = cpu();
         let mut queue = DelayQueue::new();
         for deadline in &deadlines {
             queue.insert_at((), (*deadline).into());
+        }
+        if Instant::now() >= base {
+            return None;
         }
         let (registered, wakeups_before) = (cpu(), wakeups());
         let resumed = cpu();
         while poll_fn(|cx| queue.poll_expired(cx)).await.is_some() {}
         let end = Instant::now();
         let fired = cpu();
-        outcome(
+        Some(outcome(
             suffix,
             count,
             registered - begin,
@@ -171,6 +201,6 @@ pub(crate) fn delay_queue(scale: &Scale, count: usize, suffix: &'static str) -> 
             wakeups() - wakeups_before,
             &deadlines,
             end,
-        )
+        ))
     })
 }

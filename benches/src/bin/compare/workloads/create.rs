@@ -9,11 +9,16 @@ use std::time::Duration;
 
 use mainspring_bench::peers::Peer;
 
-use super::{FAR, FARTHER};
-use crate::measure::{Metrics, Rng, in_task, live, per_op};
+use crate::measure::{Metrics, Rng, in_task, live, per_op, wake_itself};
 use crate::scale::Scale;
 
 const LONG: Duration = Duration::from_secs(30);
+/// The other live timers are of the same kind as those that are measured. Were they all later, each new one would be
+/// the earliest, which some runtimes pay for dearly.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+/// Lets the runtime park once, so that it knows of the other timers.
+const SETTLE: Duration = Duration::from_millis(2);
 
 /// The cost with the `part`-th number of other live timers. The yield at the end of each batch lets the runtime
 /// do what it has put off.
@@ -21,9 +26,9 @@ pub(crate) fn sleeps<P: Peer>(scale: &Scale, part: usize) -> Metrics {
     let (ops, batches, others) = (scale.ops, scale.batches, scale.live[part]);
     let cost = in_task(move |peer: P| async move {
         let mut rng = Rng::new(1);
-        let others = live(others, || peer.sleep(rng.duration(FAR, FARTHER))).await;
-        let durations: Vec<Duration> =
-            (0..ops).map(|_| rng.duration(Duration::from_secs(1), Duration::from_secs(60))).collect();
+        let others = live(others, || peer.sleep(rng.duration(SHORTEST, LONGEST))).await;
+        peer.sleep(SETTLE).await;
+        let durations: Vec<Duration> = (0..ops).map(|_| rng.duration(SHORTEST, LONGEST)).collect();
         let cost = per_op(batches, ops, async || {
             poll_fn(|cx| {
                 for duration in &durations {
@@ -62,16 +67,17 @@ pub(crate) fn needed_timeouts<P: Peer>(scale: &Scale) -> Metrics {
     let (ops, batches, others) = (scale.ops, scale.batches, scale.live[2]);
     in_task(move |peer: P| async move {
         let mut rng = Rng::new(2);
-        let others = live(others, || peer.sleep(rng.duration(FAR, FARTHER))).await;
+        let others = live(others, || peer.sleep(rng.duration(SHORTEST, LONGEST))).await;
+        peer.sleep(SETTLE).await;
         let bare = per_op(batches, ops, async || {
             for _ in 0..ops {
-                peer.yield_now().await;
+                wake_itself().await;
             }
         });
         let bare = bare.await;
         let with = per_op(batches, ops, async || {
             for _ in 0..ops {
-                assert!(peer.timeout(LONG, peer.yield_now()).await.is_ok());
+                assert!(peer.timeout(LONG, wake_itself()).await.is_ok());
             }
         });
         let with = with.await;

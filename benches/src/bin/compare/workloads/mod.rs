@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 #[cfg(target_os = "linux")]
-use mainspring_bench::peers::{Compio, Monoio};
+use mainspring_bench::peers::{Compio, Monoio, MonoioLegacy};
 use mainspring_bench::peers::{Mainspring, Peer, Resets, Smol, Tokio, Zruntime};
 
 use crate::catalog::{Contestant, Id};
@@ -47,6 +47,8 @@ pub(crate) fn run(order: Order<'_>, contestant: Contestant) -> Result<Metrics, S
         #[cfg(target_os = "linux")]
         Contestant::Monoio => resettable::<Monoio>(order),
         #[cfg(target_os = "linux")]
+        Contestant::MonoioLegacy => resettable::<MonoioLegacy>(order),
+        #[cfg(target_os = "linux")]
         Contestant::Compio => plain::<Compio>(order),
         Contestant::Zruntime => resettable::<Zruntime>(order),
         Contestant::DelayQueue => delay_queue(order),
@@ -73,9 +75,9 @@ fn plain<P: Peer>(order: Order<'_>) -> Result<Metrics, String> {
         Id::W2 => create::unneeded_timeouts::<P>(scale),
         Id::W2b => create::needed_timeouts::<P>(scale),
         Id::W3 | Id::W3b | Id::W3c => return unsupported(order),
-        Id::W4 => burst::spread::<P>(scale, scale.burst, ""),
-        Id::W4s => burst::spread::<P>(scale, scale.small_bursts[part], ["0", "1"][part]),
-        Id::W4b => burst::at_once::<P>(scale),
+        Id::W4 => return burst::spread::<P>(scale, scale.burst, ""),
+        Id::W4s => return burst::spread::<P>(scale, scale.small_bursts[part], ["0", "1"][part]),
+        Id::W4b => return burst::at_once::<P>(scale),
         Id::W5 => lateness::single::<P>(scale),
         Id::W5b => lateness::looping::<P>(scale),
         Id::W6 => ticks::intervals::<P>(scale),
@@ -91,8 +93,8 @@ fn delay_queue(order: Order<'_>) -> Result<Metrics, String> {
     let (scale, part) = (order.scale, order.part);
     match order.workload {
         Id::W3b => Ok(reset::delay_queue(scale)),
-        Id::W4 => Ok(burst::delay_queue(scale, scale.burst, "")),
-        Id::W4s => Ok(burst::delay_queue(scale, scale.small_bursts[part], ["0", "1"][part])),
+        Id::W4 => burst::delay_queue(scale, scale.burst, ""),
+        Id::W4s => burst::delay_queue(scale, scale.small_bursts[part], ["0", "1"][part]),
         _ => unsupported(order),
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use mainspring_bench::peers::Peer;
 
-use crate::measure::{Metrics, Rng, histogram, in_task, percentiles};
+use crate::measure::{Metrics, Rng, histogram, in_task, percentiles, wake_itself};
 use crate::scale::Scale;
 
 /// The timers are spread over so long.
@@ -34,7 +34,7 @@ pub(crate) fn pauses<P: Peer>(scale: &Scale) -> Metrics {
         while last < end {
             let mut longest = Duration::ZERO;
             for _ in 0..POLLS {
-                peer.yield_now().await;
+                wake_itself().await;
                 let now = Instant::now();
                 longest = longest.max(now - last);
                 last = now;

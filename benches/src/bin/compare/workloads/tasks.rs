@@ -1,11 +1,12 @@
-//! W8: a task that is spawned, finishes at once and is awaited; a task that yields. Both from within one task.
+//! W8: a task that is spawned, finishes at once and is awaited; a task that yields, by waking itself, which is the
+//! same for every peer, and with the runtime's own `yield_now`. All from within one task.
 
 use std::future::ready;
 use std::hint::black_box;
 
 use mainspring_bench::peers::Peer;
 
-use crate::measure::{Metrics, in_task, per_op};
+use crate::measure::{Metrics, in_task, per_op, wake_itself};
 use crate::scale::Scale;
 
 /// The cost of each.
@@ -20,9 +21,15 @@ pub(crate) fn tasks<P: Peer>(scale: &Scale) -> Metrics {
         let spawned = spawned.await;
         let yielded = per_op(batches, ops, async || {
             for _ in 0..ops {
+                wake_itself().await;
+            }
+        });
+        let yielded = yielded.await;
+        let own = per_op(batches, ops, async || {
+            for _ in 0..ops {
                 peer.yield_now().await;
             }
         });
-        vec![("spawn".into(), spawned), ("yield".into(), yielded.await)]
+        vec![("spawn".into(), spawned), ("yield".into(), yielded), ("yield_now".into(), own.await)]
     })
 }
