@@ -27,6 +27,7 @@
 //!   it touches the cell anyway: when a slot is dealt or split.
 
 mod check;
+mod first;
 mod level;
 mod peak;
 mod place;
@@ -36,7 +37,7 @@ mod slot;
 use std::fmt;
 
 use level::{LEVELS, Occupied, SLOTS, SlotId};
-use peak::Peak;
+pub(crate) use peak::Peak;
 use slot::{Cell, Slots};
 
 pub use place::Place;
