@@ -3,6 +3,8 @@
 //! * [`sleep`] and [`sleep_until`] wait for a length of time or for a moment.
 //! * [`timeout`] and [`timeout_at`] give another future so long and no longer.
 //! * [`interval`] and [`interval_at`] tick.
+//! * [`DelayQueue`] and [`TimerMap`] hold values until their time has come: any number of them on one timer,
+//!   found by key.
 //!
 //! # How exact
 //!
@@ -31,17 +33,22 @@
 //! * Resolution is a nanosecond, not a millisecond.
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
+pub mod delay_queue;
 pub mod error;
 mod instant;
 mod interval;
+mod keyed;
 mod sleep;
 mod timeout;
+pub mod timer_map;
 
 pub use std::time::Duration;
 
 pub use mainspring_driver::Tolerance;
 
+pub use delay_queue::DelayQueue;
 pub use instant::Instant;
 pub use interval::{Interval, MissedTickBehavior, Tick, interval, interval_at};
 pub use sleep::{Sleep, TrySleep, sleep, sleep_until, try_sleep, try_sleep_until};
 pub use timeout::{Timeout, timeout, timeout_at};
+pub use timer_map::TimerMap;

@@ -322,7 +322,7 @@ impl<T> Agenda<T> {
     }
 
     /// Moves all entries, under their keys, to an agenda of their own, and leaves this one empty. Their keys
-    /// mean nothing here ever after.
+    /// mean nothing here ever after. What was reserved is so anew.
     ///
     /// ```
     /// use mainspring_driver::{Agenda, Nanos};
@@ -336,15 +336,14 @@ impl<T> Agenda<T> {
     /// assert_eq!(rest.pop_due(Nanos::NEVER).unwrap().value, 'x');
     /// ```
     pub fn take_all(&mut self) -> Agenda<T> {
-        let next_number = self.next_number;
-        std::mem::replace(self, Agenda { next_number, ..Agenda::new() })
+        let mut rest = Agenda { next_number: self.next_number, ..Agenda::new() };
+        rest.reserve(self.entries.reserved());
+        std::mem::replace(self, rest)
     }
 
     /// Drops all entries, and the memory that was not reserved with them.
     pub fn clear(&mut self) {
-        let reserved = self.capacity().min(self.entries.reserved());
         drop(self.take_all());
-        self.reserve(reserved);
     }
 
     /// For how many entries there is memory.
