@@ -1,4 +1,5 @@
-//! Where "now" comes from: the system's monotonic clock, or a clock that a test turns by hand.
+//! Where "now" comes from: the system's monotonic clock, another clock of the system, or one that a test turns
+//! by hand.
 //!
 //! Ground rules:
 //!
@@ -31,6 +32,8 @@ pub struct Clock(Kind);
 enum Kind {
     /// Counts from the instant at which it was made.
     Monotonic(Instant),
+    /// Counts by another clock of the system, which read `first` at the instant `origin`.
+    Source { read: fn() -> Duration, first: Duration, origin: Instant },
     /// Shows what its [`TestClock`] was set to.
     Test(Arc<AtomicU64>),
 }
@@ -42,11 +45,29 @@ impl Clock {
         Clock(Kind::Monotonic(Instant::now()))
     }
 
+    /// Another clock, counting from now on: `read` gives the time since any moment that stays the same, and must
+    /// not go back. For a runtime whose timers go on while the machine is suspended that is Linux's
+    /// `CLOCK_BOOTTIME`.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime, UNIX_EPOCH};
+    /// use mainspring_driver::{Clock, Nanos};
+    ///
+    /// let clock = Clock::from_fn(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    /// assert!(clock.now() < Nanos::from_duration(Duration::from_secs(3600)));
+    /// ```
+    pub fn from_fn(read: fn() -> Duration) -> Clock {
+        Clock(Kind::Source { read, first: read(), origin: Instant::now() })
+    }
+
     /// The current time. One reading of the system's clock; no system call on the usual platforms.
     #[inline]
     pub fn now(&self) -> Nanos {
         match &self.0 {
             Kind::Monotonic(origin) => since(*origin, Instant::now()),
+            Kind::Source { read, first, .. } => {
+                Nanos::new(Nanos::from_duration(read().saturating_sub(*first)).get().min(LAST))
+            }
             Kind::Test(at) => Nanos::new(at.load(Ordering::Acquire).min(LAST)),
         }
     }
@@ -54,9 +75,22 @@ impl Clock {
     /// The instant at which a real clock began; `None` for a test clock.
     pub fn origin(&self) -> Option<Instant> {
         match self.0 {
-            Kind::Monotonic(origin) => Some(origin),
+            Kind::Monotonic(origin) | Kind::Source { origin, .. } => Some(origin),
             Kind::Test(_) => None,
         }
+    }
+
+    /// Whether it counts as [`std::time::Instant`] does, so that a reading is as long after
+    /// [the origin](Clock::origin) as it says.
+    #[inline]
+    pub fn is_monotonic(&self) -> bool {
+        matches!(self.0, Kind::Monotonic(_))
+    }
+
+    /// Whether it is turned by hand, so that no wait brings its time nearer.
+    #[inline]
+    pub fn is_test(&self) -> bool {
+        matches!(self.0, Kind::Test(_))
     }
 }
 
@@ -116,6 +150,18 @@ mod tests {
         assert!(test.clock().now() < Nanos::NEVER);
         test.advance(Duration::MAX);
         assert!(test.clock().now() < Nanos::NEVER);
+    }
+
+    #[test]
+    fn a_clock_from_a_function_counts_from_its_first_reading() {
+        static READING: AtomicU64 = AtomicU64::new(1_000);
+        let clock = Clock::from_fn(|| Duration::from_nanos(READING.load(Ordering::Relaxed)));
+        assert_eq!(clock.now(), Nanos::ZERO);
+        READING.store(1_250, Ordering::Relaxed);
+        assert_eq!(clock.now(), Nanos::new(250));
+        READING.store(10, Ordering::Relaxed);
+        assert_eq!(clock.now(), Nanos::ZERO);
+        assert!(clock.origin().is_some() && !clock.is_monotonic() && !clock.is_test());
     }
 
     #[test]

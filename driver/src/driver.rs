@@ -16,6 +16,7 @@ use std::panic::resume_unwind;
 use std::time::Duration;
 
 use crate::entry::{Entries, Next};
+use crate::steer::Steering;
 use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use crate::tolerance::Slacker;
 use crate::wake_list::{PanicPayload, WakeList, keep_first};
@@ -125,6 +126,8 @@ struct Shared {
     clock: Clock,
     /// The latest reading of the clock that anybody took through this driver.
     latest: AtomicU64,
+    /// Whether that clock is stopped, or was. Beside `latest`, which each reading touches.
+    steering: Steering,
     /// Pending polls since the last turn.
     polls: AtomicU32,
     resets: AtomicU64,
@@ -166,6 +169,16 @@ impl Driver {
     /// that is due before its park would end.
     pub fn new(clock: Clock, unpark: impl Unpark) -> Driver {
         let now = clock.now();
+        Driver::begin(clock, now, Steering::real(), unpark)
+    }
+
+    /// A driver whose time stands from the beginning, at zero, until [`Handle::resume`]; see
+    /// [`Handle::pause`].
+    pub fn paused(clock: Clock, unpark: impl Unpark) -> Driver {
+        Driver::begin(clock, Nanos::ZERO, Steering::paused(Nanos::ZERO), unpark)
+    }
+
+    fn begin(clock: Clock, now: Nanos, steering: Steering, unpark: impl Unpark) -> Driver {
         let inner = Inner {
             entries: Entries::new(now),
             published: now,
@@ -180,6 +193,7 @@ impl Driver {
         let shared = Shared {
             clock,
             latest: AtomicU64::new(now.get()),
+            steering,
             polls: AtomicU32::new(0),
             resets: AtomicU64::new(0),
             unpark: Box::new(unpark),
@@ -363,10 +377,10 @@ impl Handle {
         self.read().max(self.latest())
     }
 
-    /// What the clock shows.
+    /// What the clock shows, or the driver's own time if that has been stopped.
     #[inline]
     fn read(&self) -> Nanos {
-        let now = self.shared.clock.now();
+        let now = self.shared.steering.read(&self.shared.clock);
         self.shared.note(now);
         now
     }
@@ -378,7 +392,13 @@ impl Handle {
         Nanos::new(self.shared.latest.load(Ordering::Relaxed))
     }
 
-    /// The driver's clock.
+    #[inline]
+    pub(crate) fn steering(&self) -> &Steering {
+        &self.shared.steering
+    }
+
+    /// The clock that the driver was made on. Its readings are the driver's time as long as that was not
+    /// [stopped](Handle::pause).
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
     }

@@ -12,7 +12,7 @@
 //!   and calls [`Driver::process`] after.
 //! * [`Tolerance`]: how far a park may outlast a deadline, so that timers end together.
 //! * [`WakeList`]: a batch of wakers, woken without the lock.
-//! * [`Clock`], [`TestClock`], [`Nanos`]: what time it is.
+//! * [`Clock`], [`TestClock`], [`Nanos`]: what time it is. [`Handle::pause`] stops a clock, also a real one.
 //!
 //! Promises: a timer never fires early and is never lost; timers that are due fire by (deadline,
 //! registration); no foreign code runs under the lock; every duration is legal; the work of a call is bounded
@@ -49,6 +49,7 @@ mod driver;
 mod entry;
 mod nanos;
 mod state;
+mod steer;
 mod sync;
 mod tolerance;
 mod wake_list;

@@ -7,6 +7,8 @@
 //! looks for the answer after. So one of the two always sees the other.
 
 use super::no_address;
+use crate::runtime::context;
+use crate::runtime::virtual_clock::Hold;
 use atomic_waker::AtomicWaker;
 use std::future::poll_fn;
 use std::io;
@@ -28,8 +30,11 @@ struct Lookup {
 pub(super) async fn lookup(host: String, port: u16) -> Answer {
     let lookup = Arc::new(Lookup::default());
     let theirs = lookup.clone();
+    // Virtual time waits for the answer: no timeout comes before a name that is found at once.
+    let hold = context::with(Hold::new).ok();
     thread::Builder::new().name("mainspring-lookup".into()).spawn(move || {
         theirs.put((host.as_str(), port).to_socket_addrs().map(Iterator::collect));
+        drop(hold);
     })?;
     let addrs = poll_fn(|cx| match lookup.take() {
         Some(answer) => Poll::Ready(answer),

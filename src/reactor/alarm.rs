@@ -7,6 +7,8 @@
 //!
 //! * The alarm only ever ends a park *sooner*. The poller always has a timeout of its own, so an alarm that
 //!   cannot be had, or fails, costs precision and nothing else.
+//! * That timeout stands while the machine is suspended. An alarm that counts that time too therefore has no
+//!   stand-in, and not to get it is an error.
 //! * It is set only when the wanted time differs from what it is set to: a system call per change, not per
 //!   park.
 //! * It is never read. Setting it resets its count, and as it is registered edge-triggered, each
@@ -18,8 +20,18 @@ pub(super) use self::timerfd::Alarm;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) use self::none::Alarm;
 
+/// Which time an alarm counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// What passes while the machine is awake: `CLOCK_MONOTONIC`.
+    Awake,
+    /// All of it: `CLOCK_BOOTTIME`.
+    Always,
+}
+
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod timerfd {
+    use super::Counted;
     use mio::unix::SourceFd;
     use mio::{Interest, Registry, Token};
     use rustix::time::{
@@ -35,31 +47,41 @@ mod timerfd {
     pub(in crate::reactor) struct Alarm {
         /// `None`: it cannot be had, or has failed.
         timer: Option<OwnedFd>,
-        /// What it is set to, in nanoseconds of `CLOCK_MONOTONIC`; `None` once it has rung.
+        /// What it is set to, in nanoseconds of its clock; `None` once it has rung.
         set_to: Option<u64>,
         #[cfg(test)]
         pub(in crate::reactor) settings: usize,
     }
 
     impl Alarm {
-        pub(in crate::reactor) fn new(registry: &Registry, token: Token) -> Alarm {
-            let timer = Alarm::create(registry, token).ok();
-            Alarm {
+        /// # Errors
+        ///
+        /// The kernel's, if it grants no alarm that counts always.
+        pub(in crate::reactor) fn new(
+            registry: &Registry,
+            token: Token,
+            counted: Counted,
+        ) -> io::Result<Alarm> {
+            let timer = match counted {
+                Counted::Awake => Alarm::create(registry, token, TimerfdClockId::Monotonic).ok(),
+                Counted::Always => Some(Alarm::create(registry, token, TimerfdClockId::Boottime)?),
+            };
+            Ok(Alarm {
                 timer,
                 set_to: None,
                 #[cfg(test)]
                 settings: 0,
-            }
+            })
         }
 
-        fn create(registry: &Registry, token: Token) -> io::Result<OwnedFd> {
+        fn create(registry: &Registry, token: Token, clock: TimerfdClockId) -> io::Result<OwnedFd> {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-            let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+            let timer = timerfd_create(clock, flags)?;
             registry.register(&mut SourceFd(&timer.as_raw_fd()), token, Interest::READABLE)?;
             Ok(timer)
         }
 
-        /// Rings at `at` nanoseconds of `CLOCK_MONOTONIC`, or not at all.
+        /// Rings at `at` nanoseconds of its clock, or not at all.
         pub(in crate::reactor) fn set(&mut self, at: Option<u64>) {
             let Some(timer) = &self.timer else { return };
             if at == self.set_to {
@@ -97,14 +119,19 @@ mod timerfd {
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod none {
+    use super::Counted;
     use mio::{Registry, Token};
+    use std::io;
 
     #[derive(Debug)]
     pub(in crate::reactor) struct Alarm;
 
     impl Alarm {
-        pub(in crate::reactor) fn new(_: &Registry, _: Token) -> Alarm {
-            Alarm
+        pub(in crate::reactor) fn new(_: &Registry, _: Token, counted: Counted) -> io::Result<Alarm> {
+            match counted {
+                Counted::Awake => Ok(Alarm),
+                Counted::Always => Err(io::ErrorKind::Unsupported.into()),
+            }
         }
 
         pub(in crate::reactor) fn set(&mut self, _: Option<u64>) {}

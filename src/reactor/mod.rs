@@ -26,6 +26,7 @@ mod source;
 mod tests;
 mod unpark;
 
+pub(crate) use self::alarm::Counted;
 pub(crate) use self::io::Io;
 pub(crate) use self::registration::Registered;
 pub(crate) use self::source::Way;
@@ -76,8 +77,8 @@ pub(crate) enum Until {
     Time {
         /// How far off it is.
         timeout: Duration,
-        /// The same moment in nanoseconds of `CLOCK_MONOTONIC`, for the alarm.
-        monotonic_ns: u64,
+        /// The same moment in nanoseconds of the clock that the alarm counts by.
+        alarm_ns: u64,
     },
     /// Until there is an I/O event or an unpark.
     Event,
@@ -102,14 +103,25 @@ impl Reactor {
     /// # Errors
     ///
     /// The system's, when it grants no poller or no waker for it.
+    #[cfg(test)]
     pub(crate) fn new() -> Result<Reactor> {
-        Reactor::with_capacity(EVENTS)
+        Reactor::with_alarm(Counted::Awake)
     }
 
-    fn with_capacity(events: usize) -> Result<Reactor> {
+    /// A reactor whose alarm counts so.
+    ///
+    /// # Errors
+    ///
+    /// The system's, when it grants no poller or no waker for it; and when it grants no alarm that counts
+    /// [always](Counted::Always), for which no other timeout can stand in.
+    pub(crate) fn with_alarm(counted: Counted) -> Result<Reactor> {
+        Reactor::with_capacity(EVENTS, counted)
+    }
+
+    fn with_capacity(events: usize, counted: Counted) -> Result<Reactor> {
         let poll = Poll::new()?;
         let io = Arc::new(Io::new(poll.registry().try_clone()?)?);
-        let alarm = Alarm::new(poll.registry(), ALARM);
+        let alarm = Alarm::new(poll.registry(), ALARM, counted)?;
         Ok(Reactor {
             poll,
             events: Events::with_capacity(events),
@@ -136,7 +148,7 @@ impl Reactor {
         let slept = !timeout.is_zero() && self.io.unparker().fall_asleep();
         if slept {
             self.alarm.set(match until {
-                Until::Time { monotonic_ns, .. } => Some(monotonic_ns),
+                Until::Time { alarm_ns, .. } => Some(alarm_ns),
                 Until::Now | Until::Event => None,
             });
         }

@@ -1,10 +1,12 @@
 //! `Builder`: the knobs of a runtime.
 
 use std::io;
+use std::time::SystemTime;
 
 use mainspring_driver::Tolerance;
 
 use super::Runtime;
+use super::clock::Clock;
 
 /// Configures a [`Runtime`]. The defaults suit nearly everybody.
 ///
@@ -21,6 +23,10 @@ pub struct Builder {
     pub(super) event_interval: usize,
     pub(super) timer_budget: usize,
     pub(super) tolerance: Tolerance,
+    pub(super) clock: Clock,
+    pub(super) paused: bool,
+    pub(super) auto_advance: bool,
+    pub(super) wall: Option<SystemTime>,
 }
 
 impl Default for Builder {
@@ -32,7 +38,15 @@ impl Default for Builder {
 impl Builder {
     /// A builder with the defaults.
     pub fn new() -> Builder {
-        Builder { event_interval: 61, timer_budget: 512, tolerance: Tolerance::Adaptive }
+        Builder {
+            event_interval: 61,
+            timer_budget: 512,
+            tolerance: Tolerance::Adaptive,
+            clock: Clock::Monotonic,
+            paused: false,
+            auto_advance: true,
+            wall: None,
+        }
     }
 
     /// After how many task polls, at the most, the runtime looks at its I/O and its timers while there is
@@ -78,11 +92,73 @@ impl Builder {
         self
     }
 
+    /// Which clock the runtime's timers go by. Default: [`Clock::Monotonic`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::runtime::Builder;
+    /// use mainspring::time::{Clock, Instant, TestClock};
+    ///
+    /// let clock = TestClock::new();
+    /// let runtime = Builder::new().clock(Clock::Test(clock.clone())).build()?;
+    /// let nap = runtime.spawn(mainspring::sleep(Duration::from_secs(3600)));
+    /// runtime.block_on(async {
+    ///     mainspring::task::yield_now().await;
+    ///     clock.advance(Duration::from_secs(3600));
+    ///     nap.await.unwrap();
+    /// });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn clock(mut self, clock: Clock) -> Builder {
+        self.clock = clock;
+        self
+    }
+
+    /// Whether the runtime's time stands from the beginning, as after
+    /// [`time::pause`](crate::time::pause). Default: no.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use mainspring::runtime::Builder;
+    ///
+    /// let began = Instant::now();
+    /// let runtime = Builder::new().start_paused(true).build()?;
+    /// runtime.block_on(mainspring::sleep(Duration::from_secs(365 * 86_400)));
+    /// assert!(began.elapsed() < Duration::from_secs(60), "a year in a moment");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// `build` does, if the clock is a [`TestClock`](crate::time::TestClock), which is turned by its owner.
+    pub fn start_paused(mut self, paused: bool) -> Builder {
+        self.paused = paused;
+        self
+    }
+
+    /// Whether a runtime whose time is [paused](crate::time::pause) turns its clock on to the next deadline by
+    /// itself when it has nothing else to do. Default: yes. If not, time moves only by
+    /// [`advance`](crate::time::advance) and [`advance_to`](crate::time::advance_to).
+    pub fn auto_advance(mut self, auto_advance: bool) -> Builder {
+        self.auto_advance = auto_advance;
+        self
+    }
+
+    /// What [`time::wall_now`](crate::time::wall_now) shows when the runtime is built; from then on it goes by the
+    /// runtime's time. Default: what the system's clock shows, and as that does, until the runtime's time becomes
+    /// virtual.
+    pub fn wall_clock(mut self, now: SystemTime) -> Builder {
+        self.wall = Some(now);
+        self
+    }
+
     /// Makes the runtime.
     ///
     /// # Errors
     ///
-    /// Those of the system's poller: mostly that the process, or the machine, has no descriptor left.
+    /// Those of the system's poller: mostly that the process, or the machine, has no descriptor left. One of the
+    /// kind [`Unsupported`](io::ErrorKind::Unsupported) if the platform does not have the [clock](Builder::clock)
+    /// that was asked for.
     #[track_caller]
     pub fn build(self) -> io::Result<Runtime> {
         Runtime::with(&self)

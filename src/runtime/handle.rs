@@ -7,6 +7,7 @@ use futures_task::{FutureObj, Spawn, SpawnError};
 
 use super::context::{self, EnterGuard, NoRuntime};
 use super::metrics::{Counters, Metrics};
+use super::virtual_clock::VirtualClock;
 use crate::executor::{JoinHandle, Remote};
 use crate::reactor::Io;
 
@@ -24,6 +25,7 @@ pub(super) struct Shared {
     pub(super) io: Arc<Io>,
     pub(super) remote: Arc<Remote>,
     pub(super) counters: Counters,
+    pub(super) virtual_clock: VirtualClock,
 }
 
 impl fmt::Debug for Handle {
@@ -109,6 +111,10 @@ impl Handle {
     #[cfg_attr(not(feature = "net"), expect(dead_code, reason = "only sockets ask for it"))]
     pub(crate) fn io(&self) -> &Arc<Io> {
         &self.shared.io
+    }
+
+    pub(crate) fn virtual_clock(&self) -> &VirtualClock {
+        &self.shared.virtual_clock
     }
 
     pub(super) fn counters(&self) -> &Counters {

@@ -17,13 +17,15 @@
 //! ```
 
 mod builder;
+pub(crate) mod clock;
 pub(crate) mod context;
 mod handle;
 mod metrics;
 #[cfg(all(test, loom))]
 mod models;
-mod monotonic;
+mod system_clock;
 mod turn;
+pub(crate) mod virtual_clock;
 
 #[allow(clippy::module_inception, reason = "the room and its main piece share the name")]
 mod runtime;

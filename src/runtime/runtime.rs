@@ -15,16 +15,18 @@ use std::marker::PhantomData;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::SystemTime;
 
 use futures_task::{FutureObj, LocalFutureObj, LocalSpawn, Spawn, SpawnError, waker_ref};
-use mainspring_driver::{Clock, Driver};
+use mainspring_driver::Driver;
 
 use super::builder::Builder;
+use super::clock::Clock;
 use super::context::Running;
 use super::handle::{Handle, Shared};
 use super::turn::Turner;
 use crate::executor::{Executor, JoinHandle, Notify, Root, budget};
-use crate::reactor::{Io, Reactor};
+use crate::reactor::{Counted, Io, Reactor};
 
 /// A single-threaded runtime: tasks, timers and I/O on the thread that calls
 /// [`block_on`](Runtime::block_on).
@@ -120,19 +122,33 @@ impl Runtime {
 
     #[track_caller]
     pub(super) fn with(builder: &Builder) -> io::Result<Runtime> {
-        let reactor = Reactor::new()?;
+        assert!(
+            !(builder.paused && matches!(builder.clock, Clock::Test(_))),
+            "`start_paused` with a `TestClock`: that one stands by itself, and is turned by its owner"
+        );
+        let counted = if let Clock::Boottime = builder.clock { Counted::Always } else { Counted::Awake };
+        let clock = builder.clock.open()?;
+        let reactor = Reactor::with_alarm(counted)?;
         let io = reactor.io().clone();
+        builder.clock.watch(&io);
         let unpark = io.clone();
-        let driver =
-            Driver::new(Clock::monotonic(), move || unpark.unpark()).with_tolerance(builder.tolerance);
+        let unpark = move || unpark.unpark();
+        let driver = if builder.paused { Driver::paused(clock, unpark) } else { Driver::new(clock, unpark) };
+        let driver = driver.with_tolerance(builder.tolerance);
         let executor = Executor::new(Arc::new(Rouse(io.clone())));
         let handle = Handle::new(Shared {
             timers: driver.handle().clone(),
             io,
             remote: executor.remote().clone(),
             counters: Default::default(),
+            virtual_clock: Default::default(),
         });
-        let turner = RefCell::new(Turner::new(reactor, driver, builder.timer_budget));
+        if builder.paused || driver.handle().clock().is_test() || builder.wall.is_some() {
+            let wall = builder.wall.unwrap_or_else(SystemTime::now);
+            handle.virtual_clock().anchor_wall(wall, driver.handle().now());
+        }
+        let turner = Turner::new(reactor, driver, counted, builder.timer_budget, builder.auto_advance);
+        let turner = RefCell::new(turner);
         let event_interval = builder.event_interval;
         Ok(Runtime { executor, turner, handle, event_interval, _stays_here: PhantomData })
     }

@@ -4,7 +4,9 @@
 //!
 //! * An instant counts nanoseconds from the first moment that this process asked for (its anchor), and may
 //!   lie before it. 63 bits are 292 years to either side; what lies beyond saturates.
-//! * Inside a runtime `now` reads that runtime's clock; the same moment, by the same count.
+//! * Inside a runtime `now` reads that runtime's clock. As long as that is the system's monotonic clock it is the
+//!   same moment by the same count. Where it is another, or was stopped, its instants lie on a timeline of its own
+//!   that began beside the system's; only conversion to and from std's leads from one to the other.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
@@ -17,6 +19,18 @@ use crate::runtime::context;
 
 /// A moment, to the nanosecond: as [`std::time::Instant`], which it converts to and from, but small, and
 /// without panics on overflow.
+///
+/// # On which timeline it lies
+///
+/// [`now`](Instant::now) reads the clock of the runtime that this thread is in, and outside one the system's monotonic
+/// clock, the one of std. Mostly these are the same. They part where a runtime goes by another
+/// [`Clock`](super::Clock), or its time is or was [paused](super::pause): then its instants lie on its own timeline,
+/// which began beside the system's. To compare an instant of one timeline with one of another makes no sense, and
+/// nothing keeps you from it.
+///
+/// Conversion to and from std's `Instant`, made inside such a runtime, goes by how far its time and the system's are
+/// apart at that moment: what lies five minutes ahead of the one now lies five minutes ahead of the other's. So there
+/// and back is the same moment only while both run alike. Everywhere else it is exact.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,12 +57,37 @@ impl Instant {
     pub fn now() -> Instant {
         match context::with(|handle| of_now(handle.timers())) {
             Ok(instant) => instant,
-            Err(_) => Instant::from_std(StdInstant::now()),
+            Err(_) => Instant::of_the_system(StdInstant::now()),
         }
     }
 
-    /// The same moment as std has it.
+    /// The same moment as std has it; see [above](Instant#on-which-timeline-it-lies) for a runtime whose time is not
+    /// the system's.
     pub fn from_std(std: StdInstant) -> Instant {
+        match apart() {
+            None => Instant::of_the_system(std),
+            Some((now, real)) => {
+                // One of the two is zero.
+                now + std.saturating_duration_since(real) - real.saturating_duration_since(std)
+            }
+        }
+    }
+
+    /// The same moment for std; see [above](Instant#on-which-timeline-it-lies) for a runtime whose time is not the
+    /// system's. One that lies before what std can express becomes the earliest moment that this process knows of.
+    pub fn into_std(self) -> StdInstant {
+        match apart() {
+            None => self.into_the_system(),
+            Some((now, real)) => {
+                let std =
+                    if self >= now { real.checked_add(self - now) } else { real.checked_sub(now - self) };
+                std.unwrap_or_else(anchor)
+            }
+        }
+    }
+
+    /// The moment of std on the system's timeline.
+    fn of_the_system(std: StdInstant) -> Instant {
         let anchor = anchor();
         match std.checked_duration_since(anchor) {
             Some(after) => Instant(nanos(after)),
@@ -56,9 +95,8 @@ impl Instant {
         }
     }
 
-    /// The same moment for std. One that lies before what std can express becomes the earliest moment that
-    /// this process knows of.
-    pub fn into_std(self) -> StdInstant {
+    /// A moment on the system's timeline for std.
+    fn into_the_system(self) -> StdInstant {
         let anchor = anchor();
         let distance = Duration::from_nanos(self.0.unsigned_abs());
         let std = if self.0 >= 0 { anchor.checked_add(distance) } else { anchor.checked_sub(distance) };
@@ -97,10 +135,19 @@ impl Instant {
         self.0.checked_sub(nanos).map(Instant)
     }
 
-    /// The moment at which a driver's clock began.
+    /// The moment at which a driver's clock began. (A test clock counts from the anchor.)
     fn origin(timers: &Timers) -> Instant {
-        timers.clock().origin().map_or(Instant(0), Instant::from_std)
+        timers.clock().origin().map_or(Instant(0), Instant::of_the_system)
     }
+}
+
+/// Now, by the runtime that this thread is in and by the system; `None` if these are the same, or there is no runtime.
+fn apart() -> Option<(Instant, StdInstant)> {
+    let of_runtime = |timers: &Timers| {
+        let same = timers.clock_changes() == 0 && timers.clock().is_monotonic();
+        (!same).then(|| (of_now(timers), StdInstant::now()))
+    };
+    context::with(|handle| of_runtime(handle.timers())).ok().flatten()
 }
 
 /// The current moment by a driver's clock.
@@ -124,6 +171,16 @@ pub(super) fn to_nanos(timers: &Timers, instant: Instant) -> Nanos {
     }
     let origin = Instant::origin(timers);
     Nanos::new(if instant > origin { instant.0.abs_diff(origin.0) } else { 0 })
+}
+
+/// The moment that lies so many nanoseconds after the anchor.
+pub(super) fn from_nanos_of_the_process(at: Nanos) -> Instant {
+    Instant(i64::try_from(at.get()).unwrap_or(i64::MAX))
+}
+
+/// How many nanoseconds after the anchor a moment lies; zero if it lies before.
+pub(super) fn to_nanos_of_the_process(instant: Instant) -> Nanos {
+    Nanos::new(u64::try_from(instant.0).unwrap_or(0))
 }
 
 fn nanos(duration: Duration) -> i64 {

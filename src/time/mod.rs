@@ -20,6 +20,14 @@
 //! A sleep, timeout or interval that is made inside a runtime belongs to it, wherever it is polled. One that
 //! is made outside binds to the runtime in which it is first polled, and starts counting there.
 //!
+//! # Virtual time
+//!
+//! [`pause`] stops the clock of the running runtime, and [`Builder::start_paused`](crate::Builder::start_paused)
+//! does so before it begins. From then on time jumps to the next deadline whenever nothing is left to run, or as far
+//! as [`advance`] says; a program that only waits runs as fast as the machine can, and two runs of it do the same
+//! in the same order. Tolerance and load play no part in that. A runtime that was never paused pays nothing for it.
+//! Code that wants its clock injected takes a [`TestClock`].
+//!
 //! # What is different from elsewhere
 //!
 //! For those who know these names from tokio:
@@ -31,13 +39,18 @@
 //!   yields.
 //! * Nothing panics on overflow: sums of instants and durations saturate, and `Duration::MAX` means never.
 //! * Resolution is a nanosecond, not a millisecond.
+//! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order, and [`advance`] goes
+//!   through those on its way instead of over them; [`advance_to`] jumps. A socket that has something to tell comes
+//!   before the jump, and the jump can be [switched off](crate::Builder::auto_advance).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
+mod clock;
 pub mod delay_queue;
 pub mod error;
 mod instant;
 mod interval;
 mod keyed;
+mod paused;
 mod sleep;
 mod timeout;
 pub mod timer_map;
@@ -46,9 +59,12 @@ pub use std::time::Duration;
 
 pub use mainspring_driver::Tolerance;
 
+pub use crate::runtime::clock::{Clock, TestClock};
+
 pub use delay_queue::DelayQueue;
 pub use instant::Instant;
 pub use interval::{Interval, MissedTickBehavior, Tick, interval, interval_at};
+pub use paused::{Advance, StandStill, advance, advance_to, is_paused, pause, resume, stand_still, wall_now};
 pub use sleep::{Sleep, TrySleep, sleep, sleep_until, try_sleep, try_sleep_until};
 pub use timeout::{Timeout, timeout, timeout_at};
 pub use timer_map::TimerMap;

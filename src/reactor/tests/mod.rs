@@ -71,7 +71,7 @@ fn is_ready<S: event::Source>(source: &Registered<S>, way: Way) -> bool {
 
 /// A moment `timeout` from now.
 fn after(timeout: Duration) -> Until {
-    Until::Time { timeout, monotonic_ns: monotonic_ns() + timeout.as_nanos() as u64 }
+    Until::Time { timeout, alarm_ns: monotonic_ns() + timeout.as_nanos() as u64 }
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -8,7 +8,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 #[test]
 fn the_poller_is_never_told_zero_nor_more_than_an_hour() {
-    let time = |far| timeout(Until::Time { timeout: far, monotonic_ns: 0 });
+    let time = |far| timeout(Until::Time { timeout: far, alarm_ns: 0 });
     assert_eq!(timeout(Until::Now), Duration::ZERO);
     assert_eq!(timeout(Until::Event), HOUR);
     assert_eq!(time(Duration::MAX), HOUR);
@@ -163,7 +163,7 @@ mod alarm {
 
     /// The poller's own timeout is far longer, so it is the alarm that ends these.
     fn alarm_in(offset: Duration) -> Until {
-        Until::Time { timeout: SOON, monotonic_ns: monotonic_ns() + offset.as_nanos() as u64 }
+        Until::Time { timeout: SOON, alarm_ns: monotonic_ns() + offset.as_nanos() as u64 }
     }
 
     #[test]
@@ -186,14 +186,14 @@ mod alarm {
         for _ in 0..3 {
             assert!(reactor.park(until).unwrap().alarm);
         }
-        let long_past = Until::Time { timeout: SOON, monotonic_ns: 0 };
+        let long_past = Until::Time { timeout: SOON, alarm_ns: 0 };
         assert!(reactor.park(long_past).unwrap().alarm);
     }
 
     #[test]
     fn it_is_set_only_when_the_moment_changes() {
         let mut reactor = Reactor::new().unwrap();
-        let until = Until::Time { timeout: Duration::from_millis(1), monotonic_ns: u64::MAX };
+        let until = Until::Time { timeout: Duration::from_millis(1), alarm_ns: u64::MAX };
         for _ in 0..10 {
             assert!(!reactor.park(until).unwrap().alarm);
             reactor.park(Until::Now).unwrap();
@@ -214,7 +214,7 @@ mod alarm {
         let (sooner, later) = (Duration::from_millis(40), Duration::from_millis(200));
         // A park that is set to ring, but ends first.
         let at = monotonic_ns() + sooner.as_nanos() as u64;
-        let early = Until::Time { timeout: Duration::from_millis(1), monotonic_ns: at };
+        let early = Until::Time { timeout: Duration::from_millis(1), alarm_ns: at };
         assert!(!reactor.park(early).unwrap().alarm);
         let start = Instant::now();
         let unparker = thread::spawn(move || {
@@ -237,7 +237,7 @@ mod alarm {
         let mut reactor = Reactor::new().unwrap();
         reactor.alarm.set(Some(monotonic_ns()));
         thread::sleep(Duration::from_millis(5));
-        let later = Until::Time { timeout: Duration::from_millis(20), monotonic_ns: u64::MAX };
+        let later = Until::Time { timeout: Duration::from_millis(20), alarm_ns: u64::MAX };
         let start = Instant::now();
         assert!(!reactor.park(later).unwrap().alarm);
         assert!(start.elapsed() >= Duration::from_millis(20));
@@ -300,7 +300,7 @@ mod alarm {
             let until = monotonic_ns() + 100_000_000;
             while Instant::now() < deadline {
                 let timeout = deadline - Instant::now();
-                let parked = reactor.park(Until::Time { timeout, monotonic_ns: until }).unwrap();
+                let parked = reactor.park(Until::Time { timeout, alarm_ns: until }).unwrap();
                 assert_eq!((parked.notified, parked.events), (false, 0));
                 if Instant::now() < deadline {
                     interrupted += 1;

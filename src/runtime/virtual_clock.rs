@@ -1,0 +1,169 @@
+//! `VirtualClock`: what a runtime whose time is paused has been asked to do with it. The driver keeps the time
+//! itself, and the turn moves it.
+//!
+//! ```text
+//!   Advance (time/paused.rs) ──▶ begin: until when         ┐
+//!   StandStill               ──▶ hold: not by itself       ├─▶ Turner::step: once nothing is left to run
+//!                                                          ┘         │
+//!   Advance, ready           ◀── settle: time has come there ◀───────┘
+//! ```
+//!
+//! Ground rules:
+//!
+//! * A runtime that is not paused looks at none of this.
+//! * Wakers are cloned, dropped and woken without the lock.
+//! * The wall clock of virtual time is anchored once, when time first becomes virtual, and goes by the runtime's time
+//!   from then on, also after that was resumed.
+//! * Advances that are under way side by side do not add up: each has a moment of its own, and time passes
+//!   through them in order.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::SystemTime;
+
+use mainspring_driver::Nanos;
+
+use super::Handle;
+
+/// What was asked of a clock that stands.
+#[derive(Default)]
+pub(crate) struct VirtualClock {
+    /// How many keep it from moving by itself.
+    holds: AtomicUsize,
+    advances: Mutex<Advances>,
+    /// What the wall clock showed at a moment of the runtime's time. Not set: it is the system's.
+    wall: OnceLock<(SystemTime, Nanos)>,
+}
+
+#[derive(Default)]
+struct Advances {
+    begun: u64,
+    /// In no order: there are hardly ever two.
+    under_way: Vec<Advance>,
+}
+
+struct Advance {
+    number: u64,
+    until: Nanos,
+    waker: Waker,
+}
+
+impl VirtualClock {
+    /// Asks for time to pass until `until`. Returns the number to ask for it by.
+    pub(crate) fn begin(&self, until: Nanos, cx: &mut Context<'_>) -> u64 {
+        let waker = cx.waker().clone();
+        let mut advances = self.lock();
+        advances.begun += 1;
+        let number = advances.begun;
+        advances.under_way.push(Advance { number, until, waker });
+        number
+    }
+
+    /// Whether time has come where advance `number` wants it, and everything has come to rest.
+    pub(crate) fn poll(&self, number: u64, cx: &mut Context<'_>) -> Poll<()> {
+        let mut waker = cx.waker().clone();
+        let mut advances = self.lock();
+        let found = advances.under_way.iter_mut().find(|advance| advance.number == number);
+        let Some(advance) = found else { return Poll::Ready(()) };
+        std::mem::swap(&mut advance.waker, &mut waker);
+        drop(advances);
+        // The old one goes without the lock.
+        drop(waker);
+        Poll::Pending
+    }
+
+    /// Advance `number` is not wanted any more. Time stays where it has come to.
+    pub(crate) fn give_up(&self, number: u64) {
+        let mut advances = self.lock();
+        let found = advances.under_way.iter().position(|advance| advance.number == number);
+        let given_up = found.map(|at| advances.under_way.swap_remove(at));
+        drop(advances);
+        drop(given_up);
+    }
+
+    /// Whether an advance is under way.
+    pub(crate) fn is_advancing(&self) -> bool {
+        !self.lock().under_way.is_empty()
+    }
+
+    /// Keeps time from moving by itself until [`release`](VirtualClock::release).
+    pub(crate) fn hold(&self) {
+        // Relaxed: whoever holds does so on the runtime's thread, or before its job begins there.
+        self.holds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn release(&self) {
+        // Release: what the holder woke before is seen by the turn that finds no hold left; see `is_held`.
+        self.holds.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether time may not move by itself. Asked before the look at the I/O: a job that ends in between has
+    /// woken somebody, and that look sees it.
+    pub(super) fn is_held(&self) -> bool {
+        // Acquire pairs with `release`.
+        self.holds.load(Ordering::Acquire) != 0
+    }
+
+    /// The nearest moment that an advance wants.
+    pub(super) fn next(&self) -> Option<Nanos> {
+        self.lock().under_way.iter().map(|advance| advance.until).min()
+    }
+
+    /// Ends the advances that wanted time to come to `now`, in the order of their moments and beginnings.
+    /// Returns their wakers, to be woken without the lock.
+    pub(super) fn settle(&self, now: Nanos) -> Vec<Waker> {
+        let mut advances = self.lock();
+        let (mut there, far): (Vec<_>, Vec<_>) =
+            advances.under_way.drain(..).partition(|advance| advance.until <= now);
+        advances.under_way = far;
+        drop(advances);
+        there.sort_by_key(|advance| (advance.until, advance.number));
+        there.into_iter().map(|advance| advance.waker).collect()
+    }
+
+    /// The wall clock shows `wall` when the runtime's time is `at`, and goes by that from then on. Only the first
+    /// call counts.
+    pub(crate) fn anchor_wall(&self, wall: SystemTime, at: Nanos) {
+        // Whoever came first stays.
+        let _ = self.wall.set((wall, at));
+    }
+
+    /// What the wall clock shows when the runtime's time is `now()`. It stops where the system's type ends.
+    pub(crate) fn wall(&self, now: impl FnOnce() -> Nanos) -> SystemTime {
+        match self.wall.get() {
+            None => SystemTime::now(),
+            Some((wall, at)) => {
+                let mut passed = now().saturating_duration_since(*at);
+                loop {
+                    match wall.checked_add(passed) {
+                        Some(wall) => return wall,
+                        None => passed /= 2,
+                    }
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Advances> {
+        self.advances.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a paused clock from moving by itself while it lives.
+pub(crate) struct Hold(Handle);
+
+impl Hold {
+    pub(crate) fn new(handle: &Handle) -> Hold {
+        handle.virtual_clock().hold();
+        Hold(handle.clone())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.virtual_clock().release();
+        // A runtime that waits for nothing else goes on.
+        self.0.io().unpark();
+    }
+}

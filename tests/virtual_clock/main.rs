@@ -1,0 +1,59 @@
+//! The virtual clock: what it promises, and what people suffer from elsewhere. A comment names the tokio issue that
+//! a test guards against.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod advance;
+mod auto_advance;
+mod cost;
+mod determinism;
+mod misuse;
+mod resume;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mainspring::runtime::{Builder, Runtime};
+use mainspring::time::Instant;
+
+const fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+const fn ns(n: u64) -> Duration {
+    Duration::from_nanos(n)
+}
+
+const YEAR: Duration = secs(365 * 86_400);
+
+fn paused() -> Runtime {
+    Builder::new().start_paused(true).build().unwrap()
+}
+
+/// Paused, and moved by `advance` alone.
+fn manual() -> Runtime {
+    Builder::new().start_paused(true).auto_advance(false).build().unwrap()
+}
+
+/// What happened, and how long after the start.
+#[derive(Clone)]
+struct Trace<T> {
+    start: Instant,
+    lines: Rc<RefCell<Vec<(Duration, T)>>>,
+}
+
+impl<T> Trace<T> {
+    fn start() -> Trace<T> {
+        Trace { start: Instant::now(), lines: Rc::default() }
+    }
+
+    fn note(&self, what: T) {
+        self.lines.borrow_mut().push((self.start.elapsed(), what));
+    }
+
+    fn take(&self) -> Vec<(Duration, T)> {
+        self.lines.take()
+    }
+}

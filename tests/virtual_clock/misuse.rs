@@ -1,0 +1,132 @@
+//! Misuse panics where it was written, and says what to do.
+
+use super::common::{LONG, Panicked, ms, panicked, watchdog};
+use super::{manual, paused};
+
+use std::future::Future;
+
+use mainspring::runtime::Builder;
+use mainspring::time::{
+    Clock, Instant, TestClock, advance, advance_to, is_paused, pause, resume, sleep, stand_still,
+};
+use mainspring::{Runtime, block_on};
+
+#[track_caller]
+fn assert_here(panic: &Panicked, line: u32, message: &str) {
+    assert!(panic.message.contains(message), "{}", panic.message);
+    assert_eq!((panic.file.as_str(), panic.line), (file!(), line), "{}", panic.message);
+}
+
+#[test]
+fn outside_a_runtime() {
+    let now = Instant::now();
+    let no_runtime = "no Mainspring runtime on this thread";
+    assert_here(&panicked(|| pause()), line!(), no_runtime);
+    assert_here(&panicked(|| resume()), line!(), no_runtime);
+    assert_here(&panicked(|| drop(advance(ms(1)))), line!(), no_runtime);
+    assert_here(&panicked(|| drop(advance_to(now))), line!(), no_runtime);
+    assert_here(&panicked(|| drop(stand_still())), line!(), no_runtime);
+    assert!(!is_paused());
+}
+
+#[test]
+fn pausing_twice() {
+    paused().block_on(async {
+        assert_here(&panicked(|| pause()), line!(), "paused already");
+        assert!(is_paused());
+    });
+    block_on(async {
+        pause();
+        assert_here(&panicked(|| pause()), line!(), "paused already");
+        assert!(is_paused());
+    });
+}
+
+#[test]
+fn resuming_what_is_not_paused() {
+    block_on(async {
+        assert_here(&panicked(|| resume()), line!(), "not paused");
+        pause();
+        resume();
+        assert_here(&panicked(|| resume()), line!(), "not paused");
+        assert!(!is_paused());
+    });
+}
+
+#[test]
+fn advancing_what_is_not_paused() {
+    block_on(async {
+        assert_here(&panicked(|| drop(advance(ms(1)))), line!(), "not paused");
+        assert_here(&panicked(|| drop(advance_to(Instant::now()))), line!(), "not paused");
+        // At the first poll it is too late to show the caller, so the message does.
+        pause();
+        let late = advance(ms(1));
+        let made_at = format!("misuse.rs:{}:", line!() - 1);
+        resume();
+        let mut late = Box::pin(late);
+        let panic = panicked(|| {
+            let _ = late.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+        });
+        assert!(
+            panic.message.contains("not paused") && panic.message.contains(&made_at),
+            "{}",
+            panic.message
+        );
+    });
+}
+
+#[test]
+fn resuming_in_the_middle_of_an_advance() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let mut under_way = Box::pin(advance(ms(5)));
+        assert!(futures::poll!(under_way.as_mut()).is_pending());
+        assert_here(&panicked(|| resume()), line!(), "an `advance` is under way");
+        assert!(is_paused());
+        under_way.await;
+        resume();
+        pause();
+        let mut dropped = Box::pin(advance(ms(5)));
+        assert!(futures::poll!(dropped.as_mut()).is_pending());
+        drop(dropped);
+        resume();
+    });
+}
+
+#[test]
+fn pausing_a_clock_that_somebody_else_turns() {
+    let clock = TestClock::new();
+    let runtime = Builder::new().clock(Clock::Test(clock.clone())).build().unwrap();
+    runtime.block_on(async {
+        assert_here(&panicked(|| pause()), line!(), "`TestClock`");
+        assert_here(&panicked(|| drop(advance(ms(1)))), line!(), "not paused");
+    });
+    let builder = Builder::new().clock(Clock::Test(clock)).start_paused(true);
+    assert_here(&panicked(|| drop(builder.build())), line!(), "`TestClock`");
+}
+
+#[test]
+fn an_advance_whose_runtime_is_gone_says_so() {
+    let runtime = manual();
+    let mut orphan = runtime.block_on(async { Box::pin(advance(ms(5))) });
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(orphan.as_mut().poll(&mut cx).is_pending());
+    drop(runtime);
+    let panic = panicked(|| {
+        let _ = orphan.as_mut().poll(&mut cx);
+    });
+    assert!(panic.message.contains("was dropped"), "{}", panic.message);
+}
+
+#[test]
+fn a_task_that_misuses_it_harms_nobody_else() {
+    let _watchdog = watchdog(LONG);
+    let runtime: Runtime = paused();
+    runtime.block_on(async {
+        let task = mainspring::spawn(async { panicked(|| pause()) });
+        assert!(task.await.unwrap().message.contains("paused already"));
+        let start = Instant::now();
+        sleep(ms(1)).await;
+        assert_eq!(start.elapsed(), ms(1));
+    });
+}

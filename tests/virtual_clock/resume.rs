@@ -1,0 +1,185 @@
+//! Time that stood goes on: from where it was, at the speed of the real clock.
+
+use super::common::{HOUR, LONG, metrics, ms, watchdog};
+use super::paused;
+
+use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
+
+use mainspring::runtime::Builder;
+use mainspring::task::yield_now;
+use mainspring::time::{
+    Clock, Instant, TestClock, advance, is_paused, pause, resume, sleep, sleep_until, timeout, wall_now,
+};
+use mainspring::{block_on, spawn};
+
+/// No machine is that busy.
+const SOME: Duration = Duration::from_secs(20);
+
+#[test]
+fn time_goes_on_from_the_virtual_moment_at_real_speed() {
+    let _watchdog = watchdog(2 * LONG);
+    block_on(async {
+        let (start, began) = (Instant::now(), StdInstant::now());
+        pause();
+        sleep(HOUR).await;
+        resume();
+        assert!(!is_paused());
+        let (resumed, real) = (Instant::now(), StdInstant::now());
+        assert!(resumed - start >= HOUR && resumed - start < HOUR + SOME);
+        sleep(ms(20)).await;
+        assert!(real.elapsed() >= ms(20), "it waited for real");
+        assert!(resumed.elapsed() >= ms(20) && resumed.elapsed() < SOME);
+        assert!(began.elapsed() < SOME, "the hour was virtual");
+        // And again.
+        pause();
+        let start = Instant::now();
+        assert!(start >= resumed + ms(20));
+        advance(HOUR).await;
+        assert_eq!(start.elapsed(), HOUR);
+        resume();
+        assert!(start.elapsed() >= HOUR && start.elapsed() < HOUR + SOME);
+    });
+}
+
+#[test]
+fn what_was_armed_before_a_pause_keeps_its_deadline() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let start = Instant::now();
+        let timer = spawn(async {
+            sleep(HOUR).await;
+            Instant::now()
+        });
+        yield_now().await;
+        pause();
+        advance(HOUR - ms(5)).await;
+        resume();
+        assert!(!timer.is_finished());
+        let fired = timer.await.unwrap();
+        assert!(fired - start >= HOUR && fired - start < HOUR + SOME);
+    });
+}
+
+#[test]
+fn parks_after_it_are_as_exact_as_before() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        // The alarm counts by the system's clock, from which the runtime's is now two hours and more away.
+        sleep(2 * HOUR).await;
+        std::thread::sleep(ms(15));
+        resume();
+        let before = metrics();
+        let real = StdInstant::now();
+        for _ in 0..10 {
+            sleep(ms(5)).await;
+        }
+        assert!(real.elapsed() >= ms(50));
+        let wakeups = metrics().wakeups() - before.wakeups();
+        let turns = metrics().turns() - before.turns();
+        // An alarm that rings long before its time would make the runtime spin.
+        assert!(wakeups <= 40 && turns <= 80, "{wakeups} wake-ups, {turns} turns");
+    });
+}
+
+#[test]
+fn a_stop_within_one_poll_shifts_time_by_what_it_took() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let start = Instant::now();
+        let deadline = start + ms(40);
+        pause();
+        let stood = Instant::now();
+        std::thread::sleep(ms(20));
+        assert_eq!(Instant::now(), stood);
+        resume();
+        let before = metrics().turns();
+        let real = StdInstant::now();
+        sleep_until(deadline).await;
+        assert!(real.elapsed() + (stood - start) >= ms(40), "early by what was stood");
+        assert!(Instant::now() >= deadline);
+        let turns = metrics().turns() - before;
+        assert!(turns <= 40, "{turns} turns for one sleep: the alarm rings too early");
+    });
+}
+
+#[test]
+fn a_runtime_that_is_parked_is_told_by_another_thread() {
+    let _watchdog = watchdog(LONG);
+    let runtime = mainspring::Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    let thread = std::thread::spawn(move || {
+        std::thread::sleep(ms(20));
+        let _entered = handle.enter();
+        pause();
+    });
+    runtime.block_on(async {
+        let start = Instant::now();
+        // It parks for an hour of real time; once stopped it jumps.
+        assert!(timeout(HOUR, std::future::pending::<()>()).await.is_err());
+        assert!(start.elapsed() >= HOUR);
+        assert!(is_paused());
+    });
+    thread.join().unwrap();
+}
+
+#[test]
+fn conversion_goes_by_how_far_the_clocks_are_apart_at_that_moment() {
+    let _watchdog = watchdog(LONG);
+    let outside = Instant::now();
+    paused().block_on(async {
+        let exact = Instant::now();
+        assert!(exact >= outside, "it begins beside the system's");
+        sleep(100 * HOUR).await;
+        let real = StdInstant::now();
+        let std = (Instant::now() + HOUR).into_std();
+        assert!(std >= real + HOUR && std < real + HOUR + SOME, "an hour ahead here is an hour ahead there");
+        let back = Instant::from_std(StdInstant::now() + HOUR);
+        assert!(back >= Instant::now() + HOUR - SOME && back <= Instant::now() + HOUR + SOME);
+        let past = Instant::from_std(real.checked_sub(ms(1)).unwrap_or(real));
+        assert!(past <= Instant::now());
+        let past = (Instant::now() - ms(1)).into_std();
+        assert!(past < StdInstant::now());
+        // What cannot be expressed panics nowhere.
+        let _ = (Instant::now() + Duration::MAX).into_std();
+        let _ = (Instant::now() - Duration::MAX).into_std();
+    });
+    // Outside it is the system's again.
+    let now = StdInstant::now();
+    assert_eq!(Instant::from_std(now).into_std(), now);
+    assert!(Instant::now() - outside < 100 * HOUR);
+}
+
+#[test]
+fn the_wall_clock_goes_by_virtual_time() {
+    // tokio #3281: the time of day cannot be had from the paused clock.
+    let _watchdog = watchdog(LONG);
+    let epoch = UNIX_EPOCH + 20_000 * 24 * HOUR;
+    let runtime = Builder::new().start_paused(true).wall_clock(epoch).build().unwrap();
+    runtime.block_on(async {
+        assert_eq!(wall_now(), epoch);
+        sleep(HOUR).await;
+        assert_eq!(wall_now(), epoch + HOUR);
+        resume();
+        sleep(ms(3)).await;
+        assert!(wall_now() >= epoch + HOUR + ms(3) && wall_now() < epoch + HOUR + SOME);
+        pause();
+        let stood = wall_now();
+        advance(Duration::MAX).await;
+        assert!(wall_now() > stood, "it ends at the end of the system's type, and panics nowhere");
+    });
+    block_on(async {
+        let (before, seen, after) = (SystemTime::now(), wall_now(), SystemTime::now());
+        assert!(before <= seen && seen <= after, "never paused, it is the system's");
+        pause();
+        let stood = wall_now();
+        advance(HOUR).await;
+        assert_eq!(wall_now(), stood + HOUR);
+        assert!(stood >= before && stood <= SystemTime::now());
+    });
+    let clock = TestClock::new();
+    let runtime = Builder::new().clock(Clock::Test(clock.clone())).wall_clock(epoch).build().unwrap();
+    runtime.block_on(async {
+        clock.advance(HOUR);
+        assert_eq!(wall_now(), epoch + HOUR);
+    });
+}
