@@ -436,10 +436,6 @@ impl<T> Stream for DelayQueue<T> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
         self.get_mut().poll_expired(cx)
     }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.len(), None)
-    }
 }
 
 impl<T> fmt::Debug for DelayQueue<T> {
