@@ -42,6 +42,9 @@ async fn due_now<T>(queue: &mut DelayQueue<T>) -> Vec<Expired<T>> {
     .await
 }
 
+/// For results that do not matter.
+fn ignore<T>(_: T) {}
+
 fn values<T>(expired: Vec<Expired<T>>) -> Vec<T> {
     expired.into_iter().map(Expired::into_inner).collect()
 }
@@ -201,10 +204,10 @@ fn an_unknown_key_panics_at_the_callers_place() {
         let key = queue.insert((), ms(1));
         queue.remove(&key);
         let calls: [fn(&mut DelayQueue<()>, &Key); 4] = [
-            |queue, key| drop(queue.remove(key)),
+            |queue, key| ignore(queue.remove(key)),
             |queue, key| queue.reset(key, HOUR),
             |queue, key| queue.reset_at(key, Instant::now()),
-            |queue, key| drop(queue.deadline(key)),
+            |queue, key| ignore(queue.deadline(key)),
         ];
         for call in calls {
             let panicked = panicked(|| call(&mut queue, &key));
@@ -363,7 +366,7 @@ fn due_values_do_not_starve_the_other_tasks() {
             }
         });
         let mut queue = DelayQueue::new();
-        (0..10_000).for_each(|n| drop(queue.insert(n, Duration::ZERO)));
+        (0..10_000).for_each(|n| ignore(queue.insert(n, Duration::ZERO)));
         let mut taken = 0;
         while !others.is_finished() {
             assert!(queue.next_expired().await.is_some());
@@ -407,7 +410,7 @@ fn memory_is_kept_given_back_and_compacted() {
 fn without_a_runtime_it_says_what_to_do_and_where() {
     let mut queue = DelayQueue::new();
     let line = line!() - 1;
-    let panicked = panicked(|| drop(queue.insert((), ms(1))));
+    let panicked = panicked(|| ignore(queue.insert((), ms(1))));
     assert!(panicked.message.contains("no Mainspring runtime"), "{}", panicked.message);
     assert!(panicked.message.contains(&format!("time_delay_queue.rs:{line}")), "{}", panicked.message);
     assert!(panicked.file.ends_with("time_delay_queue.rs"), "{}", panicked.file);
@@ -426,7 +429,7 @@ fn after_its_runtime_it_says_so() {
         queue
     });
     let probe = Probe::new();
-    let panicked = panicked(|| drop(poll(&probe, &mut queue)));
+    let panicked = panicked(|| ignore(poll(&probe, &mut queue)));
     assert!(panicked.message.contains("was dropped before the deadline"), "{}", panicked.message);
 }
 
@@ -502,7 +505,7 @@ fn a_batch_from_other_threads_wakes_once() {
         for batch in 1..=3 {
             assert!(poll(&probe, &mut queue).is_pending());
             let copy = handle.clone();
-            std::thread::spawn(move || (0..1_000).for_each(|n| drop(copy.insert(n, HOUR).unwrap())))
+            std::thread::spawn(move || (0..1_000).for_each(|n| ignore(copy.insert(n, HOUR).unwrap())))
                 .join()
                 .unwrap();
             assert_eq!((probe.wakes(), handle.backlog()), (batch, 1_000));
@@ -519,7 +522,7 @@ fn many_commands_are_carried_out_in_slices_and_none_is_lost() {
         let probe = Probe::new();
         let mut queue = DelayQueue::new();
         let handle = queue.handle();
-        (0..5_000).for_each(|n| drop(handle.insert(n, Duration::ZERO).unwrap()));
+        (0..5_000).for_each(|n| ignore(handle.insert(n, Duration::ZERO).unwrap()));
         drop(handle);
         let mut seen = vec![];
         loop {
@@ -606,7 +609,7 @@ fn values_and_wakers_may_use_the_handle_as_they_go() {
         let mut queue = DelayQueue::new();
         let handle = queue.handle();
         let of_waker = handle.clone();
-        let probe = Probe::with(move || drop(of_waker.insert(None, HOUR)));
+        let probe = Probe::with(move || ignore(of_waker.insert(None, HOUR)));
         assert!(queue.poll_expired(&mut Context::from_waker(&probe.waker())).is_pending());
         let key = handle.insert(Some(Chatty(handle.clone(), count.clone())), HOUR).unwrap();
         assert_eq!(probe.wakes(), 1);
