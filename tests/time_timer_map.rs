@@ -581,6 +581,25 @@ fn a_run_without_anybody_panics() {
     drop(map.run(0, async |_, _| ()));
 }
 
+#[test]
+fn an_expiring_cache_shows_nobody_what_has_expired() {
+    async fn get(cache: &mut TimerMap<&'static str, u32>, key: &str) -> Option<u32> {
+        drop(due_now(cache).await);
+        cache.get(key).unwrap().copied()
+    }
+    manual().block_on(async {
+        let mut cache = TimerMap::new();
+        cache.set("a", 1, ms(100)).unwrap();
+        advance(ms(60)).await;
+        assert_eq!(get(&mut cache, "a").await, Some(1));
+        cache.set("a", 2, ms(100)).unwrap();
+        advance(ms(100) - Duration::from_nanos(1)).await;
+        assert_eq!(get(&mut cache, "a").await, Some(2), "stored anew, it lives on");
+        advance(Duration::from_nanos(1)).await;
+        assert_eq!((get(&mut cache, "a").await, cache.len()), (None, 0));
+    });
+}
+
 /// A key with a poor hash: many share one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Poor(u8);

@@ -289,6 +289,13 @@ fn a_clock_that_goes_back_takes_nothing_back() {
 }
 
 #[test]
+fn nothing_is_allocated_before_the_first_entry() {
+    let mut agenda = Agenda::<u64>::new();
+    assert!(agenda.pop_due(Nanos::new(1 << 40)).is_none() && agenda.peek().is_none());
+    assert_eq!((agenda.next_wake(), agenda.next_deadline(), agenda.allocated_bytes()), (None, None, 0));
+}
+
+#[test]
 fn the_end_of_time_does_not_come() {
     let mut agenda = Agenda::new();
     let never = agenda.insert('n', Nanos::NEVER);

@@ -301,6 +301,11 @@ impl<T> DelayQueue<T> {
                 permit.spend();
                 return Poll::Ready(entry.map(|entry| self.expired(entry)));
             }
+            // Nothing was due, so time has passed: what the agenda has given back, the tickets give back, too.
+            let keep = self.due.agenda.capacity().max(256);
+            if self.sent.capacity() > 4 * keep {
+                self.sent.shrink_to(keep);
+            }
             let news = self.inbox.as_ref().is_some_and(|inbox| inbox.watch(cx, open));
             if !news || commands == 0 {
                 return Poll::Pending;

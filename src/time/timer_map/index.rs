@@ -111,9 +111,4 @@ impl Index {
             self.heads.shrink_to(capacity);
         }
     }
-
-    #[cfg(test)]
-    pub(super) fn room(&self) -> usize {
-        self.heads.capacity()
-    }
 }
