@@ -144,7 +144,6 @@ impl Handle {
         &self.shared.timers
     }
 
-    #[cfg_attr(not(feature = "net"), expect(dead_code, reason = "only sockets ask for it"))]
     pub(crate) fn io(&self) -> &Arc<Io> {
         &self.shared.io
     }

@@ -186,16 +186,28 @@ impl Runtime {
         let mut turned = false;
         loop {
             let mut output = None;
-            if root.take_woken() {
-                counters.polls.add(1);
-                if let Poll::Ready(ready) = budget::fresh(|| future.as_mut().poll(&mut cx)) {
-                    if turned {
-                        return ready;
+            // So many polls of tasks, or goes of the root alone, are left until the I/O and the timers are looked
+            // at. They are looked at before that only if nothing else is to be done.
+            let mut left = self.event_interval;
+            while left > 0 {
+                if root.take_woken() {
+                    counters.polls.add(1);
+                    if let Poll::Ready(ready) = budget::fresh(|| future.as_mut().poll(&mut cx)) {
+                        if turned {
+                            return ready;
+                        }
+                        output = Some(ready);
                     }
-                    output = Some(ready);
+                }
+                // After the root's last poll of this stretch the tasks still get a go.
+                let polled = self.executor.run(left.max(1));
+                counters.polls.add(polled as u64);
+                // A go that polls nothing, because all it found was aborted, counts as well.
+                left = left.saturating_sub(polled.max(1));
+                if output.is_some() || !(root.is_woken() || self.executor.has_ready()) {
+                    break;
                 }
             }
-            counters.polls.add(self.executor.run(self.event_interval) as u64);
             let may_sleep = output.is_none() && !root.is_woken() && !self.executor.has_ready();
             turner.turn(&self.handle, may_sleep);
             turned = true;

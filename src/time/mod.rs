@@ -1,8 +1,10 @@
 //! Sleeping, deadlines and ticks.
 //!
 //! * [`sleep`] and [`sleep_until`] wait for a length of time or for a moment.
+//! * [`sleep_until_wall`] waits for a time of day, also if the clock is set meanwhile.
 //! * [`timeout`] and [`timeout_at`] give another future so long and no longer.
 //! * [`interval`] and [`interval_at`] tick.
+//! * [`FutureExt`] and [`StreamExt`] have timeouts and throttles as methods.
 //!
 //! # How exact
 //!
@@ -41,15 +43,21 @@
 //! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order, and [`advance`] goes
 //!   through those on its way instead of over them; [`advance_to`] jumps. A socket that has something to tell comes
 //!   before the jump, and the jump can be [switched off](crate::Builder::auto_advance).
+//! * A stream's [`timeout`](StreamExt::timeout) says again and again that time is up while no item comes.
+//! * An interval can have its period changed ([`Interval::set_period`]) and its ticks spread
+//!   ([`Interval::jitter`]).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
 mod clock;
 pub mod error;
+mod future_ext;
 mod instant;
 mod interval;
 mod paused;
 mod sleep;
+mod stream_ext;
 mod timeout;
+mod wall;
 
 pub use std::time::Duration;
 
@@ -57,8 +65,11 @@ pub use mainspring_driver::Tolerance;
 
 pub use crate::runtime::clock::{Clock, TestClock};
 
+pub use future_ext::FutureExt;
 pub use instant::Instant;
 pub use interval::{Interval, MissedTickBehavior, Tick, interval, interval_at};
 pub use paused::{Advance, StandStill, advance, advance_to, is_paused, pause, resume, stand_still, wall_now};
 pub use sleep::{Sleep, TrySleep, sleep, sleep_until, try_sleep, try_sleep_until};
+pub use stream_ext::{StreamExt, StreamTimeout, Throttle};
 pub use timeout::{Timeout, timeout, timeout_at};
+pub use wall::{WallSleep, sleep_until_wall};

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
 use mainspring::runtime::Builder;
 use mainspring::task::yield_now;
 use mainspring::time::{
-    Clock, Instant, TestClock, advance, is_paused, pause, resume, sleep, sleep_until, timeout, wall_now,
+    Clock, Instant, TestClock, advance, is_paused, pause, resume, sleep, sleep_until, sleep_until_wall,
+    timeout, wall_now,
 };
 use mainspring::{block_on, spawn};
 
@@ -157,6 +158,11 @@ fn the_wall_clock_goes_by_virtual_time() {
         assert_eq!(wall_now(), epoch);
         sleep(HOUR).await;
         assert_eq!(wall_now(), epoch + HOUR);
+        let start = Instant::now();
+        sleep_until_wall(epoch + 1_000 * HOUR).await;
+        assert_eq!((wall_now(), start.elapsed()), (epoch + 1_000 * HOUR, 999 * HOUR));
+        sleep_until_wall(epoch).await;
+        let epoch = wall_now() - HOUR;
         resume();
         sleep(ms(3)).await;
         assert!(wall_now() >= epoch + HOUR + ms(3) && wall_now() < epoch + HOUR + SOME);
