@@ -192,41 +192,57 @@ twin "arm: the driver may be closed" driver/src/entry/mod.rs \
 
 # The executor: the task'"'"'s word, the inbox, the handle.
 
-twin "run: SCHEDULED is unset after the poll" src/executor/task.rs \
-'        let before = self.header.state.fetch_and(!SCHEDULED, Ordering::Acquire);' \
-'        struct After<T: FnMut()>(T);
-        impl<T: FnMut()> Drop for After<T> {
-            fn drop(&mut self) {
-                (self.0)();
-            }
+twin "run: SCHEDULED is unset after the poll" src/executor/task/cell.rs \
+'    let before = header.state.begin();' \
+'    struct After<T: FnMut()>(T);
+    impl<T: FnMut()> Drop for After<T> {
+        fn drop(&mut self) {
+            (self.0)();
         }
-        let task = self.clone();
-        let _after = After(|| drop(task.header.state.fetch_and(!SCHEDULED, Ordering::Acquire)));
-        let before = self.header.state.load(Ordering::Acquire);' \
+    }
+    let _after = After(|| drop(header.state.begin()));
+    let before = header.state.load();' \
     loom_an_ignored_wake_publishes
 
-twin "run: SCHEDULED is left behind" src/executor/task.rs \
+twin "run: SCHEDULED is left behind" src/executor/task/state.rs \
 'fetch_and(!SCHEDULED, Ordering::Acquire)' 'fetch_and(!0, Ordering::Acquire)' \
     loom_two_wakes_against_the_pop
 
-twin "schedule: Release becomes Relaxed" src/executor/task.rs \
-'self.state.fetch_or(SCHEDULED, Ordering::Release)' 'self.state.fetch_or(SCHEDULED, Ordering::Relaxed)' \
+twin "schedule: Release becomes Relaxed" src/executor/task/state.rs \
+'self.0.fetch_or(SCHEDULED, Ordering::Release)' 'self.0.fetch_or(SCHEDULED, Ordering::Relaxed)' \
     loom_an_ignored_wake_publishes
 
-# The Acquire of `run` has no twin: without it `Busy::claim`, which acquires the same word right after, does its work.
+# The Acquires of `begin` have no twin: without them `Busy::claim`, which acquires the same word right after, does their
+# work. Nor has that of a `change` that finds COMPLETE: `Claim::take` acquires it anew.
 
-twin "complete: the Release of COMPLETE becomes Relaxed" src/executor/task.rs \
-'fetch_or(COMPLETE, Ordering::AcqRel)' 'fetch_or(COMPLETE, Ordering::Relaxed)' \
+twin "complete: the Release of COMPLETE becomes Relaxed" src/executor/task/state.rs \
+'fetch_add(COMPLETE, Ordering::AcqRel)' 'fetch_add(COMPLETE, Ordering::Relaxed)' \
     loom_join_poll_against_completion loom_join_drop_against_completion
 
-twin "Claim::drop: the Acquire becomes Relaxed" src/executor/task.rs \
-'fetch_and(!JOIN_INTEREST, Ordering::AcqRel)' 'fetch_and(!JOIN_INTEREST, Ordering::Relaxed)' \
-    loom_join_drop_against_completion
+twin "complete: a load and a store although the claim has a reference" src/executor/task/state.rs \
+'        let word = self.0.load(Ordering::Acquire);
+        if word / REF == 1 {' \
+'        let word = self.0.load(Ordering::Acquire);
+        if word / REF <= 2 {' \
+    loom_join_poll_against_completion loom_join_drop_against_completion
 
-twin "complete: the handle is told before it can see the result" src/executor/task.rs \
-'        let before = header.state.fetch_or(COMPLETE' \
-'        quietly(|| header.join.wake());
-        let before = header.state.fetch_or(COMPLETE' \
+twin "Claim: the Release of its changes becomes Relaxed" src/executor/task/state.rs \
+'change.apply(word), Ordering::AcqRel, Ordering::Acquire' 'change.apply(word), Ordering::Acquire, Ordering::Acquire' \
+    loom_join_poll_against_completion
+
+twin "Claim: a load and a store also abroad" src/executor/task/state.rs \
+'if at_home && word / REF == 2' 'let _ = at_home; if word / REF == 2' \
+    loom_join_poll_against_completion loom_join_drop_against_completion
+
+twin "complete: the handle is told before it can see the result" src/executor/task/cell.rs \
+'        let before = header.state.complete();
+        if' \
+'        if header.state.load().has_join_waker() {
+            let waker = header.join.with_mut(|join| unsafe { (*join).take() });
+            quietly(|| waker.unwrap().wake());
+        }
+        let before = header.state.complete();
+        if' \
     loom_join_poll_against_completion
 
 twin "JoinHandle::poll: no second look after leaving the waker" src/executor/join.rs \
@@ -239,9 +255,8 @@ twin "JoinHandle::poll: no second look after leaving the waker" src/executor/joi
         }' \
     loom_join_poll_against_completion
 
-twin "abort: the task is not queued" src/executor/task.rs \
-'        let before = self.state.fetch_or(SCHEDULED | ABORTED, Ordering::Release);' \
-'        let before = self.state.fetch_or(ABORTED, Ordering::Release) | SCHEDULED;' \
+twin "abort: the task is not queued" src/executor/task/claim.rs \
+'        self.task.wake();' '' \
     loom_abort_against_run
 
 twin "shutdown: the inbox stays open" src/executor/remote.rs \
@@ -249,7 +264,10 @@ twin "shutdown: the inbox stays open" src/executor/remote.rs \
     loom_wake_against_shutdown loom_last_waker_dropped_against_shutdown loom_remote_spawn_against_shutdown
 
 twin "shutdown: futures are left to the last reference" src/executor/local.rs \
-'            live.task.cancel(&self.owner);' '            let _ = live;' \
+'        for task in &tasks {
+            task.cancel(&self.owner);' \
+'        for task in &tasks {
+            let _ = task;' \
     loom_wake_against_shutdown loom_last_waker_dropped_against_shutdown
 
 twin "push: whether it is closed is asked before locking" src/executor/remote.rs \

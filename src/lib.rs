@@ -22,6 +22,8 @@
 //! * [`block_on`], [`Runtime`], [`runtime`]: running programs, and the knobs.
 //! * [`spawn`], [`task`]: tasks, which need not be `Send`.
 //! * [`sleep`], [`timeout`], [`interval`], [`time`]: timers.
+//! * [`time::pause`], [`time::advance`], [`Builder::start_paused`]: time that a program controls, for tests and
+//!   simulations. [`Builder::clock`]: another clock than the monotonic one.
 //! * [`net`]: TCP and UDP sockets (feature `net`, on by default).
 
 mod executor;

@@ -3,8 +3,8 @@
 //! Ground rules:
 //!
 //! * Without `--cfg loom` these are the types of std and of `atomic-waker`, and nothing is added to them.
-//! * `Arc` is not among them: a task is a waker, and a waker is made from std's `Arc` only. The models cannot
-//!   see its counter, so they count for themselves what is dropped, and when.
+//! * `Arc` is not among them: the root's waker is made from std's `Arc` only. The models cannot see its counter, so
+//!   they count for themselves what is dropped, and when. A task counts its references itself, which they do see.
 //! * Under loom an [`AtomicWaker`] is a lock around the waker. That is what the real one promises: of a
 //!   `register` and a `take` the later sees what came before the earlier. Its inside is its authors' to prove.
 
@@ -15,13 +15,13 @@ pub(crate) use self::real::{AtomicWaker, UnsafeCell};
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::UnsafeCell,
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Mutex, MutexGuard},
 };
 use std::sync::PoisonError;
 #[cfg(not(loom))]
 pub(crate) use std::{
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     sync::{Mutex, MutexGuard},
     thread_local,
 };
@@ -48,10 +48,6 @@ mod real {
         #[inline(always)]
         pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
             f(self.0.get())
-        }
-
-        pub(crate) fn into_inner(self) -> T {
-            self.0.into_inner()
         }
     }
 }

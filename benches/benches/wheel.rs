@@ -1,159 +1,309 @@
-//! The bare wheel: what a timer costs without a lock, a clock or a future, per timer.
+//! The bare wheel beside the timer structures of other systems: what a timer costs without a lock, a clock or
+//! a future, per timer. Each group does the same work with the same numbers on every layout.
+//!
+//! A timer lies in 256 bytes of its own, as a task does, and timers are used in shuffled order, so that what
+//! is a cache miss in a program of a million timers is one here.
 //!
 //! Run with: cargo bench -p mainspring-bench --bench wheel
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use mainspring_driver::Nanos;
-use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
+use criterion::measurement::WallTime;
+use criterion::{
+    BatchSize, BenchmarkGroup, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
+};
+use mainspring_bench::for_each_layout;
+use mainspring_bench::layouts::{Layout, MS, Rounds, Timers};
+use mainspring_bench::random::Random;
 
 const MILLION: u32 = 1_000_000;
-const MS: u64 = 1_000_000;
-/// Deadlines are spread over this long.
-const SPAN: u64 = 10_000 * MS;
+const SECOND: u64 = 1000 * MS;
 
-/// Where each key's cell lies; a key is an index.
-struct Places(Vec<Place>);
+/// A layout, its timers, and their keys in the order in which they are used.
+struct Bench<L> {
+    layout: L,
+    timers: Timers,
+    keys: Vec<u32>,
+    random: Random,
+}
 
-impl Store<u32> for Places {
+impl<L: Layout> Bench<L> {
+    /// Room for so many timers, none of which is armed.
+    fn new(count: u32) -> Bench<L> {
+        let mut random = Random::new(1);
+        let keys = random.order(count);
+        Bench { layout: L::new(), timers: Timers::new(count), keys, random }
+    }
+
+    /// Arms timers, each at the deadline that `when` makes of a random number.
     #[inline]
-    fn set_place(&mut self, key: u32, place: Place) {
-        self.0[key as usize] = place;
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// The numbers below `n`, shuffled.
-    fn order(&mut self, n: u32) -> Vec<u32> {
-        let mut order: Vec<u32> = (0..n).collect();
-        for i in (1..order.len()).rev() {
-            order.swap(i, (self.next() % (i as u64 + 1)) as usize);
-        }
-        order
-    }
-}
-
-/// A wheel, its keys' places, and a million random deadlines to use.
-struct Bench {
-    wheel: Wheel<u32>,
-    places: Places,
-    deadlines: Vec<Nanos>,
-}
-
-impl Bench {
-    fn new(count: u32) -> Bench {
-        let mut random = Random(0x9E37_79B9_7F4A_7C15);
-        Bench {
-            wheel: Wheel::new(Nanos::ZERO),
-            places: Places(vec![Place::NOWHERE; count as usize]),
-            deadlines: (0..count).map(|_| Nanos::new(1 + random.next() % SPAN)).collect(),
+    fn insert(&mut self, keys: std::ops::Range<u32>, when: impl Fn(&mut Random) -> u64) {
+        for i in keys {
+            let deadline = when(&mut self.random);
+            self.layout.insert(&mut self.timers, deadline, self.keys[i as usize]);
         }
     }
 
-    fn filled(count: u32) -> Bench {
-        let mut bench = Bench::new(count);
-        (0..count).for_each(|key| bench.insert(key));
-        bench
-    }
-
     #[inline]
-    fn insert(&mut self, key: u32) {
-        let rank = Rank::new(u64::from(key), Slack::ZERO);
-        self.wheel.insert(&mut self.places, key, self.deadlines[key as usize], rank);
+    fn cancel(&mut self, key: u32) {
+        self.layout.cancel(&mut self.timers, key);
     }
 
+    /// Fires what is due at `now`; returns how many.
     #[inline]
-    fn remove(&mut self, key: u32) {
-        let place = self.places.0[key as usize];
-        black_box(self.wheel.remove(&mut self.places, place));
-    }
-
-    /// Fires all that is due at `now`.
     fn advance(&mut self, now: u64) -> u32 {
         let mut fired = 0;
-        while let Due::Fire { key, .. } =
-            self.wheel.next_due(&mut self.places, Nanos::new(now), &mut { usize::MAX })
-        {
+        self.layout.advance(&mut self.timers, now, &mut |key, timer| {
+            timer.fire();
             black_box(key);
             fired += 1;
-        }
+        });
         fired
     }
 }
 
-/// One timer comes and goes while others wait.
-fn insert_and_remove(c: &mut Criterion) {
-    let mut group = c.benchmark_group("wheel/insert+remove");
-    group.throughput(Throughput::Elements(1));
-    for live in [0, 1_000, 100_000, MILLION] {
-        let mut bench = Bench::filled(live);
-        bench.places.0.push(Place::NOWHERE);
-        let mut random = Random(1);
-        group.bench_function(BenchmarkId::from_parameter(live), |b| {
-            b.iter(|| {
-                let deadline = Nanos::new(1 + random.next() % SPAN);
-                let rank = Rank::new(u64::from(live), Slack::ZERO);
-                bench.wheel.insert(&mut bench.places, live, deadline, rank);
-                bench.remove(live);
-            });
+/// As timeouts are: within the next minute, and not in its first second.
+fn within_a_minute(random: &mut Random) -> u64 {
+    SECOND + random.below(59 * SECOND)
+}
+
+/// A group whose throughput is counted in timers, and whose time is bounded.
+fn group<'c>(c: &'c mut Criterion, name: &str, timers: u32) -> BenchmarkGroup<'c, WallTime> {
+    let mut group = c.benchmark_group(name);
+    group.throughput(Throughput::Elements(u64::from(timers)));
+    group.sample_size(10).sampling_mode(SamplingMode::Flat);
+    group.warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(500));
+    group
+}
+
+/// Measures `work` on all timers of a layout that `prepare` has made ready. The timers' memory is made once,
+/// the layout anew for each run.
+fn measure<L: Layout>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    count: u32,
+    prepare: impl Fn(&mut Bench<L>),
+    mut work: impl FnMut(&mut Bench<L>),
+) {
+    let mut bench = None;
+    group.bench_function(L::NAME, |b| {
+        let bench = bench.get_or_insert_with(|| Bench::new(count));
+        b.iter_custom(|runs| {
+            let mut took = Duration::ZERO;
+            for _ in 0..runs {
+                bench.layout = L::new();
+                bench.random = Random::new(2);
+                prepare(bench);
+                let start = Instant::now();
+                work(bench);
+                took += start.elapsed();
+            }
+            took
         });
+    });
+}
+
+/// A million come.
+fn insert(c: &mut Criterion) {
+    let mut group = group(c, "wheel/insert 1M", MILLION);
+    macro_rules! layout {
+        ($layout:ty) => {
+            measure::<$layout>(
+                &mut group,
+                MILLION,
+                |_| (),
+                |bench| bench.insert(0..MILLION, within_a_minute),
+            );
+        };
     }
+    for_each_layout!(layout!());
     group.finish();
 }
 
-/// A million at once: in, out, and through the levels.
-fn a_million(c: &mut Criterion) {
-    let mut group = c.benchmark_group("wheel/1M");
-    group.throughput(Throughput::Elements(u64::from(MILLION)));
-    group.sample_size(10);
-    // Each run needs a wheel of its own, whose making and freeing is not measured.
-    let mut measure = |name: &str, prepare: &dyn Fn() -> Bench, work: &mut dyn FnMut(&mut Bench)| {
-        group.bench_function(name, |b| {
-            b.iter_custom(|runs| {
-                let run = |_| {
-                    let mut bench = prepare();
-                    let start = Instant::now();
-                    work(&mut bench);
-                    start.elapsed()
+/// A million go, in random order.
+fn cancel(c: &mut Criterion) {
+    let mut group = group(c, "wheel/cancel 1M, random order", MILLION);
+    let order = Random::new(3).order(MILLION);
+    macro_rules! layout {
+        ($layout:ty) => {
+            measure::<$layout>(
+                &mut group,
+                MILLION,
+                |bench| bench.insert(0..MILLION, within_a_minute),
+                |bench| order.iter().for_each(|&key| bench.cancel(key)),
+            );
+        };
+    }
+    for_each_layout!(layout!());
+    group.finish();
+}
+
+/// A timer comes and goes while others wait: the life of a timeout. Time goes on meanwhile, a millisecond for
+/// each thousand, so that a layout which only marks what is cancelled comes to free it; its ticks are counted.
+fn churn(c: &mut Criterion) {
+    for live in [1_000, 100_000, MILLION] {
+        let mut group = group(c, &format!("wheel/insert+cancel, {live} live"), 1);
+        macro_rules! layout {
+            ($layout:ty) => {
+                let mut prepared = None;
+                group.bench_function(<$layout>::NAME, |b| {
+                    let (bench, now, left) = prepared.get_or_insert_with(|| {
+                        let mut bench = Bench::<$layout>::new(live + 1);
+                        // Far enough ahead that none of them fires while it is measured.
+                        bench.insert(0..live, |random| 3600 * SECOND + random.below(3600 * SECOND));
+                        (bench, 0, 1000)
+                    });
+                    b.iter(|| {
+                        let at = *now;
+                        bench.insert(live..live + 1, |random| at + within_a_minute(random));
+                        bench.cancel(bench.keys[live as usize]);
+                        *left -= 1;
+                        if *left == 0 {
+                            *left = 1000;
+                            *now += MS;
+                            assert_eq!(bench.advance(*now), 0);
+                        }
+                    });
+                });
+            };
+        }
+        for_each_layout!(layout!());
+        group.finish();
+    }
+}
+
+/// A million cascade and fire over a second, in steps of a millisecond.
+fn fire(c: &mut Criterion) {
+    let mut group = group(c, "wheel/cascade and fire 1M over 1 s", MILLION);
+    macro_rules! layout {
+        ($layout:ty) => {
+            measure::<$layout>(
+                &mut group,
+                MILLION,
+                |bench| bench.insert(0..MILLION, |random| 1 + random.below(SECOND)),
+                |bench| {
+                    let fired: u32 = (1..=1000).map(|step| bench.advance(step * MS)).sum();
+                    assert_eq!(fired, MILLION);
+                },
+            );
+        };
+    }
+    for_each_layout!(layout!());
+    group.finish();
+}
+
+/// The same over a minute: more levels to cascade through, and more rounds to be passed over. The 300 slots
+/// with rounds are left out: they pass each timer over a hundred times, and one run takes seconds.
+fn fire_over_a_minute(c: &mut Criterion) {
+    let mut group = group(c, "wheel/cascade and fire 1M over 60 s", MILLION);
+    macro_rules! layout {
+        ($layout:ty) => {
+            if <$layout>::NAME != Rounds::<300>::NAME {
+                measure::<$layout>(
+                    &mut group,
+                    MILLION,
+                    |bench| bench.insert(0..MILLION, within_a_minute),
+                    |bench| {
+                        let fired: u32 = (1..=60_000).map(|step| bench.advance(step * MS)).sum();
+                        assert_eq!(fired, MILLION);
+                    },
+                );
+            }
+        };
+    }
+    for_each_layout!(layout!());
+    group.finish();
+}
+
+/// A million are due at one moment, to which the layout comes in steps of a millisecond.
+fn fire_at_once(c: &mut Criterion) {
+    let mut group = group(c, "wheel/cascade and fire 1M, one deadline", MILLION);
+    macro_rules! layout {
+        ($layout:ty) => {
+            measure::<$layout>(
+                &mut group,
+                MILLION,
+                |bench| bench.insert(0..MILLION, |_| 5 * SECOND),
+                |bench| {
+                    let fired: u32 = (1..5000).map(|step| bench.advance(step * MS)).sum();
+                    assert_eq!(fired, 0);
+                    assert_eq!(bench.advance(5 * SECOND), MILLION);
+                },
+            );
+        };
+    }
+    for_each_layout!(layout!());
+    group.finish();
+}
+
+/// The distances of timers in a wheel that is nearly empty: some near, some hours away.
+const SPARSE: [u64; 12] = [
+    3 * MS,
+    20 * MS,
+    110 * MS,
+    700 * MS,
+    2 * SECOND,
+    3 * SECOND,
+    9 * SECOND,
+    20 * SECOND,
+    40 * SECOND,
+    55 * SECOND,
+    600 * SECOND,
+    7200 * SECOND,
+];
+
+/// When is the next one due? Asked of a layout that can tell.
+fn next_wake(c: &mut Criterion) {
+    let mut group = group(c, "wheel/next wake-up of a dozen", 1);
+    macro_rules! layout {
+        ($layout:ty) => {
+            if <$layout>::TELLS_NEXT {
+                let mut bench = Bench::<$layout>::new(SPARSE.len() as u32);
+                SPARSE.iter().zip(0..).for_each(|(&at, key)| bench.layout.insert(&mut bench.timers, at, key));
+                group.bench_function(<$layout>::NAME, |b| b.iter(|| black_box(&bench.layout).next_wake()));
+            }
+        };
+    }
+    for_each_layout!(layout!());
+    group.finish();
+}
+
+/// A minute with a dozen timers, as a loop lives through it: from wake-up to wake-up, or from tick to tick where
+/// the layout cannot tell when to come next. What the wake-ups themselves cost is not in it.
+fn sparse(c: &mut Criterion) {
+    let mut group = group(c, "wheel/a minute with a dozen", 1);
+    macro_rules! layout {
+        ($layout:ty) => {
+            group.bench_function(<$layout>::NAME, |b| {
+                let prepare = || {
+                    let mut bench = Bench::<$layout>::new(SPARSE.len() as u32);
+                    SPARSE
+                        .iter()
+                        .zip(0..)
+                        .for_each(|(&at, key)| bench.layout.insert(&mut bench.timers, at, key));
+                    bench
                 };
-                (0..runs).map(run).sum()
+                let live = |bench: &mut Bench<$layout>| {
+                    let (mut now, mut fired) = (0, 0);
+                    loop {
+                        now = match bench.layout.next_wake() {
+                            Some(wake) => wake,
+                            None => now + <$layout>::TICK,
+                        };
+                        if now > 60 * SECOND {
+                            break;
+                        }
+                        fired += bench.advance(now);
+                    }
+                    assert_eq!(fired, 10);
+                };
+                b.iter_batched_ref(prepare, live, BatchSize::LargeInput);
             });
-        });
-    };
-    let order = Random(2).order(MILLION);
-
-    measure("insert, random deadlines", &|| Bench::new(MILLION), &mut |bench| {
-        (0..MILLION).for_each(|key| bench.insert(key));
-    });
-    measure("cancel, random order", &|| Bench::filled(MILLION), &mut |bench| {
-        order.iter().for_each(|&key| bench.remove(key));
-    });
-    measure("cascade and fire, 1 ms steps", &|| Bench::filled(MILLION), &mut |bench| {
-        let fired: u32 = (1..=SPAN / MS).map(|step| bench.advance(step * MS)).sum();
-        assert_eq!(fired, MILLION);
-    });
-    let same_deadline = || {
-        let mut bench = Bench::new(MILLION);
-        bench.deadlines.fill(Nanos::new(5_000 * MS));
-        (0..MILLION).for_each(|key| bench.insert(key));
-        bench
-    };
-    measure("fire, all the same deadline", &same_deadline, &mut |bench| {
-        assert_eq!(bench.advance(5_000 * MS), MILLION);
-    });
+        };
+    }
+    for_each_layout!(layout!());
     group.finish();
 }
 
-criterion_group!(benches, insert_and_remove, a_million);
+criterion_group!(benches, insert, cancel, churn, fire, fire_over_a_minute, fire_at_once, next_wake, sparse);
 criterion_main!(benches);

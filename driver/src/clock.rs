@@ -32,8 +32,8 @@ pub struct Clock(Kind);
 enum Kind {
     /// Counts from the instant at which it was made.
     Monotonic(Instant),
-    /// Counts by another clock of the system, which read `first` at the instant `origin`.
-    Source { read: fn() -> Duration, first: Duration, origin: Instant },
+    /// Shows what the function says.
+    Function(fn() -> Nanos),
     /// Shows what its [`TestClock`] was set to.
     Test(Arc<AtomicU64>),
 }
@@ -45,19 +45,10 @@ impl Clock {
         Clock(Kind::Monotonic(Instant::now()))
     }
 
-    /// Another clock, counting from now on: `read` gives the time since any moment that stays the same, and must
-    /// not go back. For a runtime whose timers go on while the machine is suspended that is Linux's
-    /// `CLOCK_BOOTTIME`.
-    ///
-    /// ```
-    /// use std::time::{Duration, SystemTime, UNIX_EPOCH};
-    /// use mainspring_driver::{Clock, Nanos};
-    ///
-    /// let clock = Clock::from_fn(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
-    /// assert!(clock.now() < Nanos::from_duration(Duration::from_secs(3600)));
-    /// ```
-    pub fn from_fn(read: fn() -> Duration) -> Clock {
-        Clock(Kind::Source { read, first: read(), origin: Instant::now() })
+    /// A clock that shows what `read` says: for clocks of the system that std does not offer, such as the one
+    /// that goes on while the machine is suspended. It should not go back.
+    pub fn from_fn(read: fn() -> Nanos) -> Clock {
+        Clock(Kind::Function(read))
     }
 
     /// The current time. One reading of the system's clock; no system call on the usual platforms.
@@ -65,26 +56,17 @@ impl Clock {
     pub fn now(&self) -> Nanos {
         match &self.0 {
             Kind::Monotonic(origin) => since(*origin, Instant::now()),
-            Kind::Source { read, first, .. } => {
-                Nanos::new(Nanos::from_duration(read().saturating_sub(*first)).get().min(LAST))
-            }
+            Kind::Function(read) => read().min(Nanos::new(LAST)),
             Kind::Test(at) => Nanos::new(at.load(Ordering::Acquire).min(LAST)),
         }
     }
 
-    /// The instant at which a real clock began; `None` for a test clock.
+    /// The instant at which a [monotonic](Clock::monotonic) clock began; `None` for others.
     pub fn origin(&self) -> Option<Instant> {
         match self.0 {
-            Kind::Monotonic(origin) | Kind::Source { origin, .. } => Some(origin),
-            Kind::Test(_) => None,
+            Kind::Monotonic(origin) => Some(origin),
+            Kind::Function(_) | Kind::Test(_) => None,
         }
-    }
-
-    /// Whether it counts as [`std::time::Instant`] does, so that a reading is as long after
-    /// [the origin](Clock::origin) as it says.
-    #[inline]
-    pub fn is_monotonic(&self) -> bool {
-        matches!(self.0, Kind::Monotonic(_))
     }
 
     /// Whether it is turned by hand, so that no wait brings its time nearer.
@@ -153,15 +135,15 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_from_a_function_counts_from_its_first_reading() {
+    fn a_clock_from_a_function_shows_what_that_says() {
         static READING: AtomicU64 = AtomicU64::new(1_000);
-        let clock = Clock::from_fn(|| Duration::from_nanos(READING.load(Ordering::Relaxed)));
-        assert_eq!(clock.now(), Nanos::ZERO);
-        READING.store(1_250, Ordering::Relaxed);
-        assert_eq!(clock.now(), Nanos::new(250));
-        READING.store(10, Ordering::Relaxed);
-        assert_eq!(clock.now(), Nanos::ZERO);
-        assert!(clock.origin().is_some() && !clock.is_monotonic() && !clock.is_test());
+        let clock = Clock::from_fn(|| Nanos::new(READING.load(Ordering::Relaxed)));
+        assert_eq!(clock.now(), Nanos::new(1_000));
+        READING.store(u64::MAX, Ordering::Relaxed);
+        assert!(clock.now() < Nanos::NEVER);
+        assert!(
+            clock.origin().is_none() && !clock.is_test() && TestClock::new(Nanos::ZERO).clock().is_test()
+        );
     }
 
     #[test]

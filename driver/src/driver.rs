@@ -20,7 +20,7 @@ use crate::steer::Steering;
 use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use crate::tolerance::Slacker;
 use crate::wake_list::{PanicPayload, WakeList, keep_first};
-use crate::wheel::{Rank, Slack};
+use crate::wheel::Slack;
 use crate::{Clock, Nanos, TimerEntry, Tolerance};
 
 /// A pending poll reads the clock if the deadline lies no further than this from the latest reading.
@@ -261,7 +261,7 @@ impl Driver {
         shared.polls.store(0, Ordering::Relaxed);
         // A clock never reads NEVER, and a timer that never comes due must not fire.
         let now = now.min(Nanos::new(Nanos::NEVER.get() - 1));
-        shared.note(now);
+        let _ = shared.note(now);
 
         let mut inner = lock(&shared.inner);
         inner.parked_until = None;
@@ -360,28 +360,43 @@ impl Drop for Driver {
 
 impl Handle {
     /// A timer that is due `duration` from now. Reads the clock, unless `duration` is zero.
+    #[inline]
     pub fn sleep(&self, duration: Duration) -> TimerEntry {
+        TimerEntry::new(self.clone(), self.deadline_after(duration))
+    }
+
+    /// The moment `duration` from now. Reads the clock, unless `duration` is zero: then any reading will do,
+    /// for that moment has passed.
+    #[inline]
+    pub fn deadline_after(&self, duration: Duration) -> Nanos {
         let now = if duration.is_zero() { self.latest() } else { self.now() };
-        TimerEntry::new(self, now.saturating_add(duration))
+        now.saturating_add(duration)
     }
 
     /// A timer that is due at `deadline`.
+    #[inline]
     pub fn sleep_until(&self, deadline: Nanos) -> TimerEntry {
-        TimerEntry::new(self, deadline)
+        TimerEntry::new(self.clone(), deadline)
     }
 
     /// Reads the driver's clock. If that has gone back, the latest reading stands: what is timed from it
     /// ends rather late than early.
     #[inline]
     pub fn now(&self) -> Nanos {
-        self.read().max(self.latest())
+        self.shared.note(self.shared.steering.read(&self.shared.clock))
+    }
+
+    /// As [`now`](Handle::now), for someone who has just read this driver's clock himself and got `now`.
+    #[inline]
+    pub fn now_is(&self, now: Nanos) -> Nanos {
+        if self.clock_changes() == 0 { self.shared.note(now) } else { self.now() }
     }
 
     /// What the clock shows, or the driver's own time if that has been stopped.
     #[inline]
     fn read(&self) -> Nanos {
         let now = self.shared.steering.read(&self.shared.clock);
-        self.shared.note(now);
+        let _ = self.shared.note(now);
         now
     }
 
@@ -453,15 +468,20 @@ impl Handle {
         deadline <= latest || (deadline.get() - latest.get() <= NEAR && deadline <= self.read())
     }
 
-    /// Whether `deadline` has passed, for a timer that is registered and which the driver would have fired
-    /// had it been let. Reads the clock only if it is near, or now and then.
+    /// Whether a poll of a timer that is registered should read the clock, because the driver would have fired it
+    /// had it been let: if the deadline is near, or now and then.
     #[inline]
-    pub(crate) fn has_passed_lately(&self, deadline: Nanos) -> bool {
+    pub(crate) fn is_time_to_look(&self, deadline: Nanos) -> bool {
         // Relaxed, and not one atomic step: a count that is lost only delays a reading.
         let polls = self.shared.polls.load(Ordering::Relaxed).wrapping_add(1);
         self.shared.polls.store(polls, Ordering::Relaxed);
         let near = deadline.get() <= self.latest().get().saturating_add(NEAR);
-        (near || polls % POLLS_PER_READING == 0) && deadline <= self.read()
+        near || polls % POLLS_PER_READING == 0
+    }
+
+    /// Whether `deadline` has passed by the clock, which is read.
+    pub(crate) fn has_passed_now(&self, deadline: Nanos) -> bool {
+        deadline <= self.read()
     }
 
     #[inline]
@@ -473,12 +493,16 @@ impl Handle {
 }
 
 impl Shared {
+    /// Remembers a reading of the clock; returns the latest of all.
     #[inline]
-    fn note(&self, now: Nanos) {
+    fn note(&self, now: Nanos) -> Nanos {
         // Relaxed: only a hint of how late it is; readings of several threads may overtake each other.
-        if now.get() > self.latest.load(Ordering::Relaxed) {
-            self.latest.store(now.get(), Ordering::Relaxed);
+        let latest = Nanos::new(self.latest.load(Ordering::Relaxed));
+        if now <= latest {
+            return latest;
         }
+        self.latest.store(now.get(), Ordering::Relaxed);
+        now
     }
 }
 
@@ -508,9 +532,9 @@ impl Inner {
 
     /// Whether the driver's thread is parked for longer than a timer that has just been filed may wait.
     #[inline]
-    pub(crate) fn must_unpark(&mut self, deadline: Nanos, rank: Rank) -> bool {
+    pub(crate) fn must_unpark(&mut self, deadline: Nanos, slack: Slack) -> bool {
         let Some(until) = self.parked_until else { return false };
-        let wake = Nanos::new(deadline.get().saturating_add(rank.slack().as_nanos()));
+        let wake = Nanos::new(deadline.get().saturating_add(slack.as_nanos()));
         if wake >= until {
             return false;
         }

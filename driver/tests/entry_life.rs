@@ -247,14 +247,29 @@ fn a_reset_to_the_past_does_not_wake() {
         assert_eq!((probe.wakes(), probe.wakers(), f.live()), (1, 0, 0), "at {to}");
         assert_eq!(poll(&mut timer, Waker::noop()), READY);
     }
-    // Past by the clock, but the driver has not been there yet.
+    // Past by a reading that was taken, but the driver has not been there yet.
     let probe = Probe::new(&f.handle);
     let mut timer = f.armed(70 * MS, &probe.waker());
     f.clock.set(Nanos::new(30 * MS));
+    f.handle.now();
     timer.as_mut().reset(Nanos::new(25 * MS));
     assert_eq!((probe.wakes(), probe.wakers(), f.live()), (1, 0, 0));
     assert_eq!(poll(&mut timer, &probe.waker()), READY);
     assert_eq!((f.advance_to(30 * MS), f.handle.stats().fired), (0, 4));
+    // Near by the latest reading: then the clock is read.
+    let probe = Probe::new(&f.handle);
+    let mut timer = f.armed(70 * MS, &probe.waker());
+    f.clock.set(Nanos::new(40 * MS));
+    timer.as_mut().reset(Nanos::new(31 * MS));
+    assert_eq!((probe.wakes(), probe.wakers(), f.live()), (1, 0, 0));
+    // Past, but nobody has read the clock for long: the driver's next step finds it, without a park.
+    let probe = Probe::new(&f.handle);
+    let mut timer = f.armed(70 * MS, &probe.waker());
+    f.clock.set(Nanos::new(60 * MS));
+    timer.as_mut().reset(Nanos::new(50 * MS));
+    assert_eq!((probe.wakes(), poll(&mut timer, &probe.waker())), (0, Poll::Pending));
+    assert!(f.driver.next_wake().is_some_and(|wake| wake < Nanos::new(51 * MS)));
+    assert_eq!((f.advance_to(60 * MS), probe.wakes(), f.handle.stats().fired), (1, 1, 6));
 }
 
 #[test]

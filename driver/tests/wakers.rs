@@ -5,7 +5,7 @@
 mod probe;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -307,9 +307,11 @@ fn a_timer_dropped_by_another_thread_between_two_batches_is_woken_afterwards() {
         answer.send(()).expect("the waker waits");
         others
     });
+    let alone = AtomicBool::new(true);
     first.on_wake(move || {
-        // Only the first of the batch finds somebody to ask.
-        if ask.send(()).is_ok() {
+        // Only the first of the batch asks: the other thread answers once and ends.
+        if alone.swap(false, SeqCst) {
+            ask.send(()).expect("the other thread listens");
             answered.recv_timeout(Duration::from_secs(20)).expect("a drop waited for the batch to end");
         }
     });

@@ -340,7 +340,7 @@ fn a_wheel_emptied_in_the_middle_of_a_deal_forgets_where_it_was() {
     // A driver that is shut down empties its wheel, wakes, and hears of more timers that are dropped.
     let mut bench = Bench::new(0);
     for i in 0..10 {
-        bench.add(width(1) + i * 3_000);
+        bench.add(width(1) + i * width(0));
     }
     let due = bench.wheel.next_due(&mut bench.owners, at(width(1)), &mut 4);
     assert_eq!(due, Due::Exhausted, "the deal was not interrupted");
@@ -351,6 +351,94 @@ fn a_wheel_emptied_in_the_middle_of_a_deal_forgets_where_it_was() {
         bench.check();
     }
     assert_eq!(bench.wheel.take_any(), None);
+}
+
+#[test]
+fn a_crowd_with_one_deadline_is_moved_or_sorted_before_its_first_fires() {
+    let deadline = 3 * width(4) + 5 * width(2) + 77;
+    let mut bench = Bench::new(0);
+    for _ in 0..1_000 {
+        bench.add(deadline);
+    }
+    // On each level, and between them.
+    for now in [width(4), 3 * width(4), 3 * width(4) + 5 * width(2), deadline - 78, deadline - 1] {
+        assert_eq!(bench.wheel.next_due(&mut bench.owners, at(now), &mut 1), Due::Idle);
+        bench.check();
+    }
+    assert_eq!((bench.wheel.moved(), bench.owners.asked), (0, 0));
+    for expected in 0..1_000 {
+        let due = bench.wheel.next_due(&mut bench.owners, at(deadline), &mut 1);
+        assert!(matches!(due, Due::Fire { key, .. } if key == expected), "{due:?}");
+        assert_eq!(bench.owners.asked, expected + 1, "others were asked before it was their turn");
+        bench.check();
+        let left = bench.wheel.next_wake();
+        assert_eq!(left.is_some_and(|wake| wake <= bench.wheel.elapsed()), expected < 999, "{left:?}");
+    }
+    assert_eq!((bench.wheel.moved(), bench.wheel.len()), (0, 0));
+}
+
+#[test]
+fn a_crowd_that_is_disturbed_while_it_leaves_loses_its_order() {
+    let deadline = width(3) + 10;
+    let leave = |bench: &mut Bench, n: usize| -> Vec<usize> {
+        (0..n)
+            .map(|_| match bench.wheel.next_due(&mut bench.owners, at(deadline + 50), &mut 100) {
+                Due::Fire { key, .. } => key,
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    };
+    // What happens when ten of a hundred have left, and what comes after.
+    let cancelled = |bench: &mut Bench| {
+        bench.cancel(40);
+        bench.cancel(99);
+        (10..99).filter(|key| *key != 40).collect::<Vec<_>>()
+    };
+    let joined_by_an_earlier_one = |bench: &mut Bench| {
+        let new = bench.add(deadline - 5);
+        std::iter::once(new).chain(10..100).collect()
+    };
+    let joined_by_an_equal_one = |bench: &mut Bench| {
+        bench.add(deadline);
+        (10..101).collect()
+    };
+    let put_off_among_the_others = |bench: &mut Bench| {
+        bench.owners.deadline[12] = at(deadline + 30);
+        bench.owners.deadline[11] = at(deadline + 30);
+        (10..100).filter(|key| ![11, 12].contains(key)).chain([11, 12]).collect()
+    };
+    let put_off_beyond = |bench: &mut Bench| {
+        bench.owners.deadline[12] = at(2 * deadline);
+        (10..100).filter(|key| *key != 12).collect()
+    };
+    let brought_forward = |bench: &mut Bench| {
+        let place = bench.owners.place[70];
+        bench.owners.deadline[70] = at(deadline - 1);
+        assert!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline - 1), Slack::ZERO));
+        std::iter::once(70).chain((10..100).filter(|key| *key != 70)).collect()
+    };
+    type Disturb<'a> = &'a dyn Fn(&mut Bench) -> Vec<usize>;
+    let cases: [Disturb<'_>; 6] = [
+        &cancelled,
+        &joined_by_an_earlier_one,
+        &joined_by_an_equal_one,
+        &put_off_among_the_others,
+        &put_off_beyond,
+        &brought_forward,
+    ];
+    for (case, disturb) in cases.into_iter().enumerate() {
+        let mut bench = Bench::new(0);
+        for _ in 0..100 {
+            bench.add(deadline);
+        }
+        assert_eq!(leave(&mut bench, 10), (0..10).collect::<Vec<_>>());
+        let expected = disturb(&mut bench);
+        bench.check();
+        assert_eq!(leave(&mut bench, expected.len()), expected, "case {case}");
+        bench.check();
+        assert_eq!(bench.wheel.next_due(&mut bench.owners, at(deadline + 50), &mut 100), Due::Idle);
+        assert_eq!(bench.wheel.len(), usize::from(case == 4));
+    }
 }
 
 #[test]

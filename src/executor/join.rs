@@ -51,6 +51,7 @@ pub struct JoinHandle<T> {
 
 impl<T> JoinHandle<T> {
     /// The handle that holds `claim`.
+    #[inline]
     pub(super) fn new(claim: Claim<T>) -> JoinHandle<T> {
         JoinHandle { claim: Some(claim) }
     }
@@ -118,10 +119,11 @@ pub struct JoinError {
 
 type Payload = Box<dyn Any + Send + 'static>;
 
+/// One word, because every result of a task has room for it.
 enum Repr {
     Cancelled,
     /// The lock makes the error `Sync`, which a payload need not be.
-    Panic(Mutex<Payload>),
+    Panic(Box<Mutex<Payload>>),
 }
 
 impl JoinError {
@@ -132,7 +134,7 @@ impl JoinError {
 
     /// The task panicked with this payload.
     pub(super) fn panic(payload: Payload) -> JoinError {
-        JoinError { repr: Repr::Panic(Mutex::new(payload)) }
+        JoinError { repr: Repr::Panic(Box::new(Mutex::new(payload))) }
     }
 
     /// Whether the task was aborted, or its runtime dropped, before it completed.

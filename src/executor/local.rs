@@ -1,47 +1,45 @@
-//! What the owner thread keeps for itself: the run queue and the live tasks.
+//! What the owner thread keeps for itself: the run queue and the live tasks, and the way to them.
 //!
 //! Ground rules:
 //!
-//! * A task is in `tasks` from the moment it is taken in until it has completed, so the last reference to an
-//!   uncompleted task is always this thread's.
+//! * A task is in `tasks` from the moment it is taken in until it has completed, but while it is polled: then
+//!   `run` has it. So the last reference to an uncompleted task is always this thread's.
 //! * A borrow lasts for one statement that runs no user code. Dropping a reference to a task counts as user
 //!   code, because it may be the last one.
-//! * `closed` goes from false to true once; from then on both the queue and `tasks` stay empty.
+//! * `closed` goes from false to true once; from then on `tasks` stays empty.
 //! * `running` keeps a task from running the executor that is running it.
+//! * The thread-local has no destructor: that makes it cheap to reach, and there to the end of the thread. What
+//!   it holds is taken out by the guard that put it in.
 
 use super::join::JoinHandle;
 use super::remote::{Item, Notify, Owner, Remote};
-use super::task::{Runnable, Unclaimed};
+use super::task::{self, NUMBERS, Progress, TaskRef};
+use super::tasks::{KEEP, Tasks};
 use crate::sync::thread_local;
-use slab::Slab;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::mem;
+use std::mem::ManuallyDrop;
+use std::ptr;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// The executor that a thread has entered.
+struct Current {
+    /// Its `Remote`, to be compared with and never to be followed; null if there is none.
+    remote: Cell<*const Remote>,
+    local: RefCell<Option<ManuallyDrop<Rc<Local>>>>,
+}
+
 thread_local! {
-    /// The executor that this thread has entered.
-    static CURRENT: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
+    static CURRENT: Current = const { Current { remote: Cell::new(ptr::null()), local: RefCell::new(None) } };
 }
 
 /// Runs between two looks at whether memory of a past burst should be given back.
 const TRIM_EVERY: u32 = 1024;
 
-/// Capacity, in tasks, that is never given back.
-const KEEP: usize = 256;
-
-struct Live {
-    /// Counts up with every task, so that sorting by it gives the spawn order.
-    number: u64,
-    task: Arc<dyn Runnable>,
-}
-
 /// The owner thread's part of an executor.
 pub(super) struct Local {
     owner: Owner,
-    queue: RefCell<VecDeque<Arc<dyn Runnable>>>,
-    tasks: RefCell<Slab<Live>>,
+    tasks: RefCell<Tasks>,
     /// The empty vector that the inbox gets in exchange for the full one.
     spare: RefCell<Vec<Item>>,
     closed: Cell<bool>,
@@ -63,7 +61,6 @@ impl Local {
     pub(super) fn counting_from(notify: Arc<dyn Notify>, count: u64) -> Rc<Local> {
         Rc::new(Local {
             owner: Owner::new(notify),
-            queue: RefCell::default(),
             tasks: RefCell::default(),
             spare: RefCell::default(),
             closed: Cell::new(false),
@@ -75,12 +72,13 @@ impl Local {
         })
     }
 
+    #[inline]
     pub(super) fn remote(&self) -> &Arc<Remote> {
         self.owner.remote()
     }
 
     pub(super) fn alive(&self) -> usize {
-        self.tasks.borrow().len()
+        self.tasks.borrow().alive()
     }
 
     #[cfg(test)]
@@ -89,27 +87,33 @@ impl Local {
     }
 
     pub(super) fn has_ready(&self) -> bool {
-        !self.queue.borrow().is_empty() || self.remote().has_items()
+        !self.tasks.borrow().is_idle() || self.remote().has_items()
     }
 
     /// Makes `self` this thread's executor until the guard is dropped.
     pub(super) fn enter(self: &Rc<Self>) -> Enter {
-        // In the destructor of another thread-local there may be no `CURRENT` any more. Wakes then take the
-        // way through the inbox, which is open to every thread.
-        match CURRENT.try_with(|current| current.replace(Some(self.clone()))) {
-            Ok(previous) => Enter { previous, entered: true },
-            Err(_) => Enter { previous: None, entered: false },
-        }
+        Enter { previous: exchange(Some(self.clone())) }
     }
 
+    /// Makes `future` a task. After the shutdown it is dropped.
+    #[inline]
     pub(super) fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        let mut task = Unclaimed::local(future, &self.owner);
         if self.closed.get() {
-            task.refuse();
-        } else {
-            self.take_in(Item::Spawn(task.runnable()));
+            return self.refuse(future);
         }
-        JoinHandle::new(task.claim())
+        // One borrow for all of it. Only the allocator is called meanwhile.
+        let mut tasks = self.tasks.borrow_mut();
+        let remote = tasks.spare_remote().unwrap_or_else(|| self.remote().clone());
+        let (task, claim) = task::local(future, &self.owner, remote);
+        tasks.insert(task, self.number());
+        JoinHandle::new(claim)
+    }
+
+    #[cold]
+    fn refuse<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
+        let (task, claim) = task::local(future, &self.owner, self.remote().clone());
+        task.cancel(&self.owner);
+        JoinHandle::new(claim)
     }
 
     pub(super) fn run(&self, limit: usize) -> usize {
@@ -127,17 +131,12 @@ impl Local {
         self.note_length();
         let before = self.polls.get();
         for _ in 0..limit {
-            let Some(task) = self.pop() else { break };
-            let key = task.header().key();
+            let Some(task) = self.next() else { break };
             let progress = task.run(&self.owner);
-            if progress.polled {
+            if matches!(progress, Progress::Pending | Progress::Completed) {
                 self.polls.set(self.polls.get().wrapping_add(1));
             }
-            if progress.completed {
-                // Nothing to remove if the task has shut its own executor down.
-                let live = self.tasks.borrow_mut().try_remove(key);
-                drop(live);
-            }
+            self.keep(task, progress);
         }
         self.note_length();
         self.trim();
@@ -158,32 +157,50 @@ impl Local {
             }
         }
         self.closed.set(true);
-        let queue = self.queue.take();
-        let tasks = self.tasks.take();
-        let mut tasks: Vec<Live> = tasks.into_iter().map(|(_, live)| live).collect();
+        let mut tasks = self.tasks.borrow_mut().clear();
         // Numbers may wrap around; their distance to the next number never does.
         let next = self.next_number.get();
-        tasks.sort_unstable_by_key(|live| live.number.wrapping_sub(next));
-        for live in &tasks {
-            live.task.cancel(&self.owner);
+        tasks.sort_unstable_by_key(|task| task.number().wrapping_sub(next) & NUMBERS);
+        for task in &tasks {
+            task.cancel(&self.owner);
         }
-        drop(queue);
     }
 
-    /// Registers a new task, and queues a task that is ready.
+    /// What becomes of a task after its go.
+    #[inline]
+    fn keep(&self, task: TaskRef, progress: Progress) {
+        if self.closed.get() {
+            // It has shut its own executor down.
+            task.cancel(&self.owner);
+        } else if progress == Progress::Pending {
+            self.tasks.borrow_mut().put_back(task);
+            return;
+        } else {
+            self.tasks.borrow_mut().completed(&task);
+        }
+        drop(task);
+    }
+
+    /// The number of a task that is taken in now.
+    #[inline]
+    fn number(&self) -> u64 {
+        let number = self.next_number.get();
+        self.next_number.set(number.wrapping_add(1));
+        number
+    }
+
     fn take_in(&self, item: Item) {
-        let task = match item {
-            Item::Wake(task) => task,
-            Item::Spawn(task) => {
-                let number = self.next_number.get();
-                self.next_number.set(number.wrapping_add(1));
-                let live = Live { number, task: task.clone() };
-                let key = self.tasks.borrow_mut().insert(live);
-                task.header().set_key(key);
-                task
+        match item {
+            Item::Spawn(task) => self.tasks.borrow_mut().insert(task, self.number()),
+            Item::Wake(task) => {
+                // If SCHEDULED is unset, the task has been polled since, for another wake.
+                if task.is_scheduled() && !task.is_complete() && !task.is_queued() {
+                    task.set_queued(true);
+                    self.tasks.borrow_mut().queue(task.key());
+                }
+                drop(task);
             }
-        };
-        self.queue.borrow_mut().push_back(task);
+        }
     }
 
     fn take_inbox(&self) {
@@ -201,15 +218,16 @@ impl Local {
     /// Room for tasks in the larger of the queue and the table of live tasks.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
-        self.queue.borrow().capacity().max(self.tasks.borrow().capacity())
+        self.tasks.borrow().capacity()
     }
 
-    fn pop(&self) -> Option<Arc<dyn Runnable>> {
-        self.queue.borrow_mut().pop_front()
+    #[inline]
+    fn next(&self) -> Option<TaskRef> {
+        self.tasks.borrow_mut().next()
     }
 
     fn note_length(&self) {
-        let length = self.queue.borrow().len();
+        let length = self.tasks.borrow().queued();
         self.longest.set(self.longest.get().max(length));
     }
 
@@ -222,26 +240,11 @@ impl Local {
         }
         self.until_trim.set(TRIM_EVERY);
         let longest = self.longest.take();
-        {
-            let mut queue = self.queue.borrow_mut();
-            let capacity = queue.capacity();
-            if capacity > KEEP && longest < capacity / 4 {
-                queue.shrink_to((capacity / 2).max(KEEP));
-            }
-        }
-        {
-            let mut spare = self.spare.borrow_mut();
-            let capacity = spare.capacity();
-            if capacity > KEEP && longest < capacity / 4 {
-                spare.shrink_to((capacity / 2).max(KEEP));
-            }
-        }
-        {
-            // A slab shrinks from its end only, where a single long-lived task can sit.
-            let mut tasks = self.tasks.borrow_mut();
-            if tasks.is_empty() && tasks.capacity() > KEEP {
-                *tasks = Slab::new();
-            }
+        self.tasks.borrow_mut().trim(longest);
+        let mut spare = self.spare.borrow_mut();
+        let capacity = spare.capacity();
+        if capacity > KEEP && longest < capacity / 4 {
+            spare.shrink_to((capacity / 2).max(KEEP));
         }
     }
 }
@@ -250,52 +253,82 @@ impl Local {
 #[must_use = "the executor is left when the guard is dropped"]
 pub(crate) struct Enter {
     previous: Option<Rc<Local>>,
-    entered: bool,
 }
 
 impl Drop for Enter {
     fn drop(&mut self) {
-        if self.entered {
-            let previous = self.previous.take();
-            // The thread-local's borrow has ended when what it held is dropped.
-            let left = CURRENT.try_with(|current| mem::replace(&mut *current.borrow_mut(), previous));
-            drop(left);
-        }
+        let left = exchange(self.previous.take());
+        drop(left);
     }
 }
 
+/// Makes `local` the executor that this thread has entered, and returns the one it was before.
+fn exchange(local: Option<Rc<Local>>) -> Option<Rc<Local>> {
+    CURRENT.with(|current| {
+        current.remote.set(local.as_ref().map_or(ptr::null(), |local| Arc::as_ptr(local.remote())));
+        current.local.replace(local.map(ManuallyDrop::new)).map(ManuallyDrop::into_inner)
+    })
+}
+
 /// Makes `future` a task of the executor this thread has entered, or hands it back if there is none.
+#[inline]
 pub(crate) fn spawn_local<F: Future + 'static>(future: F) -> Result<JoinHandle<F::Output>, F> {
-    match CURRENT.try_with(|current| current.borrow().clone()) {
-        Ok(Some(local)) => Ok(local.spawn(future)),
-        _ => Err(future),
+    let mut future = Some(future);
+    let closed = CURRENT.with(|current| {
+        let entered = current.local.borrow();
+        match (entered.as_deref(), future.take()) {
+            (Some(local), Some(mine)) if !local.closed.get() => Ok(local.spawn(mine)),
+            (local, mine) => {
+                future = mine;
+                Err(local.cloned())
+            }
+        }
+    });
+    match (closed, future) {
+        (Ok(handle), _) => Ok(handle),
+        // A closed executor drops the future, which may then enter or leave one: the borrow has ended.
+        (Err(Some(closed)), Some(future)) => Ok(closed.spawn(future)),
+        (Err(_), Some(future)) => Err(future),
+        (Err(_), None) => unreachable!("the future was handed back"),
     }
 }
 
 /// Whether this thread has entered the executor that `remote` belongs to.
+#[inline]
 pub(super) fn is_current(remote: &Arc<Remote>) -> bool {
-    CURRENT
-        .try_with(|current| matches!(&*current.borrow(), Some(local) if local.owner.owns(remote)))
-        .unwrap_or(false)
+    CURRENT.with(|current| ptr::eq(current.remote.get(), Arc::as_ptr(remote)))
 }
 
-/// Queues `task`, whose SCHEDULED bit the caller has set.
-pub(super) fn schedule(task: Arc<dyn Runnable>) {
-    let mut task = Some(task);
-    let _ = CURRENT.try_with(|current| {
-        if let Some(local) = &*current.borrow() {
-            let mine = |task: &mut Arc<dyn Runnable>| local.owner.owns(task.header().remote());
-            if !local.closed.get() {
-                // The task is dropped neither here nor, if it is not taken, before the borrow has ended.
-                local.queue.borrow_mut().extend(task.take_if(mine));
+/// Wakes `task` if this thread has entered its executor; false if it has not.
+#[inline]
+pub(super) fn wake_here(task: &TaskRef) -> bool {
+    CURRENT.with(|current| {
+        if !ptr::eq(current.remote.get(), Arc::as_ptr(task.remote())) {
+            return false;
+        }
+        if !task.is_queued() && !task.is_complete() {
+            if let Some(local) = &*current.local.borrow() {
+                if !local.closed.get() {
+                    task.set_queued(true);
+                    local.tasks.borrow_mut().queue(task.key());
+                }
+            }
+        }
+        true
+    })
+}
+
+/// Keeps a reference that a task had for a task to come, or drops it.
+#[inline]
+pub(super) fn give_back(remote: Arc<Remote>) {
+    let mut remote = Some(remote);
+    CURRENT.with(|current| {
+        if let Some(local) = &*current.local.borrow() {
+            if let Some(mine) = remote.take_if(|remote| local.owner.owns(remote)) {
+                remote = local.tasks.borrow_mut().keep_remote(mine);
             }
         }
     });
-    if let Some(task) = task {
-        // Once in the inbox the task may be freed, and its reference to the `Remote` with it: own another.
-        let remote = task.header().remote().clone();
-        // A closed executor has dropped the future, or is about to: nothing is left to wake.
-        let refused = remote.push(Item::Wake(task));
-        drop(refused);
-    }
+    // Otherwise it is dropped here, after the borrows have ended.
+    drop(remote);
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   owner thread                                             any thread
-//!   Executor ── Local: run queue, live tasks      Remote: inbox, and Notify to rouse the owner
+//!   Executor ── Local: Tasks, live and queued      Remote: inbox, and Notify to rouse the owner
 //!                 ^        ^                         ^
 //!                 |        +──── take in, every run ─+
 //!                 +── wake, on the entered thread    +── wake and spawn, from everywhere else
@@ -26,6 +26,7 @@ mod models;
 mod remote;
 mod root;
 mod task;
+mod tasks;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

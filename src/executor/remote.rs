@@ -18,7 +18,7 @@
 //! * There is one [`Owner`] to a `Remote`, and it never leaves the thread that made it.
 
 use super::join::JoinHandle;
-use super::task::{Runnable, Unclaimed};
+use super::task::{self, TaskRef};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use std::marker::PhantomData;
 use std::mem;
@@ -36,9 +36,9 @@ pub(crate) trait Notify: Send + Sync + 'static {
 /// Something for the owner to take in.
 pub(super) enum Item {
     /// A task of the executor is ready.
-    Wake(Arc<dyn Runnable>),
+    Wake(TaskRef),
     /// A new task: register it and queue it.
-    Spawn(Arc<dyn Runnable>),
+    Spawn(TaskRef),
 }
 
 struct Inbox {
@@ -61,13 +61,13 @@ impl Remote {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let mut task = Unclaimed::remote(future, self);
-        if let Err(item) = self.push(Item::Spawn(task.runnable())) {
+        let (task, mut claim) = task::remote(future, self.clone());
+        if let Err(item) = self.push(Item::Spawn(task)) {
             // The inbox did not keep it, so that this thread has the task for itself again.
             drop(item);
-            task.refuse();
+            claim.refuse();
         }
-        JoinHandle::new(task.claim())
+        JoinHandle::new(claim.claim())
     }
 
     /// Whether the executor has shut down.
@@ -81,6 +81,7 @@ impl Remote {
     }
 
     /// Whether the inbox holds something.
+    #[inline]
     pub(super) fn has_items(&self) -> bool {
         // SeqCst: step (2) of the owner. It orders this load after the owner's "I am parking".
         self.ready.load(Ordering::SeqCst)
@@ -130,11 +131,13 @@ impl Owner {
     }
 
     /// The half for the other threads.
+    #[inline]
     pub(super) fn remote(&self) -> &Arc<Remote> {
         &self.remote
     }
 
     /// Whether `remote` is this owner's.
+    #[inline]
     pub(super) fn owns(&self, remote: &Arc<Remote>) -> bool {
         Arc::ptr_eq(&self.remote, remote)
     }

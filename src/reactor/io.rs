@@ -18,6 +18,7 @@
 //!   direction may be taken inside it, never the other way round.
 //! * Once closed, always closed: nothing is registered any more, and all there was is marked.
 
+use super::clock_set::ClockSet;
 use super::registration::Registration;
 use super::source::{Occurrence, Source};
 use super::unpark::Unparker;
@@ -32,6 +33,8 @@ use std::task::Waker;
 pub(super) const WAKER: Token = Token(usize::MAX);
 /// The token of the alarm.
 pub(super) const ALARM: Token = Token(usize::MAX - 1);
+/// The token of the timer that tells when the clock is set.
+pub(super) const CLOCK_SET: Token = Token(usize::MAX - 2);
 
 /// Sources whose memory is kept although none is registered.
 const KEEP: usize = 1024;
@@ -42,6 +45,7 @@ pub(crate) struct Io {
     registry: Registry,
     unparker: Unparker,
     sources: Mutex<Sources>,
+    clock_set: ClockSet,
 }
 
 #[derive(Debug)]
@@ -57,7 +61,7 @@ impl Io {
     pub(super) fn new(registry: Registry) -> io::Result<Io> {
         let unparker = Unparker::new(&registry, WAKER)?;
         let sources = Sources { slots: Slab::new(), retired: Vec::new(), closed: false };
-        Ok(Io { registry, unparker, sources: Mutex::new(sources) })
+        Ok(Io { registry, unparker, sources: Mutex::new(sources), clock_set: ClockSet::new() })
     }
 
     /// Ends the park under way, or keeps the next one from sleeping. Makes at most one system call until the
@@ -101,6 +105,15 @@ impl Io {
     /// The reactor has been shut down.
     pub(crate) fn is_closed(&self) -> bool {
         lock(&self.sources).closed
+    }
+
+    /// Those who wait for the system's clock to be set.
+    pub(super) fn clock_set(&self) -> &ClockSet {
+        &self.clock_set
+    }
+
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     pub(super) fn unparker(&self) -> &Unparker {

@@ -16,6 +16,7 @@
 #![cfg_attr(not(feature = "net"), allow(dead_code, unused_imports))]
 
 mod alarm;
+mod clock_set;
 mod io;
 #[cfg(all(test, loom))]
 mod models;
@@ -27,6 +28,7 @@ mod tests;
 mod unpark;
 
 pub(crate) use self::alarm::Counted;
+pub(crate) use self::clock_set::ClockWaiter;
 pub(crate) use self::io::Io;
 pub(crate) use self::registration::Registered;
 pub(crate) use self::source::Way;
@@ -34,7 +36,7 @@ pub(crate) use self::source::Way;
 pub(crate) use self::unpark::Wakefulness;
 
 use self::alarm::Alarm;
-use self::io::{ALARM, WAKER};
+use self::io::{ALARM, CLOCK_SET, WAKER};
 use self::source::Occurrence;
 use mio::{Events, Poll};
 use std::any::Any;
@@ -191,8 +193,15 @@ impl Reactor {
     ///
     /// With the first panic of a waker, after all have been woken.
     pub(crate) fn dispatch(&mut self) -> usize {
-        let batch = self.events.iter().filter(|event| !matches!(event.token(), WAKER | ALARM));
+        let mut clock_set = false;
+        let batch = self.events.iter().filter(|event| {
+            clock_set |= event.token() == CLOCK_SET;
+            !matches!(event.token(), WAKER | ALARM | CLOCK_SET)
+        });
         let delivered = self.io.deliver(batch.map(Occurrence::new), &mut self.wakers);
+        if clock_set {
+            self.io.clock_set().occurred(&mut self.wakers);
+        }
         self.events.clear();
         wake_all(&mut self.wakers);
         delivered
@@ -236,7 +245,7 @@ fn timeout(until: Until) -> Duration {
 }
 
 /// Wakes everybody, then resumes the first panic, if there was any.
-fn wake_all(wakers: &mut Vec<Waker>) {
+pub(crate) fn wake_all(wakers: &mut Vec<Waker>) {
     let mut first: Option<Box<dyn Any + Send>> = None;
     for waker in wakers.drain(..) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {

@@ -12,9 +12,12 @@ use std::marker::PhantomData;
 use std::{fmt, io};
 
 use super::Handle;
+use super::registry::Number;
 
 thread_local! {
     static CURRENT: RefCell<Option<Handle>> = const { RefCell::new(None) };
+    /// The number of the current runtime: for those who do not need more, read without a borrow.
+    static NUMBER: Cell<Option<Number>> = const { Cell::new(None) };
     /// Whether a `block_on` runs on this thread.
     static RUNNING: Cell<bool> = const { Cell::new(false) };
 }
@@ -61,6 +64,7 @@ impl fmt::Debug for EnterGuard<'_> {
 impl Drop for EnterGuard<'_> {
     fn drop(&mut self) {
         let previous = self.previous.take();
+        NUMBER.with(|number| number.set(previous.as_ref().map(Handle::number)));
         // What it held is dropped after the borrow has ended.
         let left = CURRENT.try_with(|current| current.replace(previous));
         drop(left);
@@ -70,6 +74,7 @@ impl Drop for EnterGuard<'_> {
 /// Makes `handle`'s runtime the one this thread is in.
 pub(super) fn enter(handle: &Handle) -> EnterGuard<'_> {
     let handle = handle.clone();
+    NUMBER.with(|number| number.set(Some(handle.number())));
     let previous = CURRENT.try_with(|current| current.replace(Some(handle))).unwrap_or_default();
     EnterGuard { previous, _thread: PhantomData }
 }
@@ -82,6 +87,25 @@ pub(super) fn enter(handle: &Handle) -> EnterGuard<'_> {
 #[inline]
 pub(crate) fn with<R>(look: impl FnOnce(&Handle) -> R) -> Result<R, NoRuntime> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(look)).ok().flatten().ok_or(NoRuntime(()))
+}
+
+/// The number of the runtime this thread is in.
+#[inline]
+pub(crate) fn number() -> Option<Number> {
+    NUMBER.with(Cell::get)
+}
+
+/// Looks at the runtime that was the current one where `number` was asked for: mostly it still is.
+///
+/// # Errors
+///
+/// [`NoRuntime`] if nobody knows it any more.
+#[inline]
+pub(crate) fn with_number<R>(wanted: Number, look: impl FnOnce(&Handle) -> R) -> Result<R, NoRuntime> {
+    if number() == Some(wanted) {
+        return with(look);
+    }
+    Handle::find(wanted).as_ref().map(look).ok_or(NoRuntime(()))
 }
 
 /// The reactor of the runtime this thread is in.

@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use futures_task::{FutureObj, Spawn, SpawnError};
 
+use mainspring_driver::Nanos;
+
 use super::context::{self, EnterGuard, NoRuntime};
 use super::metrics::{Counters, Metrics};
+use super::registry::{self, Number};
 use super::virtual_clock::VirtualClock;
 use crate::executor::{JoinHandle, Remote};
 use crate::reactor::Io;
@@ -21,11 +24,21 @@ pub struct Handle {
 }
 
 pub(super) struct Shared {
+    /// Which of the process's runtimes it is; see [`registry`].
+    pub(super) number: Number,
     pub(super) timers: mainspring_driver::Handle,
+    /// Whether its clock is not that of the process, however it is steered.
+    pub(super) foreign: bool,
     pub(super) io: Arc<Io>,
     pub(super) remote: Arc<Remote>,
     pub(super) counters: Counters,
     pub(super) virtual_clock: VirtualClock,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        registry::strike(self.number);
+    }
 }
 
 impl fmt::Debug for Handle {
@@ -36,7 +49,19 @@ impl fmt::Debug for Handle {
 
 impl Handle {
     pub(super) fn new(shared: Shared) -> Handle {
-        Handle { shared: Arc::new(shared) }
+        let shared = Arc::new(shared);
+        registry::list(&shared);
+        Handle { shared }
+    }
+
+    /// The runtime of this number; `None` if nobody knows it any more.
+    pub(crate) fn find(number: Number) -> Option<Handle> {
+        Some(Handle { shared: registry::find(number)? })
+    }
+
+    /// Which of the process's runtimes it is.
+    pub(crate) fn number(&self) -> Number {
+        self.shared.number
     }
 
     /// The runtime this thread is in.
@@ -102,13 +127,23 @@ impl Handle {
         self.shared.remote.is_closed()
     }
 
+    /// The time by this runtime's clock, for someone who has just read the [process's](super::now).
+    #[inline]
+    pub(crate) fn now_is(&self, now: Nanos) -> Nanos {
+        if self.shared.foreign { self.shared.timers.now() } else { self.shared.timers.now_is(now) }
+    }
+
+    /// Whether its time is not that of the process: it goes by another clock, or was stopped.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.shared.foreign || self.shared.timers.clock_changes() != 0
+    }
+
     /// What makes timers for this runtime.
     #[inline]
     pub(crate) fn timers(&self) -> &mainspring_driver::Handle {
         &self.shared.timers
     }
 
-    #[cfg_attr(not(feature = "net"), expect(dead_code, reason = "only sockets ask for it"))]
     pub(crate) fn io(&self) -> &Arc<Io> {
         &self.shared.io
     }

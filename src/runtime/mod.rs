@@ -16,6 +16,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+mod anchor;
 mod builder;
 pub(crate) mod clock;
 pub(crate) mod context;
@@ -23,6 +24,7 @@ mod handle;
 mod metrics;
 #[cfg(all(test, loom))]
 mod models;
+mod registry;
 mod system_clock;
 mod turn;
 pub(crate) mod virtual_clock;
@@ -30,8 +32,10 @@ pub(crate) mod virtual_clock;
 #[allow(clippy::module_inception, reason = "the room and its main piece share the name")]
 mod runtime;
 
+pub(crate) use anchor::{anchor, now};
 pub use builder::Builder;
 pub use context::{EnterGuard, NoRuntime};
 pub use handle::Handle;
 pub use metrics::Metrics;
+pub(crate) use registry::Number;
 pub use runtime::{Runtime, block_on};

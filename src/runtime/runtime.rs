@@ -12,18 +12,20 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use futures_task::{FutureObj, LocalFutureObj, LocalSpawn, Spawn, SpawnError, waker_ref};
-use mainspring_driver::Driver;
+use mainspring_driver::{Driver, Nanos};
 
 use super::builder::Builder;
 use super::clock::Clock;
 use super::context::Running;
 use super::handle::{Handle, Shared};
+use super::registry;
 use super::turn::Turner;
 use crate::executor::{Executor, JoinHandle, Notify, Root, budget};
 use crate::reactor::{Counted, Io, Reactor};
@@ -137,7 +139,9 @@ impl Runtime {
         let driver = driver.with_tolerance(builder.tolerance);
         let executor = Executor::new(Arc::new(Rouse(io.clone())));
         let handle = Handle::new(Shared {
+            number: registry::number(),
             timers: driver.handle().clone(),
+            foreign: !matches!(builder.clock, Clock::Monotonic),
             io,
             remote: executor.remote().clone(),
             counters: Default::default(),
@@ -182,16 +186,28 @@ impl Runtime {
         let mut turned = false;
         loop {
             let mut output = None;
-            if root.take_woken() {
-                counters.polls.add(1);
-                if let Poll::Ready(ready) = budget::fresh(|| future.as_mut().poll(&mut cx)) {
-                    if turned {
-                        return ready;
+            // So many polls of tasks, or goes of the root alone, are left until the I/O and the timers are looked
+            // at. They are looked at before that only if nothing else is to be done.
+            let mut left = self.event_interval;
+            while left > 0 {
+                if root.take_woken() {
+                    counters.polls.add(1);
+                    if let Poll::Ready(ready) = budget::fresh(|| future.as_mut().poll(&mut cx)) {
+                        if turned {
+                            return ready;
+                        }
+                        output = Some(ready);
                     }
-                    output = Some(ready);
+                }
+                // After the root's last poll of this stretch the tasks still get a go.
+                let polled = self.executor.run(left.max(1));
+                counters.polls.add(polled as u64);
+                // A go that polls nothing, because all it found was aborted, counts as well.
+                left = left.saturating_sub(polled.max(1));
+                if output.is_some() || !(root.is_woken() || self.executor.has_ready()) {
+                    break;
                 }
             }
-            counters.polls.add(self.executor.run(self.event_interval) as u64);
             let may_sleep = output.is_none() && !root.is_woken() && !self.executor.has_ready();
             turner.turn(&self.handle, may_sleep);
             turned = true;
@@ -218,6 +234,12 @@ impl Drop for Runtime {
         // Entered, so that what the tasks' futures do as they are dropped finds its runtime.
         let _entered = self.handle.enter();
         self.executor.shutdown();
+        // An advance that is awaited elsewhere is told that it has no end.
+        let result = catch_unwind(AssertUnwindSafe(|| self.handle.virtual_clock().settle(Nanos::NEVER)));
+        // A second panic while one is under way would abort the process.
+        if let (Err(payload), false) = (result, std::thread::panicking()) {
+            resume_unwind(payload);
+        }
         // The fields follow: the turner's reactor and driver close as they are dropped.
     }
 }

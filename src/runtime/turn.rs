@@ -34,7 +34,7 @@
 //! * Paused time moves in a step and nowhere else, by one deadline a step, and only after a look that found
 //!   nothing: what has arrived, and what a step wakes, runs to rest before the next.
 
-use mainspring_driver::{Driver, Nanos, WakeList};
+use mainspring_driver::{Driver, Nanos};
 
 use super::Handle;
 use super::system_clock::Offset;
@@ -140,7 +140,7 @@ impl Turner {
             (Some(deadline), Some(until)) if deadline <= until => self.turn_to(deadline),
             (_, Some(until)) => {
                 self.turn_to(until);
-                self.settle(handle);
+                clock.settle(self.driver.handle().now());
             }
             (Some(deadline), None) if by_itself => self.turn_to(deadline),
             // A timer that another thread has armed or cancelled meanwhile: the next step looks at it.
@@ -154,20 +154,5 @@ impl Turner {
     fn turn_to(&mut self, at: Nanos) {
         // If another thread has let the clock go meanwhile it is not to be turned.
         self.driver.handle().turn_to(at);
-    }
-
-    /// Wakes the advances that have come where they want to be.
-    fn settle(&mut self, handle: &Handle) {
-        let mut list = WakeList::new();
-        let mut panic = None;
-        for waker in handle.virtual_clock().settle(self.driver.handle().now()) {
-            if list.is_full() {
-                panic = panic.or(list.wake_all());
-            }
-            list.push(waker);
-        }
-        if let Some(payload) = panic.or(list.wake_all()) {
-            std::panic::resume_unwind(payload);
-        }
     }
 }

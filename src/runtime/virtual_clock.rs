@@ -25,6 +25,7 @@ use std::time::SystemTime;
 use mainspring_driver::Nanos;
 
 use super::Handle;
+use crate::reactor::wake_all;
 
 /// What was asked of a clock that stands.
 #[derive(Default)]
@@ -110,16 +111,20 @@ impl VirtualClock {
         self.lock().under_way.iter().map(|advance| advance.until).min()
     }
 
-    /// Ends the advances that wanted time to come to `now`, in the order of their moments and beginnings.
-    /// Returns their wakers, to be woken without the lock.
-    pub(super) fn settle(&self, now: Nanos) -> Vec<Waker> {
+    /// Ends the advances that wanted time to come to `now`, and wakes them in the order of their moments and
+    /// beginnings.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a waker, after all have been woken.
+    pub(super) fn settle(&self, now: Nanos) {
         let mut advances = self.lock();
         let (mut there, far): (Vec<_>, Vec<_>) =
             advances.under_way.drain(..).partition(|advance| advance.until <= now);
         advances.under_way = far;
         drop(advances);
         there.sort_by_key(|advance| (advance.until, advance.number));
-        there.into_iter().map(|advance| advance.waker).collect()
+        wake_all(&mut there.into_iter().map(|advance| advance.waker).collect());
     }
 
     /// The wall clock shows `wall` when the runtime's time is `at`, and goes by that from then on. Only the first

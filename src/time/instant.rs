@@ -4,18 +4,18 @@
 //!
 //! * An instant counts nanoseconds from the first moment that this process asked for (its anchor), and may
 //!   lie before it. 63 bits are 292 years to either side; what lies beyond saturates.
-//! * Inside a runtime `now` reads that runtime's clock. As long as that is the system's monotonic clock it is the
-//!   same moment by the same count. Where it is another, or was stopped, its instants lie on a timeline of its own
-//!   that began beside the system's; only conversion to and from std's leads from one to the other.
+//! * The clocks of runtimes count from the anchor too, so an instant and a driver's [`Nanos`] are the same
+//!   number, and nothing is computed to get from one to the other.
+//! * Where a runtime goes by another clock than the process, or its time was stopped, its instants lie on a timeline
+//!   of their own. Only conversion to and from std's leads from there to the system's.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant as StdInstant};
 
-use mainspring_driver::{Handle as Timers, Nanos};
+use mainspring_driver::Nanos;
 
-use crate::runtime::context;
+use crate::runtime::{self, Handle, anchor, context};
 
 /// A moment, to the nanosecond: as [`std::time::Instant`], which it converts to and from, but small, and
 /// without panics on overflow.
@@ -24,9 +24,8 @@ use crate::runtime::context;
 ///
 /// [`now`](Instant::now) reads the clock of the runtime that this thread is in, and outside one the system's monotonic
 /// clock, the one of std. Mostly these are the same. They part where a runtime goes by another
-/// [`Clock`](super::Clock), or its time is or was [paused](super::pause): then its instants lie on its own timeline,
-/// which began beside the system's. To compare an instant of one timeline with one of another makes no sense, and
-/// nothing keeps you from it.
+/// [`Clock`](super::Clock), or its time is or was [paused](super::pause): then its instants lie on its own timeline.
+/// To compare an instant of one timeline with one of another makes no sense, and nothing keeps you from it.
 ///
 /// Conversion to and from std's `Instant`, made inside such a runtime, goes by how far its time and the system's are
 /// apart at that moment: what lies five minutes ahead of the one now lies five minutes ahead of the other's. So there
@@ -46,18 +45,15 @@ use crate::runtime::context;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(i64);
 
-/// The moment from which instants count.
-fn anchor() -> StdInstant {
-    static ANCHOR: OnceLock<StdInstant> = OnceLock::new();
-    *ANCHOR.get_or_init(StdInstant::now)
-}
-
 impl Instant {
     /// The current moment.
+    #[inline]
     pub fn now() -> Instant {
-        match context::with(|handle| of_now(handle.timers())) {
-            Ok(instant) => instant,
-            Err(_) => Instant::of_the_system(StdInstant::now()),
+        // Read first, so that the clock does not wait for the way to the runtime to be found.
+        let now = runtime::now();
+        match context::with(|handle| handle.now_is(now)) {
+            Ok(now) => from_nanos(now),
+            Err(_) => from_nanos(now),
         }
     }
 
@@ -66,8 +62,8 @@ impl Instant {
     pub fn from_std(std: StdInstant) -> Instant {
         match apart() {
             None => Instant::of_the_system(std),
+            // One of the two is zero.
             Some((now, real)) => {
-                // One of the two is zero.
                 now + std.saturating_duration_since(real) - real.saturating_duration_since(std)
             }
         }
@@ -109,16 +105,19 @@ impl Instant {
     }
 
     /// The time from `earlier` to this moment; `None` if `earlier` is later.
+    #[inline]
     pub fn checked_duration_since(&self, earlier: Instant) -> Option<Duration> {
         (*self >= earlier).then(|| Duration::from_nanos(self.0.abs_diff(earlier.0)))
     }
 
     /// The time from `earlier` to this moment; zero if `earlier` is later.
+    #[inline]
     pub fn saturating_duration_since(&self, earlier: Instant) -> Duration {
         self.checked_duration_since(earlier).unwrap_or_default()
     }
 
     /// The time since this moment; zero if it lies ahead.
+    #[inline]
     pub fn elapsed(&self) -> Duration {
         Instant::now() - *self
     }
@@ -134,57 +133,34 @@ impl Instant {
         let nanos = i64::try_from(duration.as_nanos()).ok()?;
         self.0.checked_sub(nanos).map(Instant)
     }
-
-    /// The moment at which a driver's clock began. (A test clock counts from the anchor.)
-    fn origin(timers: &Timers) -> Instant {
-        timers.clock().origin().map_or(Instant(0), Instant::of_the_system)
-    }
 }
 
 /// Now, by the runtime that this thread is in and by the system; `None` if these are the same, or there is no runtime.
 fn apart() -> Option<(Instant, StdInstant)> {
-    let of_runtime = |timers: &Timers| {
-        let same = timers.clock_changes() == 0 && timers.clock().is_monotonic();
-        (!same).then(|| (of_now(timers), StdInstant::now()))
-    };
-    context::with(|handle| of_runtime(handle.timers())).ok().flatten()
+    let look =
+        |handle: &Handle| handle.is_apart().then(|| (from_nanos(handle.timers().now()), StdInstant::now()));
+    context::with(look).ok().flatten()
 }
 
-/// The current moment by a driver's clock.
-pub(super) fn of_now(timers: &Timers) -> Instant {
-    from_nanos(timers, timers.now())
-}
-
-/// The moment that a driver's clock shows as `at`; the end of time stays the end of time.
-pub(super) fn from_nanos(timers: &Timers, at: Nanos) -> Instant {
-    if at == Nanos::NEVER {
-        return Instant(i64::MAX);
-    }
-    Instant(Instant::origin(timers).0.saturating_add(i64::try_from(at.get()).unwrap_or(i64::MAX)))
-}
-
-/// What a driver's clock shows at `instant`; a moment before it began is its first, and the last instant of
-/// all never comes.
-pub(super) fn to_nanos(timers: &Timers, instant: Instant) -> Nanos {
-    if instant.0 == i64::MAX {
-        return Nanos::NEVER;
-    }
-    let origin = Instant::origin(timers);
-    Nanos::new(if instant > origin { instant.0.abs_diff(origin.0) } else { 0 })
-}
-
-/// The moment that lies so many nanoseconds after the anchor.
-pub(super) fn from_nanos_of_the_process(at: Nanos) -> Instant {
+/// The moment that a runtime's clock shows as `at`; the end of time stays the end of time.
+#[inline]
+pub(super) fn from_nanos(at: Nanos) -> Instant {
     Instant(i64::try_from(at.get()).unwrap_or(i64::MAX))
 }
 
-/// How many nanoseconds after the anchor a moment lies; zero if it lies before.
-pub(super) fn to_nanos_of_the_process(instant: Instant) -> Nanos {
-    Nanos::new(u64::try_from(instant.0).unwrap_or(0))
+/// What a runtime's clock shows at `instant`; a moment before the anchor is the first, and the last instant
+/// of all never comes.
+#[inline]
+pub(super) fn to_nanos(instant: Instant) -> Nanos {
+    if instant.0 == i64::MAX {
+        return Nanos::NEVER;
+    }
+    Nanos::new(instant.0.max(0).unsigned_abs())
 }
 
+#[inline]
 fn nanos(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+    from_nanos(Nanos::from_duration(duration)).0
 }
 
 impl fmt::Debug for Instant {
@@ -209,6 +185,7 @@ impl From<Instant> for StdInstant {
 /// Saturates 292 years from here.
 impl Add<Duration> for Instant {
     type Output = Instant;
+    #[inline]
     fn add(self, duration: Duration) -> Instant {
         Instant(self.0.saturating_add(nanos(duration)))
     }
@@ -223,6 +200,7 @@ impl AddAssign<Duration> for Instant {
 /// Saturates 292 years from here.
 impl Sub<Duration> for Instant {
     type Output = Instant;
+    #[inline]
     fn sub(self, duration: Duration) -> Instant {
         Instant(self.0.saturating_sub(nanos(duration)))
     }
@@ -237,6 +215,7 @@ impl SubAssign<Duration> for Instant {
 /// Zero if the other one is later.
 impl Sub for Instant {
     type Output = Duration;
+    #[inline]
     fn sub(self, earlier: Instant) -> Duration {
         self.saturating_duration_since(earlier)
     }
@@ -274,14 +253,13 @@ mod tests {
     }
 
     #[test]
-    fn a_drivers_clock_and_the_process_agree() {
-        let driver = mainspring_driver::Driver::new(mainspring_driver::Clock::monotonic(), || ());
-        let timers = driver.handle();
-        let now = of_now(timers);
-        assert_eq!(from_nanos(timers, to_nanos(timers, now)), now);
-        assert!(now - Instant::now() == Duration::ZERO);
-        assert_eq!(to_nanos(timers, Instant(i64::MAX)), Nanos::NEVER);
-        assert_eq!(from_nanos(timers, Nanos::NEVER), Instant(i64::MAX));
-        assert_eq!(to_nanos(timers, Instant(i64::MIN)), Nanos::ZERO);
+    fn a_runtimes_clock_and_the_process_agree() {
+        let inside = || crate::block_on(async { Instant::now() });
+        let (before, within, after) = (Instant::now(), inside(), Instant::now());
+        assert!(before <= within && within <= after, "{before:?} {within:?} {after:?}");
+        assert_eq!(from_nanos(to_nanos(within)), within);
+        assert_eq!(to_nanos(Instant(i64::MAX)), Nanos::NEVER);
+        assert_eq!(from_nanos(Nanos::NEVER), Instant(i64::MAX));
+        assert_eq!(to_nanos(Instant(i64::MIN)), Nanos::ZERO);
     }
 }

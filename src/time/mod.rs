@@ -1,10 +1,12 @@
 //! Sleeping, deadlines and ticks.
 //!
 //! * [`sleep`] and [`sleep_until`] wait for a length of time or for a moment.
+//! * [`sleep_until_wall`] waits for a time of day, also if the clock is set meanwhile.
 //! * [`timeout`] and [`timeout_at`] give another future so long and no longer.
 //! * [`interval`] and [`interval_at`] tick.
 //! * [`DelayQueue`] and [`TimerMap`] hold values until their time has come: any number of them on one timer,
 //!   found by key.
+//! * [`FutureExt`] and [`StreamExt`] have timeouts and throttles as methods.
 //!
 //! # How exact
 //!
@@ -35,25 +37,32 @@
 //! * [`timeout`]'s clock starts when its first poll finds the inner future pending; time spent inside that
 //!   poll does not count. A future that is ready at once costs no reading of the clock.
 //! * A sleep of no length, one to a past or present moment, and a reset to the past are ready at the next
-//!   poll, without waiting for the driver; so is a sleep that elapses while it is polled in a loop that never
+//!   poll, without waiting for the driver (if nothing on the thread has read the clock for a millisecond, a reset
+//!   may need one turn of the runtime to find that out, which does not sleep then); so is a sleep that elapses while it is polled in a loop that never
 //!   yields.
 //! * Nothing panics on overflow: sums of instants and durations saturate, and `Duration::MAX` means never.
 //! * Resolution is a nanosecond, not a millisecond.
 //! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order, and [`advance`] goes
 //!   through those on its way instead of over them; [`advance_to`] jumps. A socket that has something to tell comes
 //!   before the jump, and the jump can be [switched off](crate::Builder::auto_advance).
+//! * A stream's [`timeout`](StreamExt::timeout) says again and again that time is up while no item comes.
+//! * An interval can have its period changed ([`Interval::set_period`]) and its ticks spread
+//!   ([`Interval::jitter`]).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
 mod clock;
 pub mod delay_queue;
 pub mod error;
+mod future_ext;
 mod instant;
 mod interval;
 mod keyed;
 mod paused;
 mod sleep;
+mod stream_ext;
 mod timeout;
 pub mod timer_map;
+mod wall;
 
 pub use std::time::Duration;
 
@@ -62,9 +71,12 @@ pub use mainspring_driver::Tolerance;
 pub use crate::runtime::clock::{Clock, TestClock};
 
 pub use delay_queue::DelayQueue;
+pub use future_ext::FutureExt;
 pub use instant::Instant;
 pub use interval::{Interval, MissedTickBehavior, Tick, interval, interval_at};
 pub use paused::{Advance, StandStill, advance, advance_to, is_paused, pause, resume, stand_still, wall_now};
 pub use sleep::{Sleep, TrySleep, sleep, sleep_until, try_sleep, try_sleep_until};
+pub use stream_ext::{StreamExt, StreamTimeout, Throttle};
 pub use timeout::{Timeout, timeout, timeout_at};
 pub use timer_map::TimerMap;
+pub use wall::{WallSleep, sleep_until_wall};

@@ -278,7 +278,7 @@ impl Advance {
         match self.way {
             Way::Through(duration) => now.saturating_add(duration).min(END),
             Way::To(moment) => {
-                let at = instant::to_nanos(timers, moment).min(END).max(now);
+                let at = instant::to_nanos(moment).min(END).max(now);
                 timers.turn_to(at);
                 at
             }

@@ -47,6 +47,7 @@ use super::sleep::{Sleep, When};
 ///     assert_eq!(timeout(Duration::ZERO, async { 5 }).await, Ok(5));
 /// });
 /// ```
+#[inline]
 #[track_caller]
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
     Timeout { value: future.into_future(), delay: Sleep::from_first_poll(duration) }
@@ -120,6 +121,7 @@ impl<F: Future> Timeout<F> {
     /// # Errors
     ///
     /// The outer one, if there is no runtime to bind to or it was dropped before the deadline.
+    #[inline]
     pub fn try_poll(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -135,6 +137,7 @@ impl<F: Future> Timeout<F> {
 impl<F: Future> Future for Timeout<F> {
     type Output = Result<F::Output, Elapsed>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.as_mut().try_poll(cx).map(|result| match result {
             Ok(result) => result,

@@ -3,9 +3,8 @@
 use super::common::{HOUR, LONG, metrics, ms, us, watchdog};
 use super::{Trace, YEAR, manual, ns, paused, secs};
 
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use futures::channel::oneshot;
@@ -310,10 +309,17 @@ mod net {
             let (near, far) = futures::join!(TcpStream::connect(addr), listener.accept());
             let (mut near, (mut far, _)) = (near.unwrap(), far.unwrap());
             for n in 0..200u8 {
-                near.write_all(&[n]).await.unwrap();
                 let mut byte = [0];
-                // The byte is in the kernel when the write returns: no timeout, however short, may come first.
-                timeout(ns(1), far.read_exact(&mut byte)).await.expect("the byte is there").unwrap();
+                // The reader waits for the poller when the byte is sent, and the byte is in the kernel when the write
+                // returns: no timeout, however short, may come first.
+                let reading = timeout(ns(1), far.read_exact(&mut byte));
+                let writing = async {
+                    yield_now().await;
+                    near.write_all(&[n]).await
+                };
+                let (read, written) = futures::join!(reading, writing);
+                written.unwrap();
+                read.expect("the byte is there").unwrap();
                 assert_eq!(byte, [n]);
             }
             assert_eq!(start.elapsed(), Duration::ZERO);
@@ -332,7 +338,7 @@ mod net {
                 let mut buffer = [0; 8];
                 timeout(ms(1), two.recv_from(&mut buffer)).await.expect("in time").unwrap().0
             });
-            poll_fn(|_| Poll::Ready(())).await;
+            yield_now().await;
             one.send_to(b"seven", to).await.unwrap();
             assert_eq!(receiving.await.unwrap(), 5);
             assert_eq!(start.elapsed(), Duration::ZERO);

@@ -1,6 +1,6 @@
 //! Misuse panics where it was written, and says what to do.
 
-use super::common::{LONG, Panicked, ms, panicked, watchdog};
+use super::common::{LONG, Panicked, Probe, ms, panicked, watchdog};
 use super::{manual, paused};
 
 use std::future::Future;
@@ -108,12 +108,16 @@ fn pausing_a_clock_that_somebody_else_turns() {
 #[test]
 fn an_advance_whose_runtime_is_gone_says_so() {
     let runtime = manual();
-    let mut orphan = runtime.block_on(async { Box::pin(advance(ms(5))) });
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(orphan.as_mut().poll(&mut cx).is_pending());
+    let mut orphan = {
+        let _entered = runtime.handle().enter();
+        Box::pin(advance(ms(5)))
+    };
+    let probe = Probe::new();
+    assert!(probe.poll(orphan.as_mut()).is_pending());
     drop(runtime);
+    assert_eq!(probe.wakes(), 1);
     let panic = panicked(|| {
-        let _ = orphan.as_mut().poll(&mut cx);
+        let _ = probe.poll(orphan.as_mut());
     });
     assert!(panic.message.contains("was dropped"), "{}", panic.message);
 }

@@ -14,7 +14,7 @@ use std::task::Waker;
 use super::TimerEntry;
 use crate::Nanos;
 use crate::state::{State, StateCell};
-use crate::wheel::{Due, Place, Rank, Store, Wheel};
+use crate::wheel::{Due, Place, Rank, Slack, Store, Wheel};
 
 /// The wheel's pointer to a linked entry.
 ///
@@ -66,7 +66,7 @@ impl EntryRef {
     unsafe fn fire(
         self,
         now: Nanos,
-        leave: fn(&StateCell, Nanos) -> Result<(), State>,
+        leave: impl Fn(&StateCell, Nanos) -> Result<(), State>,
     ) -> Result<Waker, Nanos> {
         // SAFETY: as the caller promises; after the swap succeeds it is not used.
         let entry = unsafe { self.entry() };
@@ -84,6 +84,7 @@ impl EntryRef {
                 // forgotten.
                 unsafe { held.read() }
             });
+            entry.keep(deadline);
             match leave(&entry.state, deadline) {
                 // SAFETY: the swap moved the waker's ownership from the entry to this copy.
                 Ok(()) => return Ok(unsafe { copy.assume_init() }),
@@ -121,6 +122,13 @@ impl Entries {
     #[inline]
     pub(super) fn remove(&mut self, place: Place) -> Option<EntryRef> {
         self.wheel.remove(&mut Places, place)
+    }
+
+    /// Files the entry at `place` under another deadline.
+    #[inline]
+    pub(super) fn refile(&mut self, place: Place, deadline: Nanos, slack: Slack) {
+        let found = self.wheel.refile_at(&mut Places, place, deadline, slack);
+        debug_assert!(found, "a wrong place");
     }
 
     /// Fires the next entry that is due at `now`.

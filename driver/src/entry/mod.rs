@@ -9,7 +9,9 @@
 //! * Only the owner writes the waker, and only under the lock while linked. It may compare it without the
 //!   lock (`will_wake` reads bits that nobody else writes). It clones before locking and drops after
 //!   unlocking, because both are foreign code.
-//! * Place and rank are read and written under the lock only, or by the owner while idle.
+//! * The place is read and written under the lock only; the tolerance too, or by the owner while idle.
+//! * While linked, the state is the deadline, so a reset touches nothing else. Whoever moves the state on from
+//!   there leaves the deadline in `wanted` first.
 //! * To fire, the driver, under the lock, copies the waker's bits, then swaps the state as its last touch.
 //!   From that moment the owner may free the entry from another thread. If the swap fails, a reset came
 //!   first: the copy is forgotten, for the waker still belongs to the entry, which is filed again. (Swapping
@@ -79,22 +81,25 @@ impl std::error::Error for Shutdown {}
 /// assert_eq!(driver.process(test.now(), 1024).fired, 1);
 /// assert!(timer.poll_unpin(&mut cx).is_ready());
 /// ```
+///
+/// Its fields lie in the order in which they are needed: all that a reset, a poll of a linked timer and a firing
+/// touch is in the first 32 bytes, so that a timer in the middle of nowhere mostly costs one cache miss.
+#[repr(C)]
 pub struct TimerEntry {
-    state: StateCell,
-    /// The deadline asked for. While linked the state says the same.
-    wanted: AtomicU64,
     handle: Handle,
     /// Present exactly while the state is a deadline.
     waker: UnsafeCell<MaybeUninit<Waker>>,
+    state: StateCell,
     /// Apart from the waker, because the owner may read that while the driver, which holds the lock, writes
     /// this.
     filed: UnsafeCell<Filed>,
+    /// The deadline asked for, while the state does not say it.
+    wanted: AtomicU64,
     _pin: PhantomPinned,
 }
 
 /// How and where the wheel has filed the entry.
 struct Filed {
-    rank: Rank,
     place: Place,
     /// How far a park may put the timer off, if not as the driver's tolerance says.
     tolerance: Option<Slack>,
@@ -118,17 +123,14 @@ impl fmt::Debug for TimerEntry {
 
 impl TimerEntry {
     /// A timer of this driver, due at `deadline`. It is registered at its first pending poll.
-    pub fn new(handle: &Handle, deadline: Nanos) -> TimerEntry {
+    #[inline]
+    pub fn new(handle: Handle, deadline: Nanos) -> TimerEntry {
         TimerEntry {
-            state: StateCell::new(),
-            wanted: AtomicU64::new(deadline.get()),
-            handle: handle.clone(),
+            handle,
             waker: UnsafeCell::new(MaybeUninit::uninit()),
-            filed: UnsafeCell::new(Filed {
-                rank: Rank::new(0, Slack::ZERO),
-                place: Place::NOWHERE,
-                tolerance: None,
-            }),
+            state: StateCell::new(),
+            filed: UnsafeCell::new(Filed { place: Place::NOWHERE, tolerance: None }),
+            wanted: AtomicU64::new(deadline.get()),
             _pin: PhantomPinned,
         }
     }
@@ -141,8 +143,18 @@ impl TimerEntry {
     /// When the timer is due.
     #[inline]
     pub fn deadline(&self) -> Nanos {
-        // Relaxed: only the owner writes it, so whoever holds a reference is ordered after that.
-        Nanos::new(self.wanted.load(Ordering::Relaxed))
+        match self.state.load() {
+            State::Deadline(deadline) => deadline,
+            // Relaxed: the owner wrote it, or the driver before it released the state that has been read.
+            _ => Nanos::new(self.wanted.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Keeps the deadline, before the state moves on from it.
+    #[inline]
+    fn keep(&self, deadline: Nanos) {
+        // Relaxed: the swap that follows releases it, or only the owner is going to look.
+        self.wanted.store(deadline.get(), Ordering::Relaxed);
     }
 
     /// Whether the timer was found due, by the driver or by a poll. A timer that has not been polled since
@@ -189,6 +201,7 @@ impl TimerEntry {
     /// # Errors
     ///
     /// [`Shutdown`] if the driver was shut down before the deadline.
+    #[inline]
     pub fn poll_elapsed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
         let this = self.as_ref();
         match this.state.load() {
@@ -202,20 +215,25 @@ impl TimerEntry {
     /// Moves the deadline, to any time.
     ///
     /// To a later time it is one compare-and-swap, without the lock. To an earlier one the timer is filed
-    /// again; to one that is past it is ready at the next poll, and its task is woken. The timer keeps its
+    /// again; to one that is past, it is ready at the next poll, and its task is woken. (Whether it is past is
+    /// judged by the latest reading of the clock if it lies more than a millisecond ahead of that; if it is past
+    /// all the same, the driver's next step finds out, without a park.) The timer keeps its
     /// place in the order of registration, unless it had fired: then it starts anew at its next poll.
+    #[inline]
     pub fn reset(self: Pin<&mut Self>, deadline: Nanos) {
         let this = self.as_ref();
-        this.wanted.store(deadline.get(), Ordering::Relaxed);
-        match this.state.load() {
-            State::Idle | State::Shutdown => {}
-            State::Fired => this.state.forget(),
-            State::Deadline(_) => match this.state.extend(deadline) {
-                Ok(()) => this.handle.count_reset(),
-                Err(State::Fired) => this.state.forget(),
-                Err(State::Deadline(_)) => this.bring_forward(deadline),
-                Err(State::Idle | State::Shutdown) => {}
-            },
+        match this.state.extend(deadline) {
+            Ok(()) => this.handle.count_reset(),
+            Err(State::Deadline(_)) => this.bring_forward(deadline),
+            Err(_) => this.reset_unlinked(deadline),
+        }
+    }
+
+    /// A reset of a timer that is not linked: it starts anew at its next poll.
+    fn reset_unlinked(self: Pin<&Self>, deadline: Nanos) {
+        self.keep(deadline);
+        if self.state.load() == State::Fired {
+            self.state.forget();
         }
     }
 
@@ -264,33 +282,18 @@ impl TimerEntry {
             self.state.settle();
             return Err((Ok(()), waker));
         }
-        let latest = self.handle.latest();
         let entry = EntryRef::new(self);
         self.put_waker(waker);
-        let rank = self.filed.with_mut(|filed| {
-            // SAFETY: the entry is idle, so `filed` is its owner's, and this is the owner.
-            let filed = unsafe { &mut *filed };
-            filed.rank = Rank::new(
-                locked.next_number(),
-                filed.tolerance.unwrap_or_else(|| locked.default_slack(latest, deadline)),
-            );
-            filed.rank
-        });
+        let rank = Rank::new(locked.next_number(), self.slack(&mut locked, deadline));
         self.state.arm(deadline);
         locked.entries.insert(entry, deadline, rank);
-        Ok(locked.must_unpark(deadline, rank))
+        Ok(locked.must_unpark(deadline, rank.slack()))
     }
 
+    #[inline]
     fn poll_linked(self: Pin<&Self>, deadline: Nanos, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
-        if self.handle.has_passed_lately(deadline) {
-            // Nobody has let the driver fire it.
-            return match self.unlink(StateCell::settle, Inner::count_fired) {
-                Some(waker) => {
-                    drop(waker);
-                    Poll::Ready(Ok(()))
-                }
-                None => self.poll_ended(),
-            };
+        if self.handle.is_time_to_look(deadline) && self.handle.has_passed_now(deadline) {
+            return self.poll_overdue();
         }
         let same = self.waker.with(|held| {
             // SAFETY: the state was a deadline when we, the owner, read it, so the waker has been written;
@@ -298,9 +301,22 @@ impl TimerEntry {
             // stay, and `will_wake` compares only them, and does not follow the data pointer.
             unsafe { (*held).assume_init_ref() }.will_wake(cx.waker())
         });
-        if same {
-            return Poll::Pending;
+        if same { Poll::Pending } else { self.poll_with_another_waker(cx) }
+    }
+
+    /// The deadline has passed, and nobody has let the driver fire it.
+    #[cold]
+    fn poll_overdue(self: Pin<&Self>) -> Poll<Result<(), Shutdown>> {
+        match self.unlink(StateCell::settle, Inner::count_fired) {
+            Some(waker) => {
+                drop(waker);
+                Poll::Ready(Ok(()))
+            }
+            None => self.poll_ended(),
         }
+    }
+
+    fn poll_with_another_waker(self: Pin<&Self>, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
         let new = cx.waker().clone();
         let locked = self.handle.lock();
         let unwanted = match self.state.load() {
@@ -331,44 +347,51 @@ impl TimerEntry {
     }
 
     /// A reset to an earlier time than the one filed.
-    #[cold]
     fn bring_forward(self: Pin<&Self>, deadline: Nanos) {
-        // The clock is read here, because a time that is past by it may be new to the driver.
-        let now = self.handle.now();
+        let passed = self.handle.has_passed(deadline);
         let mut locked = self.handle.lock();
         if !matches!(self.state.load(), State::Deadline(_)) {
             drop(locked);
-            if self.state.load() == State::Fired {
-                self.state.forget();
-            }
+            self.reset_unlinked(deadline);
             return;
         }
-        let waker = self.take_out(&mut locked);
-        if deadline <= now.max(locked.published()) {
+        if passed || deadline <= locked.published() {
+            let waker = self.take_out(&mut locked);
+            self.keep(deadline);
             self.state.settle();
             locked.count_fired();
             drop(locked);
             waker.wake();
             return;
         }
-        let latest = self.handle.latest();
-        let entry = EntryRef::new(self);
-        self.put_waker(waker);
-        let rank = self.filed.with_mut(|filed| {
-            // SAFETY: the lock is held and the entry has just been taken out of the wheel.
-            let filed = unsafe { &mut *filed };
-            filed.rank = filed
-                .rank
-                .with_slack(filed.tolerance.unwrap_or_else(|| locked.default_slack(latest, deadline)));
-            filed.rank
-        });
+        let slack = self.slack(&mut locked, deadline);
         self.state.arm(deadline);
-        locked.entries.insert(entry, deadline, rank);
-        let unpark = locked.must_unpark(deadline, rank);
+        let place = self.place(&locked);
+        locked.entries.refile(place, deadline, slack);
+        let unpark = locked.must_unpark(deadline, slack);
         drop(locked);
         if unpark {
             self.handle.unpark();
         }
+    }
+
+    /// The slack of this timer, if it is armed now, for this deadline.
+    #[inline]
+    fn slack(&self, locked: &mut Inner, deadline: Nanos) -> Slack {
+        let tolerance = self.filed.with(|filed| {
+            // SAFETY: the lock is held, and the owner, who alone writes it, is the caller.
+            unsafe { (*filed).tolerance }
+        });
+        tolerance.unwrap_or_else(|| locked.default_slack(self.handle.latest(), deadline))
+    }
+
+    /// Where the cell of this entry lies, which is linked.
+    #[inline]
+    fn place(&self, _locked: &Inner) -> Place {
+        self.filed.with(|filed| {
+            // SAFETY: the lock is held.
+            unsafe { (*filed).place }
+        })
     }
 
     /// Writes the waker of an entry that is about to be linked.
@@ -382,11 +405,12 @@ impl TimerEntry {
 
     /// Takes the entry out of the wheel, moves it on with `leave`, and returns its waker, to be dropped
     /// without the lock. `None` if it is not linked any more.
-    fn unlink(&self, leave: fn(&StateCell), count: fn(&mut Inner)) -> Option<Waker> {
+    fn unlink(&self, leave: impl FnOnce(&StateCell), count: impl FnOnce(&mut Inner)) -> Option<Waker> {
         let mut locked = self.handle.lock();
         match self.state.load() {
-            State::Deadline(_) => {
+            State::Deadline(deadline) => {
                 let waker = self.take_out(&mut locked);
+                self.keep(deadline);
                 leave(&self.state);
                 count(&mut locked);
                 Some(waker)
@@ -398,10 +422,7 @@ impl TimerEntry {
     /// Removes a linked entry from the wheel and moves its waker out. The caller changes the state before it
     /// unlocks.
     fn take_out(&self, locked: &mut Inner) -> Waker {
-        let place = self.filed.with(|filed| {
-            // SAFETY: the lock is held.
-            unsafe { (*filed).place }
-        });
+        let place = self.place(locked);
         let removed = locked.entries.remove(place);
         debug_assert!(removed.is_some_and(|entry| entry.is(self)), "a wrong place");
         self.waker.with(|held| {
@@ -422,6 +443,7 @@ impl Future for TimerEntry {
 }
 
 impl Drop for TimerEntry {
+    #[inline]
     fn drop(&mut self) {
         // A state that is no deadline means that the driver has no pointer to the entry, and no lock is
         // needed: `load` acquires the driver's last touch.

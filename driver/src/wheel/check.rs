@@ -4,7 +4,6 @@
 //! debug builds ask for the quick one after every change of a small wheel.
 
 use super::level::{LEVELS, SLOTS, SlotId};
-use super::slot::CHUNK;
 use super::{Place, Wheel};
 
 /// Above this many cells, debug builds check the wheel no longer after every change.
@@ -27,12 +26,14 @@ impl<K: Copy> Wheel<K> {
                 let at = SlotId::of(self.elapsed, cell.when);
                 assert!(at == id || self.dealing == Some(id), "{:?} lies in {id:?}, not {at:?}", cell.when);
                 assert!(self.slots.earliest(id) <= cell.when, "{id:?} starts too late for {:?}", cell.when);
+                assert!(self.slots.latest(id) >= cell.when, "{id:?} ends too early for {:?}", cell.when);
                 assert!(self.slots.wake(id) <= cell.wake(), "{id:?} wakes too late for {:?}", cell.when);
                 assert_eq!(place_of(cell.key), place, "an owner has a wrong place");
                 len += 1;
             }
             assert_eq!(self.slots.cells(id).count(), count, "{id:?} has a hole");
-            chunks += count.div_ceil(CHUNK as usize);
+            self.slots.check(id);
+            chunks += self.slots.chunks_of(id);
         }
         for (index, cell) in self.batch.iter().enumerate() {
             assert!(index >= self.cursor || cell.is_none(), "a cell that has left is still in the batch");
@@ -58,11 +59,13 @@ impl<K: Copy> Wheel<K> {
     fn check_bits(&self) {
         let mut len = self.batch[self.cursor..].iter().flatten().count();
         for id in self.occupied.iter() {
+            self.slots.check(id);
             assert!(!self.slots.is_empty(id), "the bit of {id:?} is wrong");
             for (cell, _) in self.slots.cells(id) {
                 let at = SlotId::of(self.elapsed, cell.when);
                 assert!(at == id || self.dealing == Some(id), "{:?} lies in {id:?}, not {at:?}", cell.when);
                 assert!(self.slots.earliest(id) <= cell.when && self.slots.wake(id) <= cell.wake());
+                assert!(self.slots.latest(id) >= cell.when);
                 len += 1;
             }
         }

@@ -8,6 +8,7 @@
 //!     …                                                which it differs from `elapsed`, always ahead of it
 //!   level 1  ▕▏▏▏▏ … 64 slots of 2^22 ns (4.2 ms)   ─┐
 //!   level 0  ▕▏▏▏▏ … 64 slots of 2^16 ns (65 µs)   ◀─┘ deal: `now` has reached the slot's start
+//!               ├──▶ in order, and all due: one by one ─────────▶ next_due
 //!               └──▶ batch: what is due in the slot, sorted ──▶ next_due
 //! ```
 //!
@@ -19,6 +20,9 @@
 //! * When `now` passes a slot's start, the slot is dealt out (level 1 and up) or split (level 0), earliest
 //!   slot first, even if nothing in it is due: `level` rests on it. A slot being dealt is finished before
 //!   anything else happens; what is inserted meanwhile goes straight to lower levels.
+//! * A slot whose cells all belong into the same lower slot is handed over to that as a whole, in one step; one
+//!   whose cells lie in order leaves from its front, cell by cell. So a crowd with one deadline, armed one after
+//!   the other, is neither moved nor sorted: its first fires at once.
 //! * Work is sliced: a deal may stop after any cell. Sorting one level-0 slot is the one step that cannot.
 //! * A cell lies in the slot that `level::SlotId::of` computes from its filed deadline, save those of the
 //!   slot being dealt and of the batch. The occupied bit is set exactly while a slot holds cells. Bounds are
@@ -36,9 +40,9 @@ mod slot;
 
 use std::fmt;
 
-use level::{LEVELS, Occupied, SLOTS, SlotId};
+use level::{Occupied, SlotId};
 pub(crate) use peak::Peak;
-use slot::{Cell, Slots};
+use slot::{Cell, Removed, Slots};
 
 pub use place::Place;
 pub use rank::{Rank, Slack};
@@ -127,6 +131,8 @@ pub struct Wheel<K> {
     elapsed: Nanos,
     /// The slot being dealt.
     dealing: Option<SlotId>,
+    /// The slot from which timers are leaving one by one, being in order: more that is due may be in it.
+    leaving: Option<SlotId>,
     /// Due cells in order; those that were cancelled since are `None`. Empty once `cursor` reaches the end.
     batch: Vec<Option<Cell<K>>>,
     /// What of the batch has left.
@@ -154,9 +160,10 @@ impl<K: Copy> Wheel<K> {
     pub fn new(at: Nanos) -> Wheel<K> {
         Wheel {
             occupied: Occupied::default(),
-            slots: Slots::new(LEVELS * SLOTS),
+            slots: Slots::new(),
             elapsed: at,
             dealing: None,
+            leaving: None,
             batch: Vec::new(),
             cursor: 0,
             batch_peak: Peak::default(),
@@ -210,23 +217,42 @@ impl<K: Copy> Wheel<K> {
     pub fn remove(&mut self, store: &mut impl Store<K>, place: Place) -> Option<K> {
         let key = match place.slot_parts() {
             Some(_) => {
-                let (cell, slot, filler) = self.slots.swap_remove(place)?;
+                let Removed { key, slot, filler } = self.slots.swap_remove(place)?;
                 if let Some(key) = filler {
                     store.set_place(key, place);
                 }
-                if self.slots.is_empty(slot) {
-                    self.occupied.clear(slot);
-                    if self.dealing == Some(slot) {
-                        self.dealing = None;
-                    }
-                }
-                cell.key
+                self.emptied(slot);
+                key
             }
             None => self.batch.get_mut(place.batch_index())?.take()?.key,
         };
         self.len -= 1;
         self.debug_check();
         Some(key)
+    }
+
+    /// Files the timer at `place` under another deadline and with another slack; it keeps its number. Says
+    /// whether a timer lies there. O(1), and cheapest if it stays in its slot.
+    #[inline]
+    pub fn refile_at(
+        &mut self,
+        store: &mut impl Store<K>,
+        place: Place,
+        deadline: Nanos,
+        slack: Slack,
+    ) -> bool {
+        if self.slots.edit(place, SlotId::of(self.elapsed, deadline), deadline, slack) {
+            self.debug_check();
+            return true;
+        }
+        let cell = match place.slot_parts() {
+            Some(_) => self.slots.get(place),
+            None => self.batch.get(place.batch_index()).copied().flatten(),
+        };
+        let Some(Cell { key, rank, .. }) = cell else { return false };
+        self.remove(store, place);
+        self.insert(store, key, deadline, rank.with_slack(slack));
+        true
     }
 
     /// Takes out the next timer that is due at `now`, by (deadline, number); moves the wheel on to `now`.
@@ -259,18 +285,31 @@ impl<K: Copy> Wheel<K> {
                     return Due::Exhausted;
                 }
             }
+            self.leaving = None;
             match self.occupied.earliest().map(|slot| (slot, slot.start(self.elapsed))) {
                 Some((slot, start)) if start <= now && slot.level() > 0 => {
                     self.elapsed = self.elapsed.max(start);
-                    self.dealing = Some(slot);
+                    if !self.hand_over(slot) {
+                        self.dealing = Some(slot);
+                    }
                 }
                 Some((slot, start)) if start <= now && self.slots.earliest(slot) <= now => {
                     self.elapsed = self.elapsed.max(start);
-                    self.split(store, slot, now, moves);
+                    if !self.slots.is_sorted(slot) || self.slots.latest(slot) > now {
+                        self.split(store, slot, now, moves);
+                    } else if let Some(cell) = self.leave(store, slot) {
+                        return Due::Fire { key: cell.key, deadline: cell.when, rank: cell.rank };
+                    } else {
+                        *moves = moves.saturating_sub(1);
+                        if *moves == 0 {
+                            return Due::Exhausted;
+                        }
+                    }
                 }
                 _ => {
                     self.elapsed = now;
                     self.slots.release_some(now);
+                    self.trim_lists();
                     self.debug_check();
                     return Due::Idle;
                 }
@@ -286,7 +325,7 @@ impl<K: Copy> Wheel<K> {
         if let Some(cell) = self.batch[self.cursor..].iter().flatten().next() {
             return Some(cell.when.min(self.elapsed));
         }
-        if self.dealing.is_some() {
+        if self.dealing.is_some() || self.leaving.is_some() {
             return Some(self.elapsed);
         }
         let mut best = None;
@@ -335,13 +374,8 @@ impl<K: Copy> Wheel<K> {
             }
         }
         let slot = self.occupied.earliest()?;
-        let cell = self.slots.pop(slot)?;
-        if self.slots.is_empty(slot) {
-            self.occupied.clear(slot);
-            if self.dealing == Some(slot) {
-                self.dealing = None;
-            }
-        }
+        let cell = self.slots.pop_back(slot)?;
+        self.emptied(slot);
         self.len -= 1;
         Some((cell.key, cell.when))
     }
@@ -355,6 +389,57 @@ impl<K: Copy> Wheel<K> {
         store.set_place(cell.key, place);
     }
 
+    /// A cell has been taken from `slot`: if it was the last, there is nothing more to do with the slot.
+    #[inline]
+    fn emptied(&mut self, slot: SlotId) {
+        if self.slots.is_empty(slot) {
+            self.occupied.clear(slot);
+            if self.dealing == Some(slot) {
+                self.dealing = None;
+            }
+            if self.leaving == Some(slot) {
+                self.leaving = None;
+            }
+        }
+    }
+
+    /// Moves a slot's cells to a lower slot all at once, if they all belong into the same one: so a million timers
+    /// with one deadline cost no more than one. Says whether they did.
+    fn hand_over(&mut self, from: SlotId) -> bool {
+        let to = SlotId::of(self.elapsed, self.slots.earliest(from));
+        if to != SlotId::of(self.elapsed, self.slots.latest(from)) || !self.slots.is_empty(to) {
+            return false;
+        }
+        self.slots.hand_over(from, to);
+        self.occupied.clear(from);
+        self.occupied.set(to);
+        self.debug_check();
+        true
+    }
+
+    /// Takes the first cell out of a level-0 slot whose cells lie in order and are all due. `None` if its timer's
+    /// deadline has moved: then it has been filed anew, and it may be that the order is lost.
+    #[inline]
+    fn leave(&mut self, store: &mut impl Store<K>, slot: SlotId) -> Option<Cell<K>> {
+        if let Some(ahead) = self.slots.peek(slot, AHEAD) {
+            store.prefetch(ahead);
+        }
+        let mut cell = self.slots.pop_front(slot)?;
+        self.leaving = Some(slot);
+        self.emptied(slot);
+        let when = store.deadline(cell.key, cell.when);
+        if when == cell.when {
+            self.len -= 1;
+            self.debug_check();
+            return Some(cell);
+        }
+        cell.when = when;
+        self.moved += 1;
+        self.file(store, cell);
+        self.debug_check();
+        None
+    }
+
     /// Deals a slot out to lower ones, a cell for each of `moves`. Says whether it is empty.
     fn deal(&mut self, store: &mut impl Store<K>, slot: SlotId, moves: &mut usize) -> bool {
         debug_assert!(slot.level() > 0 && slot.start(self.elapsed) == self.elapsed);
@@ -362,7 +447,7 @@ impl<K: Copy> Wheel<K> {
             if let Some(ahead) = self.slots.peek(slot, AHEAD) {
                 store.prefetch(ahead);
             }
-            let Some(mut cell) = self.slots.pop(slot) else { break };
+            let Some(mut cell) = self.slots.pop_front(slot) else { break };
             cell.when = store.deadline(cell.key, cell.when);
             self.file(store, cell);
             self.moved += 1;
@@ -440,16 +525,12 @@ impl<K: Copy> Wheel<K> {
         self.debug_check();
     }
 
-    /// Files the cells that left a slot for a later one, and keeps the list's memory while lists of that size
-    /// recur.
+    /// Files the cells that left a slot for a later one, and keeps the list's memory for the next.
     fn file_all(&mut self, store: &mut impl Store<K>, mut late: Vec<Cell<K>>) {
         self.moved += late.len() as u64;
-        let keep = self.cells_to_keep(late.len());
+        self.batch_peak.reach(late.len());
         for cell in late.drain(..) {
             self.file(store, cell);
-        }
-        if late.capacity() > 2 * keep {
-            late.shrink_to(keep);
         }
         self.late = late;
     }
@@ -460,20 +541,22 @@ impl<K: Copy> Wheel<K> {
         if self.cursor == 0 {
             return;
         }
-        let keep = self.cells_to_keep(self.batch.len());
+        self.batch_peak.reach(self.batch.len());
         self.batch.clear();
         self.cursor = 0;
+    }
+
+    /// Gives back the memory of a large batch, or of many late cells, unless such recur.
+    #[inline]
+    fn trim_lists(&mut self) {
+        self.batch_peak.pass(self.elapsed, 0);
+        let keep = BATCH_KEPT.max(self.batch_peak.get());
         if self.batch.capacity() > 2 * keep {
             self.batch.shrink_to(keep);
         }
-    }
-
-    /// For how many cells a list keeps its memory, now that it has held `len`.
-    #[inline]
-    fn cells_to_keep(&mut self, len: usize) -> usize {
-        self.batch_peak.pass(self.elapsed, 0);
-        self.batch_peak.reach(len);
-        BATCH_KEPT.max(self.batch_peak.get())
+        if self.late.capacity() > 2 * keep {
+            self.late.shrink_to(keep);
+        }
     }
 
     /// Bytes that the wheel has allocated, about.

@@ -1,21 +1,34 @@
-//! Slots: unordered arrays of cells, in chunks from a pool.
+//! Slots: arrays of cells, in chunks from a pool.
 //!
-//! A timer's cell is 24 bytes: when it is due, its number and slack, and whom it belongs to. A slot is a
-//! stack of chunks of 32 cells, all full but the topmost, so it grows without copying, and it is read as a
-//! stream. The owner of a cell keeps its [`Place`], so that it is found and removed in one step.
+//! A timer's cell is 24 bytes: when it is due, its number and slack, and whom it belongs to. The cells of a slot
+//! lie in a chain of chunks of 32, so it grows without copying, and it is read as a stream.
+//!
+//! ```text
+//!              begin          a chain's chunks, from the bottom to the top           end: the next push
+//!                ▼                                                                     ▼
+//!   bottom ▕ · · 3 4 5 … 31 ▏◀──above/below──▶▕ 0 … 31 ▏◀──▶ … ◀──▶▕ 0 1 2 3 4 5 6 · · · ▏ top
+//!                └─▶ pop_front                                                 └─▶ pop_back, the filler of holes
+//! ```
+//!
+//! The owner of a cell keeps its [`Place`], so that it is found and removed in one step.
 //!
 //! Ground rules:
 //!
 //! * A place names a chunk of the pool and an offset in it. It is valid until the cell moves, and whoever
 //!   moves a cell tells its owner.
-//! * Removing a cell fills the hole with the slot's last one: only the topmost chunk is ever partly filled.
-//! * A slot's bounds never lie later than the truth. Removal does not raise them; an empty slot has none.
+//! * Between its begin and its end a chain has no holes: a cell that is removed is replaced by the last one.
+//! * A chain belongs to one slot, but not always to the same: two slots may swap theirs, and so a whole slot
+//!   moves at once, whatever it holds. A chunk knows its chain, and the chain its slot.
+//! * A slot's bounds enclose the truth: no cell is due, or wants the park to end, before the lower ones, nor is
+//!   due after the upper one. Removal does not narrow them; an empty slot has none.
+//! * `sorted` means that the cells lie by (when, rank) from the bottom to the top, as those do that were armed
+//!   one after the other for the same length of time. What disturbs the order clears it.
 //! * The pool keeps as many chunks as were in use at once lately (and a handful), so that what recurs does
 //!   not allocate; the surplus of a burst is released in small steps by [`Pool::release_some`].
 
-use super::level::SlotId;
+use super::level::{LEVELS, SLOTS, SlotId};
 use super::peak::Peak;
-use super::{Place, Rank};
+use super::{Place, Rank, Slack};
 use crate::Nanos;
 
 /// Cells of a chunk; a power of two.
@@ -42,123 +55,287 @@ impl<K> Cell<K> {
     }
 }
 
+/// A cell that [`Slots::swap_remove`] has removed.
+pub(super) struct Removed<K> {
+    pub(super) key: K,
+    /// The slot in which it lay.
+    pub(super) slot: SlotId,
+    /// The owner of the cell that now lies in its place.
+    pub(super) filler: Option<K>,
+}
+
 #[derive(Debug)]
 struct Chunk<K> {
-    /// The slot this chunk belongs to.
-    slot: SlotId,
-    /// The chunk under this one.
+    /// The chain this chunk belongs to.
+    chain: u16,
+    /// The chunk under this one. In the pool's list of free chunks: the next.
     below: u32,
-    /// Filled from the front.
+    /// The chunk over this one.
+    above: u32,
     cells: [Option<Cell<K>>; CHUNK as usize],
 }
 
+/// The cells of a slot. A cache line of its own.
 #[derive(Clone, Debug)]
-struct Slot {
-    /// The topmost chunk.
+#[repr(align(64))]
+struct Chain {
+    bottom: u32,
     top: u32,
+    /// The offset of the first cell in the bottom chunk; zero if the chain is empty.
+    begin: u32,
     len: u32,
     /// No cell is due before this.
     earliest: Nanos,
+    /// No cell is due after this.
+    latest: Nanos,
     /// No cell wants the park to end before this.
     wake: Nanos,
+    /// The rank of the last cell, while the chain is sorted.
+    last: Rank,
+    sorted: bool,
+    /// Whose chain it is.
+    slot: SlotId,
 }
 
-const EMPTY: Slot = Slot { top: NONE, len: 0, earliest: Nanos::NEVER, wake: Nanos::NEVER };
+impl Chain {
+    fn empty(slot: SlotId) -> Chain {
+        Chain {
+            bottom: NONE,
+            top: NONE,
+            begin: 0,
+            len: 0,
+            earliest: Nanos::NEVER,
+            latest: Nanos::ZERO,
+            wake: Nanos::NEVER,
+            last: Rank::FIRST,
+            sorted: true,
+            slot,
+        }
+    }
+
+    /// The offset of the last cell in the top chunk.
+    #[inline]
+    fn last_offset(&self) -> u32 {
+        (self.begin + self.len - 1) % CHUNK
+    }
+}
 
 /// All slots of a wheel, and the chunks they are made of.
 #[derive(Debug)]
 pub(super) struct Slots<K> {
-    slots: Box<[Slot]>,
+    /// Which chain is whose.
+    chain_of: Box<[u16]>,
+    chains: Box<[Chain]>,
     pool: Pool<K>,
 }
 
 impl<K: Copy> Slots<K> {
-    pub(super) fn new(count: usize) -> Slots<K> {
-        Slots { slots: vec![EMPTY; count].into_boxed_slice(), pool: Pool::new() }
+    pub(super) fn new() -> Slots<K> {
+        let ids = || (0..LEVELS).flat_map(|level| (0..SLOTS).map(move |slot| SlotId::new(level, slot)));
+        Slots {
+            chain_of: ids().map(|id| id.index() as u16).collect(),
+            chains: ids().map(Chain::empty).collect(),
+            pool: Pool::new(),
+        }
+    }
+
+    #[inline]
+    fn chain(&self, id: SlotId) -> &Chain {
+        &self.chains[usize::from(self.chain_of[id.index()])]
     }
 
     #[inline]
     pub(super) fn is_empty(&self, id: SlotId) -> bool {
-        self.slots[id.index()].len == 0
+        self.chain(id).len == 0
+    }
+
+    /// How many cells a slot holds.
+    pub(super) fn len(&self, id: SlotId) -> usize {
+        self.chain(id).len as usize
     }
 
     #[inline]
     pub(super) fn earliest(&self, id: SlotId) -> Nanos {
-        self.slots[id.index()].earliest
+        self.chain(id).earliest
+    }
+
+    #[inline]
+    pub(super) fn latest(&self, id: SlotId) -> Nanos {
+        self.chain(id).latest
     }
 
     #[inline]
     pub(super) fn wake(&self, id: SlotId) -> Nanos {
-        self.slots[id.index()].wake
+        self.chain(id).wake
     }
 
-    /// Puts a cell on top of a slot.
+    /// Whether a slot's cells lie in order, from the first to the last.
+    #[inline]
+    pub(super) fn is_sorted(&self, id: SlotId) -> bool {
+        self.chain(id).sorted
+    }
+
+    /// Moves all cells of `from` to `to`, which is empty, in one step. Their places stay.
+    pub(super) fn hand_over(&mut self, from: SlotId, to: SlotId) {
+        debug_assert!(self.is_empty(to));
+        self.chain_of.swap(from.index(), to.index());
+        for id in [from, to] {
+            self.chains[usize::from(self.chain_of[id.index()])].slot = id;
+        }
+    }
+
+    /// Puts a cell behind the last one of a slot.
     #[inline]
     pub(super) fn push(&mut self, id: SlotId, cell: Cell<K>) -> Place {
-        let slot = &mut self.slots[id.index()];
-        let offset = slot.len % CHUNK;
+        let number = self.chain_of[id.index()];
+        let chain = &mut self.chains[usize::from(number)];
+        let offset = (chain.begin + chain.len) % CHUNK;
         if offset == 0 {
-            slot.top = self.pool.take(id, slot.top);
+            let new = self.pool.take(number, chain.top);
+            if chain.len == 0 {
+                chain.bottom = new;
+            } else {
+                self.pool.chunk_mut(chain.top).above = new;
+            }
+            chain.top = new;
         }
-        slot.len += 1;
-        slot.earliest = slot.earliest.min(cell.when);
-        slot.wake = slot.wake.min(cell.wake());
-        self.pool.chunk_mut(slot.top).cells[offset as usize] = Some(cell);
-        Place::in_slot(slot.top, offset)
+        chain.len += 1;
+        chain.sorted &= cell.when > chain.latest
+            || (cell.when == chain.latest && cell.rank > chain.last)
+            || chain.len == 1;
+        chain.last = cell.rank;
+        chain.earliest = chain.earliest.min(cell.when);
+        chain.latest = chain.latest.max(cell.when);
+        chain.wake = chain.wake.min(cell.wake());
+        self.pool.chunk_mut(chain.top).cells[offset as usize] = Some(cell);
+        Place::in_slot(chain.top, offset)
     }
 
-    /// Takes the topmost cell of a slot.
+    /// Takes the first cell of a slot.
     #[inline]
-    pub(super) fn pop(&mut self, id: SlotId) -> Option<Cell<K>> {
-        let slot = &mut self.slots[id.index()];
-        if slot.len == 0 {
+    pub(super) fn pop_front(&mut self, id: SlotId) -> Option<Cell<K>> {
+        let chain = &mut self.chains[usize::from(self.chain_of[id.index()])];
+        if chain.len == 0 {
             return None;
         }
-        slot.len -= 1;
-        let offset = slot.len % CHUNK;
-        let chunk = self.pool.chunk_mut(slot.top);
-        let cell = chunk.cells[offset as usize].take();
-        if offset == 0 {
-            let below = chunk.below;
-            self.pool.give_back(slot.top);
-            slot.top = below;
-            if slot.len == 0 {
-                *slot = EMPTY;
-            }
-        }
+        let bottom = chain.bottom;
+        let chunk = self.pool.chunk_mut(bottom);
+        let cell = chunk.cells[chain.begin as usize].take();
         debug_assert!(cell.is_some(), "a hole in a slot");
+        let above = chunk.above;
+        chain.len -= 1;
+        chain.begin += 1;
+        if chain.len == 0 {
+            *chain = Chain::empty(id);
+            self.pool.give_back(bottom);
+        } else if chain.begin == CHUNK {
+            chain.begin = 0;
+            chain.bottom = above;
+            self.pool.chunk_mut(above).below = NONE;
+            self.pool.give_back(bottom);
+        }
         cell
     }
 
-    /// The key `depth` cells below the top of a slot, if it lies within the two topmost chunks: what a loop
-    /// of `pop` will soon come to.
+    /// Takes the last cell of a slot.
+    #[inline]
+    pub(super) fn pop_back(&mut self, id: SlotId) -> Option<Cell<K>> {
+        let chain = self.chain(id);
+        if chain.len == 0 {
+            return None;
+        }
+        let (top, last) = (chain.top, chain.last_offset());
+        let cell = self.pool.chunk_mut(top).cells[last as usize].take();
+        debug_assert!(cell.is_some(), "a hole in a slot");
+        self.shrink(self.chain_of[id.index()]);
+        cell
+    }
+
+    /// The last cell of a chain has been taken.
+    #[inline]
+    fn shrink(&mut self, number: u16) {
+        let chain = &mut self.chains[usize::from(number)];
+        let (top, last) = (chain.top, chain.last_offset());
+        chain.len -= 1;
+        if chain.len == 0 {
+            *chain = Chain::empty(chain.slot);
+            self.pool.give_back(top);
+            return;
+        }
+        if last == 0 {
+            chain.top = self.pool.chunk(top).below;
+            self.pool.give_back(top);
+        }
+        // Who is the last now is not looked up: the order stands as long as what is pushed is due after all.
+        chain.last = Rank::LAST;
+    }
+
+    /// The key `depth` cells behind the first of a slot, if it lies within the two first chunks: what a loop of
+    /// `pop_front` will soon come to.
     #[inline]
     pub(super) fn peek(&self, id: SlotId, depth: u32) -> Option<K> {
-        let slot = &self.slots[id.index()];
-        let index = slot.len.checked_sub(1 + depth)?;
-        let top = self.pool.chunk(slot.top);
-        let chunk = if index / CHUNK == (slot.len - 1) / CHUNK { top } else { self.pool.chunk(top.below) };
+        let chain = self.chain(id);
+        if depth >= chain.len {
+            return None;
+        }
+        let bottom = self.pool.chunk(chain.bottom);
+        let index = chain.begin + depth;
+        let chunk = if index < CHUNK { bottom } else { self.pool.chunk(bottom.above) };
         chunk.cells[(index % CHUNK) as usize].map(|cell| cell.key)
     }
 
-    /// Takes the cell at `place`. Returns it, its slot, and the owner of the cell that now lies there.
+    /// The cell at `place`.
     #[inline]
-    pub(super) fn swap_remove(&mut self, place: Place) -> Option<(Cell<K>, SlotId, Option<K>)> {
+    pub(super) fn get(&self, place: Place) -> Option<Cell<K>> {
         let (chunk, offset) = place.slot_parts()?;
-        let id = self.pool.get(chunk)?.slot;
-        let Slot { top, len, .. } = self.slots[id.index()];
-        if chunk == top && offset == len.checked_sub(1)? % CHUNK {
-            return self.pop(id).map(|cell| (cell, id, None));
-        }
-        let wanted = self.pool.chunk(chunk).cells[offset as usize]?;
-        let moved = self.pop(id)?;
-        self.pool.chunk_mut(chunk).cells[offset as usize] = Some(moved);
-        Some((wanted, id, Some(moved.key)))
+        self.pool.get(chunk)?.cells[offset as usize]
     }
 
-    /// Walks a slot from its top to its bottom, and sets its bounds anew. `judge` sees each cell once, with
-    /// its place; what it does not want kept is removed and handed to `removed`, and `moved` hears of the
-    /// cell that fills the hole.
+    /// Removes the cell at `place`. Cells are not handed through, because to read back what has just been
+    /// written in other pieces is slow.
+    #[inline]
+    pub(super) fn swap_remove(&mut self, place: Place) -> Option<Removed<K>> {
+        let (chunk, offset) = place.slot_parts()?;
+        let number = self.pool.get(chunk)?.chain;
+        let key = self.pool.chunk(chunk).cells[offset as usize]?.key;
+        let chain = &mut self.chains[usize::from(number)];
+        let (slot, top, last) = (chain.slot, chain.top, chain.last_offset());
+        let mut filler = None;
+        if (chunk, offset) == (top, last) {
+            self.pool.chunk_mut(top).cells[last as usize] = None;
+        } else {
+            chain.sorted = false;
+            let moved = self.pool.chunk_mut(top).cells[last as usize].take()?;
+            self.pool.chunk_mut(chunk).cells[offset as usize] = Some(moved);
+            filler = Some(moved.key);
+        }
+        self.shrink(number);
+        Some(Removed { key, slot, filler })
+    }
+
+    /// Gives the cell at `place` another deadline and slack, if it lies in the slot `id`; says whether it does.
+    #[inline]
+    pub(super) fn edit(&mut self, place: Place, id: SlotId, when: Nanos, slack: Slack) -> bool {
+        let Some((chunk, offset)) = place.slot_parts() else { return false };
+        let number = self.chain_of[id.index()];
+        let Some(chunk) = self.pool.get_mut(chunk).filter(|chunk| chunk.chain == number) else {
+            return false;
+        };
+        let Some(old) = chunk.cells[offset as usize] else { return false };
+        let cell = Cell { when, rank: old.rank.with_slack(slack), key: old.key };
+        chunk.cells[offset as usize] = Some(cell);
+        let chain = &mut self.chains[usize::from(number)];
+        chain.sorted = chain.len == 1;
+        chain.last = cell.rank;
+        chain.earliest = chain.earliest.min(when);
+        chain.latest = chain.latest.max(when);
+        chain.wake = chain.wake.min(cell.wake());
+        true
+    }
+
+    /// Walks a slot from its last cell to its first, and sets its bounds anew. `judge` sees each cell once, and
+    /// may change its time; what it does not want kept is removed and handed to `removed`, and `moved` hears of
+    /// the cell that fills the hole.
     pub(super) fn sift(
         &mut self,
         id: SlotId,
@@ -166,23 +343,30 @@ impl<K: Copy> Slots<K> {
         mut removed: impl FnMut(Cell<K>),
         mut moved: impl FnMut(K, Place),
     ) {
-        let Slot { mut top, len, .. } = self.slots[id.index()];
-        let (mut earliest, mut wake) = (Nanos::NEVER, Nanos::NEVER);
-        let mut index = len;
-        while index > 0 {
+        let number = self.chain_of[id.index()];
+        let Chain { mut top, begin, len, .. } = self.chains[usize::from(number)];
+        let (mut earliest, mut latest, mut wake) = (Nanos::NEVER, Nanos::ZERO, Nanos::NEVER);
+        let mut changed = false;
+        let mut index = begin + len;
+        while index > begin {
             // A whole chunk at a time, from its last cell to its first: the cell that fills a hole comes
-            // from above and has been judged already.
+            // from behind and has been judged already.
             let below = self.pool.chunk(top).below;
-            for offset in (0..=(index - 1) % CHUNK).rev() {
+            let first = if index <= CHUNK { begin } else { 0 };
+            for offset in (first..=(index - 1) % CHUNK).rev() {
                 index -= 1;
                 let Some(cell) = &mut self.pool.chunk_mut(top).cells[offset as usize] else { continue };
+                let before = cell.when;
                 if judge(cell) {
+                    changed |= cell.when != before;
                     earliest = earliest.min(cell.when);
+                    latest = latest.max(cell.when);
                     wake = wake.min(cell.wake());
                     continue;
                 }
-                let place = Place::in_slot(top, offset);
-                if let Some((cell, _, filler)) = self.swap_remove(place) {
+                changed = true;
+                let (cell, place) = (*cell, Place::in_slot(top, offset));
+                if let Some(Removed { filler, .. }) = self.swap_remove(place) {
                     removed(cell);
                     if let Some(key) = filler {
                         moved(key, place);
@@ -191,10 +375,12 @@ impl<K: Copy> Slots<K> {
             }
             top = below;
         }
-        let slot = &mut self.slots[id.index()];
-        if slot.len > 0 {
-            slot.earliest = earliest;
-            slot.wake = wake;
+        let chain = &mut self.chains[usize::from(number)];
+        if chain.len > 0 {
+            chain.earliest = earliest;
+            chain.latest = latest;
+            chain.wake = wake;
+            chain.sorted &= !changed || chain.len == 1;
         }
     }
 
@@ -209,33 +395,58 @@ impl<K: Copy> Slots<K> {
         self.pool.used
     }
 
+    /// How many chunks a slot uses.
+    pub(super) fn chunks_of(&self, id: SlotId) -> usize {
+        let chain = self.chain(id);
+        (chain.begin + chain.len).div_ceil(CHUNK) as usize
+    }
+
     /// Bytes that the slots have allocated.
     pub(super) fn allocated_bytes(&self) -> usize {
-        size_of_val(&*self.slots)
+        size_of_val(&*self.chain_of)
+            + size_of_val(&*self.chains)
             + (self.pool.used + self.pool.free) * size_of::<Chunk<K>>()
             + self.pool.chunks.capacity() * size_of::<Option<Box<Chunk<K>>>>()
             + self.pool.vacant.capacity() * size_of::<u32>()
     }
 
-    /// Visits all cells of a slot with their places, from the top; for checks and listings.
+    /// Visits all cells of a slot with their places, from the first to the last; for checks and listings.
     pub(super) fn cells(&self, id: SlotId) -> impl Iterator<Item = (&Cell<K>, Place)> {
-        let mut next = self.slots[id.index()].top;
-        let mut left = self.slots[id.index()].len;
+        let chain = self.chain(id);
+        let (mut next, mut index) = (chain.bottom, chain.begin);
+        let end = chain.begin + chain.len;
         std::iter::from_fn(move || {
-            let index = left.checked_sub(1)?;
+            if index == end {
+                return None;
+            }
             let (chunk, offset) = (next, index % CHUNK);
-            left = index;
-            if offset == 0 {
-                next = self.pool.chunk(chunk).below;
+            index += 1;
+            if offset == CHUNK - 1 {
+                next = self.pool.chunk(chunk).above;
             }
             let cell = self.pool.chunk(chunk).cells[offset as usize].as_ref()?;
             Some((cell, Place::in_slot(chunk, offset)))
         })
     }
 
-    /// How many cells a slot holds.
-    pub(super) fn len(&self, id: SlotId) -> usize {
-        self.slots[id.index()].len as usize
+    /// Asserts that a slot's chain and its chunks agree about each other.
+    ///
+    /// # Panics
+    ///
+    /// If they do not.
+    pub(super) fn check(&self, id: SlotId) {
+        let number = self.chain_of[id.index()];
+        let chain = &self.chains[usize::from(number)];
+        assert_eq!(chain.slot, id, "a chain belongs to another slot");
+        let (mut below, mut next) = (NONE, chain.bottom);
+        for _ in 0..self.chunks_of(id) {
+            let chunk = self.pool.chunk(next);
+            assert_eq!((chunk.chain, chunk.below), (number, below), "a chunk in the wrong chain");
+            (below, next) = (next, chunk.above);
+        }
+        assert!(chain.len == 0 || below == chain.top, "a chain does not end at its top");
+        let keys = self.cells(id).map(|(cell, _)| (cell.when, cell.rank));
+        assert!(!chain.sorted || keys.is_sorted(), "{id:?} is not in order");
     }
 }
 
@@ -271,6 +482,11 @@ impl<K: Copy> Pool<K> {
     }
 
     #[inline]
+    fn get_mut(&mut self, id: u32) -> Option<&mut Chunk<K>> {
+        self.chunks.get_mut(id as usize)?.as_deref_mut()
+    }
+
+    #[inline]
     fn chunk(&self, id: u32) -> &Chunk<K> {
         // A slot's chunk is in the pool: `take` put it there, and only `give_back` frees it.
         self.get(id).expect("a slot's chunk is in the pool")
@@ -281,27 +497,28 @@ impl<K: Copy> Pool<K> {
         self.chunks[id as usize].as_deref_mut().expect("a slot's chunk is in the pool")
     }
 
-    /// A chunk for `slot`, to lie on top of `below`.
+    /// A chunk for a chain, to lie on top of `below`.
     #[inline]
-    fn take(&mut self, slot: SlotId, below: u32) -> u32 {
+    fn take(&mut self, chain: u16, below: u32) -> u32 {
         self.used += 1;
         self.peak.reach(self.used);
         if self.first_free != NONE {
             let id = self.first_free;
             let chunk = self.chunk_mut(id);
             let next = chunk.below;
-            chunk.slot = slot;
+            chunk.chain = chain;
             chunk.below = below;
+            chunk.above = NONE;
             self.first_free = next;
             self.free -= 1;
             return id;
         }
-        self.make(slot, below)
+        self.make(chain, below)
     }
 
     #[cold]
-    fn make(&mut self, slot: SlotId, below: u32) -> u32 {
-        let chunk = Box::new(Chunk { slot, below, cells: [const { None }; CHUNK as usize] });
+    fn make(&mut self, chain: u16, below: u32) -> u32 {
+        let chunk = Box::new(Chunk { chain, below, above: NONE, cells: [const { None }; CHUNK as usize] });
         if let Some(id) = self.vacant.pop() {
             self.chunks[id as usize] = Some(chunk);
             return id;

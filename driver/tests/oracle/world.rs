@@ -316,7 +316,10 @@ impl World {
             (false, false) => op.time(now).min(old),
         };
         let registered = self.registered(index);
-        let clock = now.max(self.handle.latest().get()).max(self.published);
+        // The clock is read only if the new time lies near the latest reading.
+        let latest = self.handle.latest().get();
+        let known = if new <= latest.saturating_add(NEAR) { now.max(latest) } else { latest };
+        let clock = known.max(self.published);
         self.owned[index].entry.as_mut().reset(Nanos::new(new));
         assert_eq!(self.owned[index].entry.deadline(), Nanos::new(new));
         let own = std::mem::take(&mut *lock(&log.own));

@@ -94,7 +94,7 @@ impl<T> DelayQueueHandle<T> {
     ///
     /// As [`insert`](DelayQueueHandle::insert).
     pub fn insert_at(&self, value: T, when: Instant) -> Result<Key, Closed> {
-        self.insert_nanos(value, instant::to_nanos(&self.timers, when))
+        self.insert_nanos(value, instant::to_nanos(when))
     }
 
     fn insert_nanos(&self, value: T, at: Nanos) -> Result<Key, Closed> {
@@ -118,7 +118,7 @@ impl<T> DelayQueueHandle<T> {
     ///
     /// [`Closed`] if the queue was dropped.
     pub fn reset_at(&self, key: &Key, when: Instant) -> Result<(), Closed> {
-        self.sender.send(Command::Reset { key: *key, at: instant::to_nanos(&self.timers, when) })
+        self.sender.send(Command::Reset { key: *key, at: instant::to_nanos(when) })
     }
 
     /// Drops a value before its time, if it is still in the queue.

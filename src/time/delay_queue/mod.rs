@@ -19,7 +19,7 @@ use std::time::Duration;
 use futures_core::Stream;
 use mainspring_driver::{Nanos, agenda};
 
-use super::instant::Instant;
+use super::instant::{self, Instant};
 use super::keyed::{COMMANDS_PER_POLL, Due, Inbox};
 use crate::executor::budget;
 
@@ -271,7 +271,7 @@ impl<T> DelayQueue<T> {
     /// When a value is due; `None` if it is not in the queue any more.
     pub fn try_deadline(&self, key: &Key) -> Option<Instant> {
         let at = self.due.agenda.deadline(self.find(key)?)?;
-        Some(self.due.instant(at))
+        Some(instant::from_nanos(at))
     }
 
     /// The value that comes out next. It takes the longer the more values are due at about the same time.
@@ -395,7 +395,7 @@ impl<T> DelayQueue<T> {
             self.sent.remove(&ticket);
         }
         let key = Key(ticket.map_or(Origin::Own(entry.key), Origin::Sent));
-        Expired { value, deadline: self.due.instant(entry.deadline), key }
+        Expired { value, deadline: instant::from_nanos(entry.deadline), key }
     }
 
     /// Carries out what the handles have sent, up to so many commands. If there may be more, the task is

@@ -72,12 +72,9 @@ impl<T> Due<T> {
 
     #[track_caller]
     pub(in crate::time) fn at(&mut self, instant: Instant) -> Nanos {
-        instant::to_nanos(self.timers(), instant)
-    }
-
-    /// The instant of a deadline. There is a deadline only if there is a runtime.
-    pub(in crate::time) fn instant(&self, at: Nanos) -> Instant {
-        self.timers.as_ref().map_or_else(Instant::now, |timers| instant::from_nanos(timers, at))
+        // All runtimes count alike; but there must be one.
+        self.timers();
+        instant::to_nanos(instant)
     }
 
     /// The task that waits, if any.

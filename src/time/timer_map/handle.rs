@@ -70,7 +70,7 @@ impl<K, V> TimerMapHandle<K, V> {
     ///
     /// As [`set`](TimerMapHandle::set).
     pub fn set_at(&self, key: K, value: V, when: Instant) -> Result<(), Closed> {
-        self.sender.send(Command::Set { key, value, at: instant::to_nanos(&self.timers, when) })
+        self.sender.send(Command::Set { key, value, at: instant::to_nanos(when) })
     }
 
     /// Gives `key` another time, if it is there: `after` this call.
@@ -88,7 +88,7 @@ impl<K, V> TimerMapHandle<K, V> {
     ///
     /// [`Closed`] if the map was closed or dropped.
     pub fn move_to_at(&self, key: K, when: Instant) -> Result<(), Closed> {
-        self.sender.send(Command::Move { key, at: instant::to_nanos(&self.timers, when) })
+        self.sender.send(Command::Move { key, at: instant::to_nanos(when) })
     }
 
     /// Drops a key and its value, if it is there.

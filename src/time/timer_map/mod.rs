@@ -24,7 +24,7 @@ use mainspring_driver::Nanos;
 use mainspring_driver::agenda::{self, Agenda};
 
 use super::error::Closed;
-use super::instant::Instant;
+use super::instant::{self, Instant};
 use super::keyed::{COMMANDS_PER_POLL, Due, Inbox};
 use crate::executor::budget;
 
@@ -284,7 +284,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         let entry = self.find(key)?;
-        Ok(entry.and_then(|entry| self.due.agenda.deadline(entry)).map(|at| self.due.instant(at)))
+        Ok(entry.and_then(|entry| self.due.agenda.deadline(entry)).map(|at| instant::from_nanos(at)))
     }
 
     /// The keys and their values, in no particular order.

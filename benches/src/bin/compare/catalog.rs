@@ -1,0 +1,413 @@
+//! What there is to measure: the workloads, their metrics, what to reach in each, and who takes part.
+
+use mainspring_bench::peers::Peer;
+use mainspring_bench::peers::{self};
+
+use crate::scale::{Scale, short};
+use crate::workloads::lateness::LENGTHS;
+
+/// Who takes part: a runtime, or something that a workload is compared with besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contestant {
+    Mainspring,
+    Tokio,
+    Smol,
+    Monoio,
+    Compio,
+    Zruntime,
+    /// tokio-util's `DelayQueue`, on tokio, without tasks.
+    DelayQueue,
+    /// An absolute timerfd and epoll in a plain loop.
+    Timerfd,
+}
+
+impl Contestant {
+    /// All that this system has.
+    pub(crate) const ALL: &'static [Contestant] = &[
+        Contestant::Mainspring,
+        Contestant::Tokio,
+        Contestant::Smol,
+        #[cfg(target_os = "linux")]
+        Contestant::Monoio,
+        #[cfg(target_os = "linux")]
+        Contestant::Compio,
+        Contestant::Zruntime,
+        Contestant::DelayQueue,
+        #[cfg(target_os = "linux")]
+        Contestant::Timerfd,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Contestant::Mainspring => peers::Mainspring::NAME,
+            Contestant::Tokio => peers::Tokio::NAME,
+            Contestant::Smol => peers::Smol::NAME,
+            Contestant::Monoio => "monoio",
+            Contestant::Compio => "compio",
+            Contestant::Zruntime => peers::Zruntime::NAME,
+            Contestant::DelayQueue => "delay-queue",
+            Contestant::Timerfd => "timerfd",
+        }
+    }
+
+    /// `ours` is an alias of this project's.
+    pub(crate) fn named(name: &str) -> Option<Contestant> {
+        let name = if name.eq_ignore_ascii_case("ours") { peers::Mainspring::NAME } else { name };
+        Contestant::ALL.iter().copied().find(|contestant| contestant.name().eq_ignore_ascii_case(name))
+    }
+
+    /// Whether it may be the best peer: ours is not a peer, and a bare timerfd is what the system allows.
+    pub(crate) fn is_peer(self) -> bool {
+        !matches!(self, Contestant::Mainspring | Contestant::Timerfd)
+    }
+
+    /// Whether it can do `workload`. What it cannot is neither run nor imitated.
+    pub(crate) fn takes_part(self, workload: Id) -> bool {
+        match self {
+            Contestant::DelayQueue => matches!(workload, Id::W3b | Id::W4 | Id::W4s),
+            Contestant::Timerfd => workload == Id::W5,
+            // Its sleeps cannot be reset.
+            Contestant::Compio => !matches!(workload, Id::W3 | Id::W3b | Id::W3c),
+            // Its timers do not fire while any task is ready.
+            Contestant::Monoio => workload != Id::P,
+            _ => true,
+        }
+    }
+}
+
+/// A workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Id {
+    W1,
+    W2,
+    W2b,
+    W3,
+    W3b,
+    W3c,
+    W4,
+    W4s,
+    W4b,
+    W5,
+    W5b,
+    W6,
+    W8,
+    W9,
+    M,
+    P,
+}
+
+impl Id {
+    pub(crate) const ALL: [Id; 16] = [
+        Id::W1,
+        Id::W2,
+        Id::W2b,
+        Id::W3,
+        Id::W3b,
+        Id::W3c,
+        Id::W4,
+        Id::W4s,
+        Id::W4b,
+        Id::W5,
+        Id::W5b,
+        Id::W6,
+        Id::W8,
+        Id::W9,
+        Id::M,
+        Id::P,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Id::W1 => "W1",
+            Id::W2 => "W2",
+            Id::W2b => "W2b",
+            Id::W3 => "W3",
+            Id::W3b => "W3b",
+            Id::W3c => "W3c",
+            Id::W4 => "W4",
+            Id::W4s => "W4s",
+            Id::W4b => "W4b",
+            Id::W5 => "W5",
+            Id::W5b => "W5b",
+            Id::W6 => "W6",
+            Id::W8 => "W8",
+            Id::W9 => "W9",
+            Id::M => "M",
+            Id::P => "P",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Id> {
+        Id::ALL.into_iter().find(|id| id.name().eq_ignore_ascii_case(name))
+    }
+}
+
+/// What a metric is counted in. Times come from the children in nanoseconds, whatever they are shown in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Nanoseconds,
+    Microseconds,
+    Bytes,
+    Percent,
+    Count,
+    PerSecond,
+}
+
+impl Unit {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Unit::Nanoseconds => "ns",
+            Unit::Microseconds => "µs",
+            Unit::Bytes => "bytes",
+            Unit::Percent => "%",
+            Unit::Count => "times",
+            Unit::PerSecond => "per s",
+        }
+    }
+
+    /// What the numbers of the children are divided by.
+    pub(crate) fn scale(self) -> f64 {
+        match self {
+            Unit::Microseconds => 1e3,
+            _ => 1.0,
+        }
+    }
+}
+
+/// What to reach. All that are given must be reached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Goal {
+    /// At most so many times what that contestant has.
+    Times(f64, Contestant),
+    /// At most so many times what the best peer has.
+    TimesBest(f64),
+    /// At most so much, in the metric's unit.
+    AtMost(f64),
+    /// At most so much more than that contestant has, in the metric's unit.
+    Above(f64, Contestant),
+    /// At most so many times our own other metric of the workload.
+    TimesOwn(f64, &'static str),
+}
+
+/// One number that a workload yields for each contestant; less is better.
+#[derive(Clone, Debug)]
+pub(crate) struct Metric {
+    /// How the children call it.
+    pub(crate) key: String,
+    pub(crate) label: String,
+    pub(crate) unit: Unit,
+    /// What to reach; a metric without is told besides and not plotted.
+    pub(crate) goals: Vec<Goal>,
+}
+
+/// A workload as it is measured at one scale.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    pub(crate) id: Id,
+    pub(crate) title: String,
+    /// How many children it takes, each with a part of the metrics.
+    pub(crate) parts: usize,
+    pub(crate) metrics: Vec<Metric>,
+}
+
+fn metric(key: &str, label: impl Into<String>, unit: Unit, goals: &[Goal]) -> Metric {
+    Metric { key: key.into(), label: label.into(), unit, goals: goals.to_vec() }
+}
+
+/// All workloads.
+pub(crate) fn catalog(scale: &Scale) -> Vec<Workload> {
+    Id::ALL.into_iter().map(|id| workload(id, scale)).collect()
+}
+
+fn workload(id: Id, scale: &Scale) -> Workload {
+    use Contestant::{Monoio, Timerfd, Tokio};
+    use Goal::{Above, AtMost, Times, TimesBest, TimesOwn};
+    use Unit::{Bytes, Count, Microseconds, Nanoseconds, PerSecond, Percent};
+
+    let others = short(scale.live[2]);
+    let burst = short(scale.burst);
+    let tasks = short(scale.tasks);
+    let (title, parts, metrics) = match id {
+        Id::W1 => {
+            let goals: [&[Goal]; 4] =
+                [&[Times(0.6, Tokio)], &[], &[], &[Times(0.6, Tokio), TimesOwn(1.15, "live1")]];
+            let metrics = (0..4).map(|part| {
+                let label = format!("{} live", short(scale.live[part]));
+                metric(&format!("live{part}"), label, Nanoseconds, goals[part])
+            });
+            (
+                "create sleep(1..60 s), poll once, drop: CPU, by the number of other live timers".into(),
+                4,
+                metrics.collect(),
+            )
+        }
+        Id::W2 => (
+            "timeout(30 s, ready): CPU".into(),
+            1,
+            vec![metric("timeout", "timeout", Nanoseconds, &[AtMost(6.0)])],
+        ),
+        Id::W2b => (
+            format!("timeout(30 s, yields once) less the yield, {others} live: CPU"),
+            1,
+            vec![
+                metric("timeout", "timeout", Nanoseconds, &[Times(0.5, Tokio)]),
+                metric("yield", "the yield", Nanoseconds, &[]),
+            ],
+        ),
+        Id::W3 => (
+            format!("reset one sleep to now + 30 s, then poll, {others} live: CPU"),
+            1,
+            vec![metric("reset", "reset", Nanoseconds, &[Times(0.75, Tokio), Times(1.0, Monoio)])],
+        ),
+        Id::W3b => (
+            format!("reset to now + 30 s and poll {others} sleeps in random order: CPU"),
+            1,
+            vec![metric("reset", "reset", Nanoseconds, &[Times(0.45, Tokio)])],
+        ),
+        Id::W3c => (
+            format!("reset one sleep to an earlier time, then poll, {others} live: CPU"),
+            1,
+            vec![metric("reset", "reset", Nanoseconds, &[TimesBest(1.0)])],
+        ),
+        Id::W4 => (
+            format!("{burst} tasks of one sleep each, spread over {:?}: CPU per timer", scale.spread),
+            1,
+            vec![
+                metric("register", "spawn and register", Nanoseconds, &[Times(0.5, Tokio)]),
+                metric("fire", "until all fired", Nanoseconds, &[Times(0.35, Tokio)]),
+                metric("late", "the last is late by", Microseconds, &[]),
+                metric("wakeups", "wake-ups", Count, &[]),
+            ],
+        ),
+        Id::W4s => {
+            let metrics = (0..2).flat_map(|part| {
+                let count = short(scale.small_bursts[part]);
+                [
+                    metric(
+                        &format!("fire{part}"),
+                        format!("{count}: fire"),
+                        Nanoseconds,
+                        &[Times(1.1, Tokio)],
+                    ),
+                    metric(
+                        &format!("late{part}"),
+                        format!("{count}: last late"),
+                        Microseconds,
+                        &[AtMost(1_200.0)],
+                    ),
+                    metric(&format!("wakeups{part}"), format!("{count}: wake-ups"), Count, &[]),
+                ]
+            });
+            let title = format!(
+                "few tasks of one sleep each, spread over {:?}: CPU per timer, fire only",
+                scale.spread
+            );
+            (title, 2, metrics.collect())
+        }
+        Id::W4b => (
+            format!("{burst} tasks, one deadline"),
+            1,
+            vec![
+                metric("complete", "first to last, each", Nanoseconds, &[Times(0.5, Tokio)]),
+                metric("late", "the first is late by", Microseconds, &[AtMost(1_000.0)]),
+            ],
+        ),
+        Id::W5 => {
+            let p50 = LENGTHS.iter().map(|micros| {
+                let label = format!("{micros} µs, p50");
+                metric(&format!("{micros}us/p50"), label, Microseconds, &[Above(15.0, Timerfd)])
+            });
+            let p99 = LENGTHS.iter().map(|micros| {
+                metric(&format!("{micros}us/p99"), format!("{micros} µs, p99"), Microseconds, &[])
+            });
+            ("lateness of single sleeps".into(), 1, p50.chain(p99).collect())
+        }
+        Id::W5b => (
+            format!("{tasks} tasks looping on sleep(1..20 ms)"),
+            1,
+            vec![
+                metric("cpu", "CPU per sleep", Nanoseconds, &[Times(0.8, Tokio)]),
+                metric("late/p99", "lateness, p99", Microseconds, &[Times(0.3, Tokio)]),
+                metric("late/p50", "lateness, p50", Microseconds, &[]),
+                metric("late/max", "lateness, max", Microseconds, &[]),
+                metric("wakeups", "wake-ups", PerSecond, &[]),
+            ],
+        ),
+        Id::W6 => (
+            format!("{tasks} intervals of 10 ms, phases spread"),
+            1,
+            vec![
+                metric("tick", "CPU per tick", Nanoseconds, &[Times(0.7, Tokio)]),
+                metric("wakeups", "wake-ups", PerSecond, &[]),
+            ],
+        ),
+        Id::W8 => (
+            "tasks: CPU".into(),
+            1,
+            vec![
+                metric("spawn", "spawn, finish, join", Nanoseconds, &[TimesBest(1.0)]),
+                metric("yield", "yield", Nanoseconds, &[TimesBest(1.0)]),
+            ],
+        ),
+        Id::W9 => (
+            format!("TCP echo, {} connections of 64 bytes: CPU of the server per request", scale.connections),
+            1,
+            vec![
+                metric("plain", "without timeout", Nanoseconds, &[Times(1.0, Tokio)]),
+                metric("timeout", "timeout(30 s) on each read", Nanoseconds, &[Times(1.0, Tokio)]),
+                metric("added", "the timeout costs", Percent, &[AtMost(1.0)]),
+            ],
+        ),
+        Id::M => (
+            format!("memory, with {} live sleeps", short(scale.weighed)),
+            2,
+            vec![
+                metric("size", "size of a sleep", Bytes, &[AtMost(64.0)]),
+                metric("boxed", "resident, boxed sleep", Bytes, &[AtMost(100.0)]),
+                metric("task", "resident, task and sleep", Bytes, &[AtMost(200.0)]),
+            ],
+        ),
+        Id::P => (
+            format!("longest pause of a turn, {} timers over 60 s firing", short(scale.pause_timers)),
+            1,
+            vec![
+                metric("pause/p99.9", "p99.9", Microseconds, &[AtMost(200.0)]),
+                metric("pause/max", "max", Microseconds, &[AtMost(200.0)]),
+                metric("pause/p50", "p50", Microseconds, &[]),
+            ],
+        ),
+    };
+    Workload { id, title, parts, metrics }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_whatever_their_case() {
+        for id in Id::ALL {
+            assert_eq!(Id::named(&id.name().to_lowercase()), Some(id));
+        }
+        for contestant in Contestant::ALL {
+            assert_eq!(Contestant::named(&contestant.name().to_uppercase()), Some(*contestant));
+        }
+        assert_eq!(Contestant::named("ours"), Some(Contestant::Mainspring));
+        assert_eq!((Id::named("W7"), Contestant::named("async-std")), (None, None));
+    }
+
+    #[test]
+    fn every_metric_has_a_key_of_its_own_and_goals_name_existing_ones() {
+        for workload in catalog(&Scale::full()) {
+            for metric in &workload.metrics {
+                let same = workload.metrics.iter().filter(|other| other.key == metric.key).count();
+                assert_eq!(same, 1, "{}: {}", workload.id.name(), metric.key);
+                for goal in &metric.goals {
+                    if let Goal::TimesOwn(_, key) = goal {
+                        assert!(workload.metrics.iter().any(|other| other.key == *key), "{key}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The other end of `children`: this program, started by itself to do one part of one workload for one contestant,
+//! or to be the clients of an echo server.
+//!
+//! The result is one line of JSON on the standard output; a failure is a message on the standard error and a
+//! status that is not zero.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use serde_json::{Map, Number, Value};
+
+use crate::catalog::{Contestant, Id};
+use crate::scale::Scale;
+use crate::workloads::{self, Order, echo};
+use crate::{affinity, measure::Metrics};
+
+/// The first argument of a child that measures; then workload, part, contestant, scale, its CPU, its helpers'.
+pub(crate) const CHILD: &str = "--child";
+/// The first argument of a process of clients; then address, connections, rounds, its CPU.
+pub(crate) const CLIENTS: &str = "--clients";
+
+/// A CPU as an argument.
+pub(crate) fn cpu_argument(cpu: Option<usize>) -> String {
+    cpu.map_or_else(|| "any".into(), |cpu| cpu.to_string())
+}
+
+/// Does what a child is told, if this process is one.
+pub(crate) fn main(arguments: &[String]) -> Option<ExitCode> {
+    let outcome = match arguments.split_first()? {
+        (kind, rest) if kind == CHILD => measure(rest),
+        (kind, rest) if kind == CLIENTS => clients(rest),
+        _ => return None,
+    };
+    Some(match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn measure(arguments: &[String]) -> Result<(), String> {
+    let [workload, part, contestant, scale, cpu, helper_cpu] = arguments else {
+        return Err(format!("{CHILD} is for this program's own use"));
+    };
+    let scale = Scale::named(scale).ok_or("no such scale")?;
+    let contestant = Contestant::named(contestant).ok_or("no such contestant")?;
+    let workload = Id::named(workload).ok_or("no such workload")?;
+    let part = part.parse().map_err(|_| "no such part")?;
+    begin(cpu);
+    let order = Order { workload, part, scale: &scale, helper_cpu: helper_cpu.parse().ok() };
+    let metrics = workloads::run(order, contestant)?;
+    println!("{}", json(&metrics)?);
+    Ok(())
+}
+
+fn clients(arguments: &[String]) -> Result<(), String> {
+    let [server, connections, rounds, cpu] = arguments else {
+        return Err(format!("{CLIENTS} is for this program's own use"));
+    };
+    let server: SocketAddr = server.parse().map_err(|_| "no such address")?;
+    let connections = connections.parse().map_err(|_| "no such number of connections")?;
+    let rounds = rounds.parse().map_err(|_| "no such number of rounds")?;
+    begin(cpu);
+    echo::clients(server, connections, rounds).map_err(|error| format!("the clients: {error}"))
+}
+
+/// Goes to its CPU, and ties its life to its parent's.
+fn begin(cpu: &str) {
+    if let Ok(cpu) = cpu.parse() {
+        affinity::pin(cpu);
+    }
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Signal, set_parent_process_death_signal};
+        // Where it is refused, a killed parent leaves its child to end by itself, which it does soon.
+        let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    }
+}
+
+fn json(metrics: &Metrics) -> Result<Value, String> {
+    let mut object = Map::new();
+    for (key, value) in metrics {
+        let number = Number::from_f64(*value).ok_or_else(|| format!("{key} is {value}"))?;
+        object.insert(key.clone(), Value::Number(number));
+    }
+    Ok(Value::Object(object))
+}

@@ -1,0 +1,157 @@
+//! The order in which the children run, and what they found.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::affinity::{self, Cpus};
+use crate::catalog::{Contestant, Id};
+use crate::children::{Failure, Nursery};
+use crate::options::Plan;
+use crate::{document, plot, summary, table};
+
+/// What all children found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Findings {
+    /// By workload, metric and contestant: one number for each round, `None` where there is none.
+    values: BTreeMap<(&'static str, String, &'static str), Vec<Option<f64>>>,
+    /// Who failed at which workload, in which round, and why.
+    pub(crate) failures: Vec<(Id, Contestant, usize, String)>,
+    /// How many rounds were run to their end.
+    pub(crate) rounds: usize,
+}
+
+impl Findings {
+    /// The numbers of one metric of one contestant, one for each round.
+    pub(crate) fn values(&self, workload: Id, key: &str, contestant: Contestant) -> &[Option<f64>] {
+        let place = (workload.name(), key.to_string(), contestant.name());
+        self.values.get(&place).map_or(&[], Vec::as_slice)
+    }
+
+    /// Takes down what was found in `round`.
+    pub(crate) fn put(
+        &mut self,
+        workload: Id,
+        key: String,
+        contestant: Contestant,
+        round: usize,
+        value: f64,
+    ) {
+        let values = self.values.entry((workload.name(), key, contestant.name())).or_default();
+        values.resize(values.len().max(round + 1), None);
+        values[round] = Some(value);
+    }
+}
+
+/// Measures, shows and writes what `plan` says.
+///
+/// # Errors
+///
+/// What keeps it from doing so, in a sentence. Failures of children are none: they are told, and the status says so.
+pub(crate) fn compare(plan: Plan) -> Result<ExitCode, String> {
+    if plan.list {
+        list(&plan);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let cpus = Cpus::choose();
+    if let Some(cpu) = cpus.helpers {
+        affinity::pin(cpu);
+    }
+    let nursery = Nursery::new(cpus)?;
+    let Some(findings) = measure(&plan, &nursery) else {
+        eprintln!("compare: interrupted");
+        return Ok(ExitCode::from(130));
+    };
+    let summaries = summary::summarize(&plan, &findings);
+    println!("{}", table::terminal(&plan, &summaries, &findings));
+
+    let page = table::markdown(&plan, &summaries, &findings);
+    write(&plan.json, &format!("{:#}\n", document::json(&plan, &summaries, &findings)))?;
+    write(&plan.out.join("table.md"), &page)?;
+    if let Some(path) = &plan.page {
+        let text =
+            fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        write(path, &table::between_marks(&text, &page)?)?;
+    }
+    for summary in &summaries {
+        plot::draw(summary, &plan.out)?;
+    }
+    println!("written: {}, and the table and the pictures in {}", plan.json.display(), plan.out.display());
+    Ok(if findings.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+fn list(plan: &Plan) {
+    println!("Workloads:");
+    for workload in &plan.workloads {
+        println!("  {:4} {}", workload.id.name(), workload.title);
+    }
+    let names: Vec<_> = plan.contestants.iter().map(|contestant| contestant.name()).collect();
+    println!("Contestants: {}", names.join(", "));
+}
+
+/// Runs all rounds, or as many as the budget of time allows, but at least one. `None` if it was interrupted.
+fn measure(plan: &Plan, nursery: &Nursery) -> Option<Findings> {
+    let begin = Instant::now();
+    let mut findings = Findings::default();
+    let bar = bar(plan);
+    for round in 0..plan.scale.rounds {
+        for workload in &plan.workloads {
+            let mut entrants: Vec<_> =
+                plan.contestants.iter().copied().filter(|one| one.takes_part(workload.id)).collect();
+            if !entrants.is_empty() {
+                let shift = round % entrants.len();
+                entrants.rotate_left(shift);
+            }
+            for part in 0..workload.parts {
+                for contestant in &entrants {
+                    bar.set_message(format!("{} {}", workload.id.name(), contestant.name()));
+                    match nursery.run(workload.id, part, *contestant, &plan.scale) {
+                        Ok(metrics) => {
+                            for (key, value) in metrics {
+                                findings.put(workload.id, key, *contestant, round, value);
+                            }
+                        }
+                        Err(Failure::Interrupted) => return None,
+                        Err(Failure::Child(message)) => {
+                            findings.failures.push((workload.id, *contestant, round, message));
+                        }
+                    }
+                    bar.inc(1);
+                }
+            }
+        }
+        findings.rounds = round + 1;
+        let each = begin.elapsed() / findings.rounds as u32;
+        if begin.elapsed() + each / 2 > plan.scale.budget {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    Some(findings)
+}
+
+fn bar(plan: &Plan) -> ProgressBar {
+    let children = |workload: &crate::catalog::Workload| {
+        plan.contestants.iter().filter(|one| one.takes_part(workload.id)).count() * workload.parts
+    };
+    let all: usize = plan.workloads.iter().map(children).sum();
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some((all * plan.scale.rounds) as u64), target);
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:16} {elapsed} of about {duration}");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}

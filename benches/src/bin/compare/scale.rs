@@ -1,0 +1,140 @@
+//! How much of each workload is done: the whole, enough for a look, or just enough to see that it works.
+
+use std::time::Duration;
+
+/// How much is done.
+#[derive(Clone, Debug)]
+pub(crate) struct Scale {
+    pub(crate) name: &'static str,
+    /// How often each child is run.
+    pub(crate) rounds: usize,
+    /// After so long no further round is begun.
+    pub(crate) budget: Duration,
+    /// How long a child may take.
+    pub(crate) limit: Duration,
+    /// How many operations are timed at a time, and how often that is done.
+    pub(crate) ops: usize,
+    pub(crate) batches: usize,
+    /// The numbers of other live timers of W1; the third is that of the others.
+    pub(crate) live: [usize; 4],
+    /// How many timers are in a burst, and over how long it is spread.
+    pub(crate) burst: usize,
+    pub(crate) small_bursts: [usize; 2],
+    pub(crate) spread: Duration,
+    /// How many sleeps of each length are measured.
+    pub(crate) samples: usize,
+    /// How many tasks tick and loop, and how long they are watched.
+    pub(crate) tasks: usize,
+    pub(crate) watch: Duration,
+    /// How many connections there are, and how many requests they make.
+    pub(crate) connections: usize,
+    pub(crate) requests: usize,
+    /// How many sleeps are made to weigh them.
+    pub(crate) weighed: usize,
+    /// How many timers are live while pauses are looked for, and how long that is done.
+    pub(crate) pause_timers: usize,
+    pub(crate) pause_watch: Duration,
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+impl Scale {
+    pub(crate) fn full() -> Scale {
+        Scale {
+            name: "full",
+            rounds: 7,
+            budget: Duration::MAX,
+            limit: 3 * MINUTE,
+            ops: 20_000,
+            batches: 15,
+            live: [0, 1_000, 100_000, 1_000_000],
+            burst: 1_000_000,
+            small_bursts: [10_000, 100_000],
+            spread: Duration::from_secs(1),
+            samples: 200,
+            tasks: 10_000,
+            watch: Duration::from_secs(2),
+            connections: 64,
+            requests: 400_000,
+            weighed: 500_000,
+            pause_timers: 1_000_000,
+            // Long enough for the slots of the fourth level, which are 17 s wide, to be dealt out.
+            pause_watch: Duration::from_secs(20),
+        }
+    }
+
+    pub(crate) fn quick() -> Scale {
+        Scale {
+            name: "quick",
+            rounds: 2,
+            budget: Duration::from_secs(80),
+            limit: Duration::from_secs(20),
+            ops: 10_000,
+            batches: 5,
+            burst: 200_000,
+            spread: Duration::from_millis(500),
+            samples: 40,
+            watch: Duration::from_millis(500),
+            requests: 60_000,
+            weighed: 200_000,
+            pause_timers: 300_000,
+            pause_watch: Duration::from_secs(1),
+            ..Scale::full()
+        }
+    }
+
+    pub(crate) fn smoke() -> Scale {
+        Scale {
+            name: "smoke",
+            rounds: 1,
+            limit: MINUTE,
+            ops: 100,
+            batches: 2,
+            live: [0, 10, 100, 1_000],
+            burst: 1_000,
+            small_bursts: [100, 300],
+            spread: Duration::from_millis(10),
+            samples: 2,
+            tasks: 20,
+            watch: Duration::from_millis(60),
+            connections: 4,
+            requests: 4_000,
+            weighed: 2_000,
+            pause_timers: 1_000,
+            pause_watch: Duration::from_millis(50),
+            ..Scale::full()
+        }
+    }
+
+    /// The one of that name.
+    pub(crate) fn named(name: &str) -> Option<Scale> {
+        [Scale::full(), Scale::quick(), Scale::smoke()].into_iter().find(|scale| scale.name == name)
+    }
+}
+
+/// A number as people write it: `100k`, `1M`.
+pub(crate) fn short(count: usize) -> String {
+    match count {
+        0 => "0".into(),
+        count if count % 1_000_000 == 0 => format!("{}M", count / 1_000_000),
+        count if count % 1_000 == 0 => format!("{}k", count / 1_000),
+        count => count.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let counts = [0, 10, 1_000, 1_500, 100_000, 1_000_000];
+        assert_eq!(counts.map(short), ["0", "10", "1k", "1500", "100k", "1M"]);
+    }
+
+    #[test]
+    fn scales_are_found_by_name() {
+        assert_eq!(Scale::named("quick").map(|scale| scale.name), Some("quick"));
+        assert!(Scale::named("huge").is_none());
+    }
+}

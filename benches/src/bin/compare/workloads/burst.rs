@@ -1,0 +1,176 @@
+//! W4, W4s: many tasks of one sleep each, spread over a while. W4b: many tasks and one deadline. W4 and W4s also
+//! of tokio-util's `DelayQueue`, without tasks.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use mainspring_bench::peers::{Peer, Tokio};
+use tokio_util::time::DelayQueue;
+
+use crate::measure::{Metrics, Rng, cpu, in_task, wakeups};
+use crate::scale::Scale;
+
+/// So long before the first deadline are the timers made, for each of them: enough for the slowest peer.
+const LEAD: Duration = Duration::from_micros(3);
+const LEAD_AT_LEAST: Duration = Duration::from_millis(30);
+
+/// Counts until all of a burst have come by, and wakes who waits for that. Waiting by yielding instead would keep
+/// the tasks of some runtimes from running at all.
+struct Gate {
+    left: Cell<usize>,
+    waiter: RefCell<Option<Waker>>,
+}
+
+impl Gate {
+    fn new(all: usize) -> Gate {
+        Gate { left: Cell::new(all), waiter: RefCell::default() }
+    }
+
+    fn pass(&self) {
+        self.left.set(self.left.get() - 1);
+        if self.left.get() == 0 {
+            if let Some(waker) = self.waiter.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    async fn all_passed(&self) {
+        poll_fn(|cx| {
+            if self.left.get() == 0 {
+                return Poll::Ready(());
+            }
+            *self.waiter.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// What the tasks of a burst share.
+struct Burst {
+    registered: Gate,
+    fired: Gate,
+    first: Cell<Option<Instant>>,
+}
+
+/// Makes one task with one sleep for each deadline, and waits until each has been polled once.
+async fn start<P: Peer>(peer: &P, deadlines: &[Instant]) -> Rc<Burst> {
+    let gate = || Gate::new(deadlines.len());
+    let burst = Rc::new(Burst { registered: gate(), fired: gate(), first: Cell::new(None) });
+    for deadline in deadlines {
+        let sleep = peer.sleep_until(*deadline);
+        let burst = burst.clone();
+        peer.detach(async move {
+            burst.registered.pass();
+            sleep.await;
+            if burst.first.get().is_none() {
+                burst.first.set(Some(Instant::now()));
+            }
+            burst.fired.pass();
+        });
+    }
+    burst.registered.all_passed().await;
+    burst
+}
+
+fn lead(count: usize) -> Duration {
+    (count as u32 * LEAD).max(LEAD_AT_LEAST)
+}
+
+fn deadlines(base: Instant, count: usize, spread: Duration) -> Vec<Instant> {
+    let mut rng = Rng::new(5);
+    (0..count).map(|_| base + rng.duration(Duration::ZERO, spread)).collect()
+}
+
+/// The CPU time per timer to spawn and register, and from then on until all have fired; the wake-ups of the
+/// latter, and how late the last one was.
+pub(crate) fn spread<P: Peer>(scale: &Scale, count: usize, suffix: &'static str) -> Metrics {
+    let spread = scale.spread;
+    in_task(move |peer: P| async move {
+        let deadlines = deadlines(Instant::now() + lead(count), count, spread);
+        let begin = cpu();
+        let burst = start(&peer, &deadlines).await;
+        let (registered, wakeups_before) = (cpu(), wakeups());
+        // What reading the wake-ups cost is not the workload's.
+        let resumed = cpu();
+        burst.fired.all_passed().await;
+        let end = Instant::now();
+        let fired = cpu();
+        outcome(
+            suffix,
+            count,
+            registered - begin,
+            fired - resumed,
+            wakeups() - wakeups_before,
+            &deadlines,
+            end,
+        )
+    })
+}
+
+fn outcome(
+    suffix: &str,
+    count: usize,
+    registering: f64,
+    firing: f64,
+    wakeups: f64,
+    deadlines: &[Instant],
+    end: Instant,
+) -> Metrics {
+    let last = deadlines.iter().max().expect("a burst is not empty");
+    let late = end.saturating_duration_since(*last).as_nanos() as f64;
+    vec![
+        (format!("register{suffix}"), registering / count as f64),
+        (format!("fire{suffix}"), firing / count as f64),
+        (format!("wakeups{suffix}"), wakeups),
+        (format!("late{suffix}"), late),
+    ]
+}
+
+/// The wall-clock time from the first completion to the last, per timer, and how late the first is.
+pub(crate) fn at_once<P: Peer>(scale: &Scale) -> Metrics {
+    let count = scale.burst;
+    in_task(move |peer: P| async move {
+        let deadline = Instant::now() + lead(count);
+        let burst = start(&peer, &vec![deadline; count]).await;
+        assert!(Instant::now() < deadline, "the deadline passed before all sleeps were registered");
+        burst.fired.all_passed().await;
+        let end = Instant::now();
+        let first = burst.first.get().expect("all have fired");
+        vec![
+            ("complete".into(), (end - first).as_nanos() as f64 / count as f64),
+            ("late".into(), first.saturating_duration_since(deadline).as_nanos() as f64),
+        ]
+    })
+}
+
+/// As [`spread`], with a queue in place of the tasks.
+pub(crate) fn delay_queue(scale: &Scale, count: usize, suffix: &'static str) -> Metrics {
+    let spread = scale.spread;
+    in_task(move |_: Tokio| async move {
+        let deadlines = deadlines(Instant::now() + lead(count), count, spread);
+        let begin = cpu();
+        let mut queue = DelayQueue::new();
+        for deadline in &deadlines {
+            queue.insert_at((), (*deadline).into());
+        }
+        let (registered, wakeups_before) = (cpu(), wakeups());
+        let resumed = cpu();
+        while poll_fn(|cx| queue.poll_expired(cx)).await.is_some() {}
+        let end = Instant::now();
+        let fired = cpu();
+        outcome(
+            suffix,
+            count,
+            registered - begin,
+            fired - resumed,
+            wakeups() - wakeups_before,
+            &deadlines,
+            end,
+        )
+    })
+}

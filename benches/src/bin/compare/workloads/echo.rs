@@ -1,0 +1,187 @@
+//! W9: an echo server over TCP, without and with a timeout on each read. The clients are another process, plain
+//! and the same for every peer, so that the CPU time is the server's alone.
+//!
+//! Ground rules:
+//!
+//! * The server goes over from one kind of read to the other every so many requests, within one process and on
+//!   the same connections, so that whatever disturbs the machine disturbs both. The first requests after each
+//!   change are not measured: reads of the other kind are still waiting.
+//! * The clients send one request on each connection, then read all answers, and again.
+
+use std::cell::{Cell, RefCell};
+use std::env;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+
+use mainspring_bench::peers::Peer;
+
+use crate::child;
+use crate::measure::{Metrics, cpu, in_task, median};
+use crate::scale::Scale;
+
+const BYTES: usize = 64;
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The CPU time per request of both kinds, and what the timeout adds, in percent.
+pub(crate) fn echo<P: Peer>(scale: &Scale, cpu: Option<usize>) -> Result<Metrics, String> {
+    let failed = |error: std::io::Error| format!("the echo server's sockets: {error}");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+    let mut clients = Clients::start(listener.local_addr().map_err(failed)?, scale, cpu)?;
+    let mut streams = Vec::new();
+    for _ in 0..scale.connections {
+        let (stream, _) = listener.accept().map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        streams.push(stream);
+    }
+    let ledger = Rc::new(Ledger::new(scale));
+    let counted = ledger.clone();
+    in_task(move |peer: P| async move {
+        let servers: Vec<_> = streams
+            .into_iter()
+            .map(|stream| {
+                let stream = peer.adopt(stream).expect("the runtime takes a connected socket");
+                peer.spawn(serve(peer.clone(), stream, counted.clone()))
+            })
+            .collect();
+        for server in servers {
+            server.await;
+        }
+    });
+    clients.wait()?;
+    ledger.metrics()
+}
+
+async fn serve<P: Peer>(peer: P, mut stream: P::Stream, ledger: Rc<Ledger>) {
+    let mut buffer = vec![0; BYTES];
+    loop {
+        let read = P::read(&mut stream, buffer);
+        let (count, read) = match ledger.with_timeout.get() {
+            true => peer.timeout(LIMIT, read).await.expect("the clients are not that slow"),
+            false => read.await,
+        };
+        match count {
+            Ok(0) | Err(_) => return,
+            Ok(BYTES) => (),
+            Ok(count) => panic!("{count} bytes came alone"),
+        }
+        let (result, written) = P::write(&mut stream, read).await;
+        if result.is_err() {
+            return;
+        }
+        buffer = written;
+        ledger.count();
+    }
+}
+
+/// The account of the requests: which kind is on, and what each stretch of one kind has cost.
+struct Ledger {
+    with_timeout: Cell<bool>,
+    requests: Cell<usize>,
+    begin: Cell<f64>,
+    /// Not measured, and the length of a stretch with them.
+    warm_up: usize,
+    stretch: usize,
+    /// In turn without and with.
+    costs: RefCell<Vec<f64>>,
+}
+
+impl Ledger {
+    fn new(scale: &Scale) -> Ledger {
+        let warm_up = 2 * scale.connections;
+        // At least ten stretches of each kind, and none longer than needed to measure it well.
+        let stretch = (scale.requests / 20).clamp(2 * warm_up, 4_000);
+        Ledger {
+            with_timeout: Cell::new(false),
+            requests: Cell::new(0),
+            begin: Cell::new(0.0),
+            warm_up,
+            stretch,
+            costs: RefCell::new(Vec::with_capacity(scale.requests / stretch + 1)),
+        }
+    }
+
+    fn count(&self) {
+        let requests = self.requests.get() + 1;
+        self.requests.set(requests);
+        if requests == self.warm_up {
+            self.begin.set(cpu());
+        } else if requests == self.stretch {
+            let measured = (self.stretch - self.warm_up) as f64;
+            self.costs.borrow_mut().push((cpu() - self.begin.get()) / measured);
+            self.with_timeout.set(!self.with_timeout.get());
+            self.requests.set(0);
+        }
+    }
+
+    /// The first stretch of each kind has warmed up, and does not count.
+    fn metrics(&self) -> Result<Metrics, String> {
+        let costs = self.costs.borrow();
+        let pairs: Vec<_> = costs.chunks_exact(2).skip(1).map(|pair| (pair[0], pair[1])).collect();
+        if pairs.is_empty() {
+            return Err("the clients left too early".into());
+        }
+        let middle = |pick: fn(&(f64, f64)) -> f64| median(&mut pairs.iter().map(pick).collect::<Vec<_>>());
+        Ok(vec![
+            ("plain".into(), middle(|pair| pair.0)),
+            ("timeout".into(), middle(|pair| pair.1)),
+            ("added".into(), middle(|pair| (pair.1 / pair.0 - 1.0) * 100.0)),
+        ])
+    }
+}
+
+/// The process of the clients; it ends with the server.
+struct Clients(Child);
+
+impl Clients {
+    fn start(server: SocketAddr, scale: &Scale, cpu: Option<usize>) -> Result<Clients, String> {
+        let program = env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+        let rounds = scale.requests / scale.connections;
+        let clients = Command::new(program)
+            .arg(child::CLIENTS)
+            .args([server.to_string(), scale.connections.to_string(), rounds.to_string()])
+            .arg(child::cpu_argument(cpu))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn();
+        clients.map(Clients).map_err(|error| format!("cannot start the clients: {error}"))
+    }
+
+    fn wait(&mut self) -> Result<(), String> {
+        match self.0.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("the clients ended with {status}")),
+            Err(error) => Err(format!("the clients: {error}")),
+        }
+    }
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        // Both fail if it has ended, which is well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the process of the clients does: `rounds` requests on each of `connections`.
+pub(crate) fn clients(server: SocketAddr, connections: usize, rounds: usize) -> std::io::Result<()> {
+    let mut streams = Vec::with_capacity(connections);
+    for _ in 0..connections {
+        let stream = TcpStream::connect(server)?;
+        stream.set_nodelay(true)?;
+        streams.push(stream);
+    }
+    let (request, mut answer) = ([7; BYTES], [0; BYTES]);
+    for _ in 0..rounds {
+        for stream in &mut streams {
+            stream.write_all(&request)?;
+        }
+        for stream in &mut streams {
+            stream.read_exact(&mut answer)?;
+        }
+    }
+    Ok(())
+}

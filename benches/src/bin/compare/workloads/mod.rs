@@ -1,0 +1,102 @@
+//! The workloads, each written once for every peer; what is run for which peer is decided here.
+
+use std::time::Duration;
+
+#[cfg(target_os = "linux")]
+use mainspring_bench::peers::{Compio, Monoio};
+use mainspring_bench::peers::{Mainspring, Peer, Resets, Smol, Tokio, Zruntime};
+
+use crate::catalog::{Contestant, Id};
+use crate::measure::Metrics;
+use crate::scale::Scale;
+
+mod burst;
+mod create;
+pub(crate) mod echo;
+pub(crate) mod lateness;
+mod memory;
+mod pause;
+mod reset;
+mod tasks;
+mod ticks;
+
+/// What other live timers wait for: nothing that is reached while anything is measured.
+const FAR: Duration = Duration::from_secs(600);
+const FARTHER: Duration = Duration::from_secs(1_200);
+
+/// What of which workload is to be run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order<'a> {
+    pub(crate) workload: Id,
+    pub(crate) part: usize,
+    pub(crate) scale: &'a Scale,
+    /// Where processes that help should run.
+    pub(crate) helper_cpu: Option<usize>,
+}
+
+/// Runs it, in this process.
+///
+/// # Errors
+///
+/// What went wrong, in a sentence.
+pub(crate) fn run(order: Order<'_>, contestant: Contestant) -> Result<Metrics, String> {
+    match contestant {
+        Contestant::Mainspring => resettable::<Mainspring>(order),
+        Contestant::Tokio => resettable::<Tokio>(order),
+        Contestant::Smol => resettable::<Smol>(order),
+        #[cfg(target_os = "linux")]
+        Contestant::Monoio => resettable::<Monoio>(order),
+        #[cfg(target_os = "linux")]
+        Contestant::Compio => plain::<Compio>(order),
+        Contestant::Zruntime => resettable::<Zruntime>(order),
+        Contestant::DelayQueue => delay_queue(order),
+        #[cfg(target_os = "linux")]
+        Contestant::Timerfd if order.workload == Id::W5 => lateness::timerfd(order.scale),
+        #[allow(unreachable_patterns, reason = "elsewhere than on Linux some peers are missing")]
+        _ => unsupported(order),
+    }
+}
+
+fn resettable<P: Resets>(order: Order<'_>) -> Result<Metrics, String> {
+    match order.workload {
+        Id::W3 => Ok(reset::later::<P>(order.scale)),
+        Id::W3b => Ok(reset::many::<P>(order.scale)),
+        Id::W3c => Ok(reset::earlier::<P>(order.scale)),
+        _ => plain::<P>(order),
+    }
+}
+
+fn plain<P: Peer>(order: Order<'_>) -> Result<Metrics, String> {
+    let (scale, part) = (order.scale, order.part);
+    Ok(match order.workload {
+        Id::W1 => create::sleeps::<P>(scale, part),
+        Id::W2 => create::unneeded_timeouts::<P>(scale),
+        Id::W2b => create::needed_timeouts::<P>(scale),
+        Id::W3 | Id::W3b | Id::W3c => return unsupported(order),
+        Id::W4 => burst::spread::<P>(scale, scale.burst, ""),
+        Id::W4s => burst::spread::<P>(scale, scale.small_bursts[part], ["0", "1"][part]),
+        Id::W4b => burst::at_once::<P>(scale),
+        Id::W5 => lateness::single::<P>(scale),
+        Id::W5b => lateness::looping::<P>(scale),
+        Id::W6 => ticks::intervals::<P>(scale),
+        Id::W8 => tasks::tasks::<P>(scale),
+        Id::W9 => return echo::echo::<P>(scale, order.helper_cpu),
+        Id::M if part == 0 => memory::boxed::<P>(scale),
+        Id::M => memory::tasks::<P>(scale),
+        Id::P => pause::pauses::<P>(scale),
+    })
+}
+
+fn delay_queue(order: Order<'_>) -> Result<Metrics, String> {
+    let (scale, part) = (order.scale, order.part);
+    match order.workload {
+        Id::W3b => Ok(reset::delay_queue(scale)),
+        Id::W4 => Ok(burst::delay_queue(scale, scale.burst, "")),
+        Id::W4s => Ok(burst::delay_queue(scale, scale.small_bursts[part], ["0", "1"][part])),
+        _ => unsupported(order),
+    }
+}
+
+fn unsupported(order: Order<'_>) -> Result<Metrics, String> {
+    Err(format!("it has no {}", order.workload.name()))
+}

@@ -1,0 +1,48 @@
+//! P: how long the tasks wait for the runtime while many timers cascade and fire.
+//!
+//! A task that yields in a loop notes the longest time between two of its polls, over so many polls as make
+//! about one turn of the runtimes that look at their timers that often; the other tasks that were polled in
+//! between, each of which a timer woke, are in it.
+
+use std::time::{Duration, Instant};
+
+use mainspring_bench::peers::Peer;
+
+use crate::measure::{Metrics, Rng, histogram, in_task, percentiles};
+use crate::scale::Scale;
+
+/// The timers are spread over so long.
+const SPREAD: Duration = Duration::from_secs(60);
+/// A turn: so often tokio and Mainspring poll tasks before they look at the clock and the sockets.
+const POLLS: usize = 61;
+/// Between the making of the timers and the measurement.
+const SETTLE: Duration = Duration::from_millis(20);
+
+/// The percentiles of the longest pause in a turn.
+pub(crate) fn pauses<P: Peer>(scale: &Scale) -> Metrics {
+    let (timers, watch) = (scale.pause_timers, scale.pause_watch);
+    in_task(move |peer: P| async move {
+        let mut rng = Rng::new(9);
+        for _ in 0..timers {
+            let sleep = peer.sleep(rng.duration(Duration::from_millis(1), SPREAD));
+            peer.detach(sleep);
+        }
+        peer.sleep(SETTLE).await;
+        let mut pauses = histogram();
+        let end = Instant::now() + watch;
+        let mut last = Instant::now();
+        while last < end {
+            let mut longest = Duration::ZERO;
+            for _ in 0..POLLS {
+                peer.yield_now().await;
+                let now = Instant::now();
+                longest = longest.max(now - last);
+                last = now;
+            }
+            pauses.saturating_record(longest.as_nanos() as u64);
+        }
+        let mut metrics = Metrics::new();
+        percentiles(&mut metrics, "pause/", &pauses);
+        metrics
+    })
+}

@@ -1,0 +1,88 @@
+//! Mainspring's own wheel: unordered slots, each a stack of chunks of cells; exact.
+//!
+//! What the runtime's entries do is done here too: they are asked for their true deadline when they are
+//! dealt out or fired, and fetched ahead of that.
+
+use std::num::NonZeroU32;
+
+use mainspring_driver::Nanos;
+use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
+
+use super::{Layout, Timer, Timers};
+
+/// `mainspring_driver::Wheel`.
+#[derive(Debug)]
+pub struct Mainspring {
+    wheel: Wheel<Key>,
+    inserted: u64,
+}
+
+/// A timer's key and one: like the pointer to an entry it is never zero, so that an empty cell costs nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key(NonZeroU32);
+
+impl Key {
+    #[inline]
+    pub(super) fn new(key: u32) -> Key {
+        Key(NonZeroU32::MIN.saturating_add(key))
+    }
+
+    #[inline]
+    pub(super) fn get(self) -> u32 {
+        self.0.get() - 1
+    }
+}
+
+impl Store<Key> for Timers {
+    #[inline]
+    fn set_place(&mut self, key: Key, place: Place) {
+        self[key.get()].place = place;
+    }
+
+    #[inline]
+    fn deadline(&mut self, key: Key, _filed: Nanos) -> Nanos {
+        Nanos::new(self[key.get()].when)
+    }
+
+    #[inline]
+    fn prefetch(&mut self, key: Key) {
+        Timers::prefetch(self, key.get());
+    }
+}
+
+impl Layout for Mainspring {
+    const NAME: &'static str = "mainspring";
+    const TICK: u64 = 1;
+    const ORDERED: bool = true;
+    const TELLS_NEXT: bool = true;
+
+    fn new() -> Mainspring {
+        Mainspring { wheel: Wheel::new(Nanos::ZERO), inserted: 0 }
+    }
+
+    #[inline]
+    fn insert(&mut self, timers: &mut Timers, deadline: u64, key: u32) {
+        timers[key].when = deadline;
+        self.inserted += 1;
+        self.wheel.insert(timers, Key::new(key), Nanos::new(deadline), Rank::new(self.inserted, Slack::ZERO));
+    }
+
+    #[inline]
+    fn cancel(&mut self, timers: &mut Timers, key: u32) {
+        let place = timers[key].place;
+        let removed = self.wheel.remove(timers, place);
+        debug_assert_eq!(removed, Some(Key::new(key)));
+    }
+
+    fn advance(&mut self, timers: &mut Timers, now: u64, fire: &mut impl FnMut(u32, &Timer)) {
+        let mut moves = usize::MAX;
+        while let Due::Fire { key, .. } = self.wheel.next_due(timers, Nanos::new(now), &mut moves) {
+            let key = key.get();
+            fire(key, &timers[key]);
+        }
+    }
+
+    fn next_wake(&self) -> Option<u64> {
+        self.wheel.next_wake().map(Nanos::get)
+    }
+}

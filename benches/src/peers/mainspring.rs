@@ -1,0 +1,88 @@
+//! Mainspring, with its default tolerance.
+
+use std::future::Future;
+use std::io;
+use std::net::TcpStream;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use futures::{AsyncReadExt, AsyncWriteExt};
+use mainspring::{net, time};
+
+use super::{Joined, Peer, Resets};
+
+/// This project's runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct Mainspring;
+
+impl Peer for Mainspring {
+    const NAME: &'static str = "mainspring";
+
+    type Interval = time::Interval;
+    type Stream = net::TcpStream;
+    type Elapsed = time::error::Elapsed;
+
+    fn run<T>(main: impl AsyncFnOnce(Self) -> T) -> T {
+        mainspring::block_on(main(Mainspring))
+    }
+
+    fn spawn<F: Future + 'static>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        Joined(mainspring::spawn(future))
+    }
+
+    fn detach<F: Future<Output = ()> + 'static>(&self, future: F) {
+        drop(mainspring::spawn(future));
+    }
+
+    fn yield_now(&self) -> impl Future<Output = ()> + use<> {
+        mainspring::task::yield_now()
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + use<> {
+        time::sleep(duration)
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + use<> {
+        time::sleep_until(deadline.into())
+    }
+
+    fn timeout<F: Future>(
+        &self,
+        duration: Duration,
+        future: F,
+    ) -> impl Future<Output = Result<F::Output, Self::Elapsed>> + use<F> {
+        time::timeout(duration, future)
+    }
+
+    fn interval_at(&self, start: Instant, period: Duration) -> time::Interval {
+        time::interval_at(start.into(), period)
+    }
+
+    async fn tick(interval: &mut time::Interval) {
+        interval.tick().await;
+    }
+
+    fn adopt(&self, stream: TcpStream) -> io::Result<net::TcpStream> {
+        net::TcpStream::from_std(stream)
+    }
+
+    async fn read(stream: &mut net::TcpStream, mut buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        (stream.read(&mut buffer).await, buffer)
+    }
+
+    async fn write(stream: &mut net::TcpStream, buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        (stream.write_all(&buffer).await, buffer)
+    }
+}
+
+impl Resets for Mainspring {
+    type Sleep = time::Sleep;
+
+    fn resettable(&self, deadline: Instant) -> time::Sleep {
+        time::sleep_until(deadline.into())
+    }
+
+    fn reset(sleep: Pin<&mut time::Sleep>, deadline: Instant) {
+        sleep.reset(deadline.into());
+    }
+}

@@ -1,0 +1,106 @@
+//! smol: async-executor's `LocalExecutor` under async-io's `block_on`, which drives the reactor itself.
+//! async-io's helper thread exists too; what it costs is counted. smol has no timeout of its own: its
+//! documentation races the future against a `Timer`, and so does this.
+
+use std::future::Future;
+use std::io;
+use std::net::TcpStream;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
+use smol::{Async, LocalExecutor, Timer, future};
+
+use super::{Peer, Resets};
+
+/// smol: async-io and async-executor.
+#[derive(Clone, Debug)]
+pub struct Smol(Rc<LocalExecutor<'static>>);
+
+/// A timer whose moment is of no interest.
+#[derive(Debug)]
+pub struct Nap(Timer);
+
+impl Future for Nap {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(cx).map(drop)
+    }
+}
+
+impl Peer for Smol {
+    const NAME: &'static str = "smol";
+
+    type Interval = Timer;
+    type Stream = Async<TcpStream>;
+    type Elapsed = Instant;
+
+    fn run<T>(main: impl AsyncFnOnce(Self) -> T) -> T {
+        let executor = Rc::new(LocalExecutor::new());
+        smol::block_on(executor.run(main(Smol(executor.clone()))))
+    }
+
+    fn spawn<F: Future + 'static>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        self.0.spawn(future)
+    }
+
+    fn detach<F: Future<Output = ()> + 'static>(&self, future: F) {
+        self.0.spawn(future).detach();
+    }
+
+    fn yield_now(&self) -> impl Future<Output = ()> + use<> {
+        future::yield_now()
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + use<> {
+        Nap(Timer::after(duration))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + use<> {
+        Nap(Timer::at(deadline))
+    }
+
+    fn timeout<F: Future>(
+        &self,
+        duration: Duration,
+        future: F,
+    ) -> impl Future<Output = Result<F::Output, Self::Elapsed>> + use<F> {
+        let late = async move { Err(Timer::after(duration).await) };
+        future::or(async { Ok(future.await) }, late)
+    }
+
+    fn interval_at(&self, start: Instant, period: Duration) -> Timer {
+        Timer::interval_at(start, period)
+    }
+
+    async fn tick(interval: &mut Timer) {
+        interval.next().await;
+    }
+
+    fn adopt(&self, stream: TcpStream) -> io::Result<Async<TcpStream>> {
+        Async::new(stream)
+    }
+
+    async fn read(stream: &mut Async<TcpStream>, mut buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        (stream.read(&mut buffer).await, buffer)
+    }
+
+    async fn write(stream: &mut Async<TcpStream>, buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        (stream.write_all(&buffer).await, buffer)
+    }
+}
+
+impl Resets for Smol {
+    type Sleep = Nap;
+
+    fn resettable(&self, deadline: Instant) -> Nap {
+        Nap(Timer::at(deadline))
+    }
+
+    fn reset(sleep: Pin<&mut Nap>, deadline: Instant) {
+        sleep.get_mut().0.set_at(deadline);
+    }
+}

@@ -1,0 +1,92 @@
+//! tokio's scheduler of one thread, as a `LocalRuntime`: the same scheduler as `current_thread`'s, and a spawn
+//! costs what `tokio::spawn` costs there, but the tasks need not be `Send`. A `LocalSet` would cost more.
+
+use std::future::Future;
+use std::io;
+use std::net::TcpStream;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::{net, task, time};
+
+use super::{Joined, Peer, Resets};
+
+/// tokio, `current_thread`.
+#[derive(Clone, Copy, Debug)]
+pub struct Tokio;
+
+impl Peer for Tokio {
+    const NAME: &'static str = "tokio";
+
+    type Interval = time::Interval;
+    type Stream = net::TcpStream;
+    type Elapsed = time::error::Elapsed;
+
+    fn run<T>(main: impl AsyncFnOnce(Self) -> T) -> T {
+        let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+        runtime.expect("the system has a poller").block_on(main(Tokio))
+    }
+
+    fn spawn<F: Future + 'static>(&self, future: F) -> impl Future<Output = F::Output> + use<F> {
+        Joined(task::spawn_local(future))
+    }
+
+    fn detach<F: Future<Output = ()> + 'static>(&self, future: F) {
+        drop(task::spawn_local(future));
+    }
+
+    fn yield_now(&self) -> impl Future<Output = ()> + use<> {
+        task::yield_now()
+    }
+
+    fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + use<> {
+        time::sleep(duration)
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + use<> {
+        time::sleep_until(deadline.into())
+    }
+
+    fn timeout<F: Future>(
+        &self,
+        duration: Duration,
+        future: F,
+    ) -> impl Future<Output = Result<F::Output, Self::Elapsed>> + use<F> {
+        time::timeout(duration, future)
+    }
+
+    fn interval_at(&self, start: Instant, period: Duration) -> time::Interval {
+        time::interval_at(start.into(), period)
+    }
+
+    async fn tick(interval: &mut time::Interval) {
+        interval.tick().await;
+    }
+
+    fn adopt(&self, stream: TcpStream) -> io::Result<net::TcpStream> {
+        stream.set_nonblocking(true)?;
+        net::TcpStream::from_std(stream)
+    }
+
+    async fn read(stream: &mut net::TcpStream, mut buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        (stream.read(&mut buffer).await, buffer)
+    }
+
+    async fn write(stream: &mut net::TcpStream, buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
+        (stream.write_all(&buffer).await, buffer)
+    }
+}
+
+impl Resets for Tokio {
+    type Sleep = time::Sleep;
+
+    fn resettable(&self, deadline: Instant) -> time::Sleep {
+        time::sleep_until(deadline.into())
+    }
+
+    fn reset(sleep: Pin<&mut time::Sleep>, deadline: Instant) {
+        sleep.reset(deadline.into());
+    }
+}

@@ -1,0 +1,264 @@
+//! The task cell: a header, and behind it the stage, which is the future and later the output.
+//!
+//! Ground rules:
+//!
+//! * Only this file touches a stage, and only as `task/mod.rs` says who may.
+//! * The cell is allocated here, in `new`, and freed here, in `free`.
+
+use super::header::{Header, TaskRef, Vtable, lend};
+use super::{Progress, quietly};
+use crate::executor::budget;
+use crate::executor::join::JoinError;
+use crate::executor::remote::{Owner, Remote};
+use crate::sync::{Ordering, UnsafeCell};
+use std::mem::{self, ManuallyDrop, MaybeUninit};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+enum Stage<F: Future> {
+    Running(F),
+    Finished(Result<F::Output, JoinError>),
+    Consumed,
+}
+
+impl<F: Future> Stage<F> {
+    /// Drops the future where it is and puts the result in its place.
+    #[inline]
+    fn finish(&mut self, result: Result<F::Output, JoinError>) {
+        if !mem::needs_drop::<F>() {
+            // Overwritten, and not even looked at.
+            mem::forget(mem::replace(self, Stage::Finished(result)));
+            return;
+        }
+        // An assignment puts the new value there also if the drop of the old one panics.
+        let dropped = catch_unwind(AssertUnwindSafe(|| *self = Stage::Consumed));
+        let result = match (dropped, result) {
+            (Ok(()), result) => result,
+            (Err(payload), Err(first)) if first.is_panic() => {
+                quietly(|| drop(payload));
+                Err(first)
+            }
+            (Err(payload), unwanted) => {
+                quietly(|| drop(unwanted));
+                Err(JoinError::panic(payload))
+            }
+        };
+        // What is overwritten is consumed.
+        mem::forget(mem::replace(self, Stage::Finished(result)));
+    }
+}
+
+/// A future, later its output, with what its wakers and its handle need. The header comes first, so that a
+/// pointer to the cell is one to the header.
+#[repr(C)]
+struct Cell<F: Future> {
+    header: Header,
+    /// Not dropped with the cell, which always ends with nothing left in it: see `free`.
+    stage: UnsafeCell<ManuallyDrop<Stage<F>>>,
+}
+
+/// A new task: the owner's reference to it, and the claim's.
+#[inline]
+pub(super) fn new<F: Future + 'static>(future: F, remote: Arc<Remote>) -> (TaskRef, TaskRef) {
+    let vtable =
+        &Vtable { run: run::<F>, cancel: cancel::<F>, take_result: take_result::<F>, free: free::<F> };
+    // The room first and the parts after: they are then made where they stay, and not copied there.
+    let room = Box::leak(Box::new_uninit());
+    let stage = UnsafeCell::new(ManuallyDrop::new(Stage::Running(future)));
+    let cell: &mut Cell<F> = room.write(Cell { header: Header::new(vtable, remote), stage });
+    let task = NonNull::from(cell).cast();
+    // SAFETY: The pointer is the whole cell's, which is repr(C) and begins with the header. The word was made with
+    // two references, which are these.
+    unsafe { (TaskRef::from_raw(task), TaskRef::from_raw(task)) }
+}
+
+/// Drops the future of a task that no executor has taken, and completes it as cancelled. `F` is the type of the
+/// task's future, which may be dropped on this thread.
+///
+/// # Safety
+///
+/// `task` was made by [`new`] with a future of the type `F`.
+///
+/// # Panics
+///
+/// If somebody else has a reference to the task.
+pub(super) unsafe fn refuse<F: Future + 'static>(task: &mut TaskRef) {
+    assert!(task.is_only(), "a task was refused that an executor has");
+    // SAFETY: By the caller's promise the pointer is that of such a cell, which lives as long as the reference.
+    let cell: &Cell<F> = unsafe { task.as_raw().cast().as_ref() };
+    cell.stage.with_mut(|stage| {
+        // SAFETY: The pointer is valid, being an UnsafeCell's, and nobody else has a reference to the task.
+        let stage = unsafe { &mut *stage };
+        stage.finish(Err(JoinError::cancelled()));
+    });
+    cell.header.state.complete();
+}
+
+/// The right to form a reference to an uncompleted task's stage. Its holder is the owner thread, and as only
+/// one of these exists at a time there is no other reference.
+struct Busy<'a, F: Future> {
+    cell: &'a Cell<F>,
+}
+
+impl<'a, F: Future> Busy<'a, F> {
+    /// None if the task completed, or if the call comes from within the task's future.
+    #[inline]
+    fn claim(cell: &'a Cell<F>, owner: &Owner) -> Option<Busy<'a, F>> {
+        assert!(owner.owns(&cell.header.remote), "a task was run by an executor that is not its own");
+        // Relaxed: only the owner thread gets here, by the assertion.
+        if cell.header.is_complete() || cell.header.busy.load(Ordering::Relaxed) {
+            return None;
+        }
+        cell.header.busy.store(true, Ordering::Relaxed);
+        Some(Busy { cell })
+    }
+
+    #[inline]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.cell.stage.with_mut(|stage| {
+            // SAFETY: The pointer is valid, being an UnsafeCell's. The task is not complete, so that the stage is
+            // the owner thread's, on which we are; there is one `Busy` at a time, and this borrows it.
+            let stage = unsafe { &mut *stage };
+            let Stage::Running(future) = &mut **stage else {
+                unreachable!("a task that is not complete has its future");
+            };
+            // SAFETY: The future lies in a cell that is never moved, and is dropped where it lies, by
+            // `Stage::finish`. Nothing moves it.
+            let future = unsafe { Pin::new_unchecked(future) };
+            future.poll(cx)
+        })
+    }
+
+    /// Steps (4) and (5).
+    #[inline]
+    fn complete(self, result: Result<F::Output, JoinError>) {
+        let header = &self.cell.header;
+        self.cell.stage.with_mut(|stage| {
+            // SAFETY: As in `poll`.
+            let stage = unsafe { &mut *stage };
+            stage.finish(result);
+        });
+        // No poll lends the waker out any more.
+        header.busy.store(false, Ordering::Relaxed);
+        let before = header.state.complete();
+        if !before.has_join_interest() {
+            self.cell.stage.with_mut(|stage| {
+                // SAFETY: The claim was gone before COMPLETE, so that the stage has stayed ours; as in `poll`.
+                let stage = unsafe { &mut *stage };
+                if mem::needs_drop::<F::Output>() || !matches!(**stage, Stage::Finished(Ok(_))) {
+                    quietly(|| **stage = Stage::Consumed);
+                }
+                // Else nothing is left to drop, whatever the stage says.
+            });
+        } else if before.has_join_waker() {
+            // The stage is the claim's from here on, and the cell of its waker is ours.
+            let waker = header.join.with_mut(|join| {
+                // SAFETY: The pointer is valid, being an UnsafeCell's. JOIN_WAKER was set when COMPLETE was, and the
+                // claim touches the cell only if it finds one of them unset.
+                unsafe { (*join).take() }
+            });
+            if let Some(waker) = waker {
+                quietly(|| waker.wake());
+            }
+        }
+    }
+}
+
+impl<F: Future> Drop for Busy<'_, F> {
+    #[inline]
+    fn drop(&mut self) {
+        self.cell.header.busy.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Polls the task, or drops its future if it was aborted.
+///
+/// # Safety
+///
+/// The pointer is that of a `Cell<F>` and reaches all of it, and somebody has a reference to the task for as long
+/// as this takes.
+unsafe fn run<F: Future + 'static>(task: NonNull<Header>, owner: &Owner) -> Progress {
+    // SAFETY: By the caller's promise.
+    let cell: &Cell<F> = unsafe { task.cast().as_ref() };
+    let header = &cell.header;
+    header.set_queued(false);
+    let before = header.state.begin();
+    let Some(mut busy) = Busy::claim(cell, owner) else {
+        return Progress::Nothing;
+    };
+    if before.is_aborted() {
+        busy.complete(Err(JoinError::cancelled()));
+        return Progress::Cancelled;
+    }
+    // SAFETY: By the caller's promise the task outlives this call, and the waker is only lent for the poll.
+    let waker = unsafe { lend(task) };
+    let cx = &mut Context::from_waker(&waker);
+    let polled = catch_unwind(AssertUnwindSafe(|| budget::fresh(|| busy.poll(cx))));
+    let result = match polled {
+        Ok(Poll::Ready(output)) => Ok(output),
+        Err(payload) => Err(JoinError::panic(payload)),
+        Ok(Poll::Pending) if header.state.load().is_aborted() => Err(JoinError::cancelled()),
+        Ok(Poll::Pending) => return Progress::Pending,
+    };
+    busy.complete(result);
+    Progress::Completed
+}
+
+/// Drops the future and completes the task as cancelled.
+///
+/// # Safety
+///
+/// As for [`run`].
+unsafe fn cancel<F: Future + 'static>(task: NonNull<Header>, owner: &Owner) {
+    // SAFETY: By the caller's promise.
+    let cell: &Cell<F> = unsafe { task.cast().as_ref() };
+    match Busy::claim(cell, owner) {
+        Some(busy) => busy.complete(Err(JoinError::cancelled())),
+        // If it is being polled, `run` looks for this afterwards. Else it is complete, and nobody does.
+        None => cell.header.state.abort(),
+    }
+}
+
+/// Moves the result out, if it is still there.
+///
+/// # Safety
+///
+/// As for [`run`]; and as for [`Vtable::take_result`], the second pointer being valid for a write.
+unsafe fn take_result<F: Future + 'static>(task: NonNull<Header>, to: NonNull<()>) {
+    // SAFETY: By the caller's promise.
+    let cell: &Cell<F> = unsafe { task.cast().as_ref() };
+    let stage = cell.stage.with_mut(|stage| {
+        // SAFETY: The pointer is valid, being an UnsafeCell's. By the caller's promise the task is complete
+        // and its stage the claim's, which is the caller and calls this once at a time.
+        let stage = unsafe { &mut *stage };
+        mem::replace(&mut **stage, Stage::Consumed)
+    });
+    if let Stage::Finished(result) = stage {
+        // SAFETY: By the caller's promise this is where such a value is, and may be replaced.
+        unsafe { *to.cast::<Option<Result<F::Output, JoinError>>>().as_mut() = Some(result) };
+    }
+}
+
+/// Frees the task, and returns what it kept alive.
+///
+/// # Safety
+///
+/// The pointer is that of a `Cell<F>`, reaches all of it, and the caller has the only reference, which this takes.
+/// Neither future nor output is left, and the claim is gone, which has emptied the cell of its waker, or found it
+/// emptied.
+unsafe fn free<F: Future + 'static>(task: NonNull<Header>) -> Arc<Remote> {
+    // SAFETY: By the caller's promise; the cell was leaked from such a Box by `new`. Its parts are not dropped: there
+    // is nothing in the stage nor in the cell of the waker, and the reference to the `Remote` is moved out below.
+    let mut cell: Box<MaybeUninit<Cell<F>>> = unsafe { Box::from_raw(task.cast().as_ptr()) };
+    // SAFETY: The cell is whole until here, and is not looked at again.
+    let header = unsafe { &mut cell.assume_init_mut().header };
+    debug_assert!(header.join.with_mut(|join| {
+        // SAFETY: The pointer is valid, being an UnsafeCell's, and nobody else has a reference to the task.
+        unsafe { (*join).is_none() }
+    }));
+    // SAFETY: Taken out once, here, where the cell ends.
+    unsafe { ManuallyDrop::take(&mut header.remote) }
+}

@@ -1,0 +1,177 @@
+//! The handle's side of a task: the one right to its output, and the waker it leaves.
+//!
+//! Ground rules:
+//!
+//! * A task has one [`Claim`], made with it, and the claim counts as a reference.
+//! * The claim touches the cell of its waker only while JOIN_WAKER is unset, or COMPLETE was unset in the very step
+//!   that unset JOIN_WAKER.
+//! * A waker is cloned before the word changes and dropped after: both are user code.
+
+use super::header::{TaskRef, task_of};
+use super::state::Change;
+use super::{cell, quietly};
+use crate::executor::join::JoinError;
+use crate::executor::remote::{Owner, Remote};
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+/// A new task that was made on its owner's thread, with a reference to the owner's `Remote`: the owner's reference
+/// to it, and the claim. It counts as queued already.
+#[inline]
+pub(in crate::executor) fn local<F: Future + 'static>(
+    future: F,
+    owner: &Owner,
+    remote: Arc<Remote>,
+) -> (TaskRef, Claim<F::Output>) {
+    debug_assert!(owner.owns(&remote));
+    new(future, remote)
+}
+
+/// As [`local`], of a task that will be sent to its owner's thread.
+pub(in crate::executor) fn remote<F>(future: F, remote: Arc<Remote>) -> (TaskRef, Unsent<F>)
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    let (task, claim) = new(future, remote);
+    (task, Unsent { claim, _future: PhantomData })
+}
+
+#[inline]
+fn new<F: Future + 'static>(future: F, remote: Arc<Remote>) -> (TaskRef, Claim<F::Output>) {
+    let (task, claimed) = cell::new(future, remote);
+    (task, Claim { task: ManuallyDrop::new(claimed), left: EMPTY, _output: PhantomData })
+}
+
+/// The claim to a task that may come back from where it was sent. Its future is Send.
+pub(in crate::executor) struct Unsent<F: Future> {
+    claim: Claim<F::Output>,
+    _future: PhantomData<F>,
+}
+
+impl<F: Future + 'static> Unsent<F> {
+    /// Drops the future of a task that no executor has taken, and completes it as cancelled.
+    ///
+    /// # Panics
+    ///
+    /// If somebody else has a reference to the task.
+    pub(in crate::executor) fn refuse(&mut self) {
+        // SAFETY: The task was made from an `F`, in `remote`, the only place where an `Unsent` is made, and that
+        // demands that the future may go from thread to thread.
+        unsafe { cell::refuse::<F>(&mut self.claim.task) }
+    }
+
+    /// The claim to the output.
+    pub(in crate::executor) fn claim(self) -> Claim<F::Output> {
+        self.claim
+    }
+}
+
+/// The one claim to a task's output. It goes to another thread only if the output may; sharing it gives
+/// nobody the output, hence `Mutex`, which is Sync under that same condition.
+pub(in crate::executor) struct Claim<T> {
+    task: ManuallyDrop<TaskRef>,
+    /// What the claim has left in the cell: [`EMPTY`], [`FOREIGN`], or which of our tasks is to be woken. Or
+    /// [`TAKEN`].
+    left: usize,
+    _output: PhantomData<Mutex<T>>,
+}
+
+/// The cell is empty.
+const EMPTY: usize = 0;
+/// The waker in the cell is not a task's. No task lies at this address, nor at the next.
+const FOREIGN: usize = 1;
+/// The output was taken, and the cell does not matter any more.
+const TAKEN: usize = 2;
+
+impl<T> Claim<T> {
+    /// Whether the result is there.
+    #[inline]
+    pub(in crate::executor) fn is_complete(&self) -> bool {
+        self.task.is_complete()
+    }
+
+    /// Asks the owner to drop the future.
+    pub(in crate::executor) fn abort(&self) {
+        self.task.state.abort();
+        self.task.wake();
+    }
+
+    /// Has `waker` woken on completion. The caller looks for that once more afterwards.
+    pub(in crate::executor) fn register(&mut self, waker: &Waker) {
+        // One of our tasks is known by its address, of which there is no other while its waker lies in the cell.
+        let address = task_of(waker).unwrap_or(FOREIGN);
+        if address != FOREIGN && address == self.left {
+            return;
+        }
+        let waker = waker.clone();
+        let Some(old) = self.empty_cell() else { return };
+        self.task.join.with_mut(|join| {
+            // SAFETY: The pointer is valid, being an UnsafeCell's. JOIN_WAKER is unset: the cell is the claim's.
+            unsafe { *join = Some(waker) }
+        });
+        let unwanted = if self.task.state.change(Change::SetWaker, self.task.is_at_home()) {
+            self.left = address;
+            None
+        } else {
+            self.take_waker()
+        };
+        drop((old, unwanted));
+    }
+
+    /// The result, once it is there, the first time.
+    #[inline]
+    pub(in crate::executor) fn take(&mut self) -> Option<Result<T, JoinError>> {
+        if !self.is_complete() {
+            return None;
+        }
+        let mut result = None;
+        // SAFETY: This is the one claim, its JOIN_INTEREST is set until it is dropped, and COMPLETE was found set
+        // just now, by a load that acquires. The claim was made with this type, by `Unclaimed::claim`.
+        unsafe { self.task.take_result(NonNull::from(&mut result).cast()) };
+        self.left = TAKEN;
+        result
+    }
+
+    /// Makes the cell empty and the claim's; returns what was in it. None if the task has completed.
+    #[inline]
+    fn empty_cell(&mut self) -> Option<Option<Waker>> {
+        if matches!(self.left, EMPTY | TAKEN) {
+            return Some(None);
+        }
+        if !self.task.state.change(Change::UnsetWaker, self.task.is_at_home()) {
+            return None;
+        }
+        self.left = EMPTY;
+        Some(self.take_waker())
+    }
+
+    /// Takes the waker out of the cell, which is the claim's: JOIN_WAKER is unset.
+    fn take_waker(&mut self) -> Option<Waker> {
+        self.task.join.with_mut(|join| {
+            // SAFETY: The pointer is valid, being an UnsafeCell's. JOIN_WAKER is unset, as the callers have made
+            // sure, and the claim, which alone sets it, is borrowed mutably.
+            unsafe { (*join).take() }
+        })
+    }
+}
+
+impl<T> Drop for Claim<T> {
+    #[inline]
+    fn drop(&mut self) {
+        // A task that waits for itself would otherwise keep itself alive. (tokio #3477)
+        let waker = self.empty_cell().flatten();
+        if self.left == TAKEN || !self.task.state.change(Change::Leave, self.task.is_at_home()) {
+            if self.left != TAKEN {
+                let result = self.take();
+                quietly(|| drop(result));
+            }
+            // SAFETY: Dropped once, here. `Leave` would have given the reference up.
+            unsafe { ManuallyDrop::drop(&mut self.task) };
+        }
+        drop(waker);
+    }
+}

@@ -1,0 +1,352 @@
+//! A task without the type of its future: its header, counted references to it, and its waker.
+//!
+//! Ground rules:
+//!
+//! * A [`TaskRef`] and a waker are each one counted reference, of which the last frees the task. The waker that
+//!   a poll lends out is the exception: it is not counted, and the owner's reference outlives the poll.
+//! * The pointer to a task is never derived from a reference to its header: it has to reach the rest of the task.
+//! * What is said to be the owner thread's in the header is an atomic only so that the header is `Sync`.
+
+use super::Progress;
+use super::state::State;
+use crate::executor::local;
+use crate::executor::remote::{Item, Owner, Remote};
+use crate::sync::{AtomicBool, Ordering, UnsafeCell};
+use std::mem::{self, ManuallyDrop};
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+// Not loom's: nothing hangs on them but where the owner finds its own things again.
+use std::sync::atomic::{AtomicU16, AtomicU32};
+use std::task::{RawWaker, RawWakerVTable, Waker};
+
+/// The part of a task that any thread may use.
+pub(in crate::executor) struct Header {
+    pub(super) state: State,
+    /// Where the owner keeps the task. The owner thread's.
+    key: AtomicU32,
+    /// The task's number, in the order in which the owner got to know them. The owner thread's.
+    number_low: AtomicU32,
+    number_high: AtomicU16,
+    /// The task is in the run queue or about to be put there. The owner thread's, once it has the task.
+    queued: AtomicBool,
+    /// The owner is inside the future: it polls or drops it. The owner thread's.
+    pub(super) busy: AtomicBool,
+    vtable: &'static Vtable,
+    pub(super) remote: ManuallyDrop<Arc<Remote>>,
+    /// The waker of the claim; see `JOIN_WAKER`.
+    pub(super) join: UnsafeCell<Option<Waker>>,
+}
+
+/// What only the type of the future can do. Each function takes the pointer of a task that was made with this
+/// table.
+pub(super) struct Vtable {
+    /// As [`TaskRef::run`].
+    pub(super) run: unsafe fn(NonNull<Header>, &Owner) -> Progress,
+    /// As [`TaskRef::cancel`].
+    pub(super) cancel: unsafe fn(NonNull<Header>, &Owner),
+    /// Moves the result, if it is still there, to where the pointer points, which is an
+    /// `Option<Result<F::Output, JoinError>>`. The caller is the task's one claim and has found COMPLETE, by a load
+    /// that acquires, while its JOIN_INTEREST was set.
+    pub(super) take_result: unsafe fn(NonNull<Header>, NonNull<()>),
+    /// Frees the task, to which the caller has the only reference, the future's end being past.
+    pub(super) free: unsafe fn(NonNull<Header>) -> Arc<Remote>,
+}
+
+/// The highest task number, and the mask that wraps to it.
+pub(in crate::executor) const NUMBERS: u64 = (1 << 48) - 1;
+
+impl Header {
+    /// The header of a new task, which counts as queued: whoever makes a task has to hand it to its owner.
+    #[inline]
+    pub(super) fn new(vtable: &'static Vtable, remote: Arc<Remote>) -> Header {
+        Header {
+            state: State::new(),
+            key: AtomicU32::new(u32::MAX),
+            number_low: AtomicU32::new(0),
+            number_high: AtomicU16::new(0),
+            queued: AtomicBool::new(true),
+            busy: AtomicBool::new(false),
+            vtable,
+            remote: ManuallyDrop::new(remote),
+            join: UnsafeCell::new(None),
+        }
+    }
+
+    /// The executor that the task belongs to.
+    #[inline]
+    pub(in crate::executor) fn remote(&self) -> &Arc<Remote> {
+        &self.remote
+    }
+
+    /// Where the owner keeps the task. For the owner thread.
+    #[inline]
+    pub(in crate::executor) fn key(&self) -> u32 {
+        self.key.load(Ordering::Relaxed)
+    }
+
+    /// Notes where the owner keeps the task, and its number modulo 2^48. For the owner thread.
+    #[inline]
+    pub(in crate::executor) fn set_place(&self, key: u32, number: u64) {
+        self.key.store(key, Ordering::Relaxed);
+        self.number_low.store(number as u32, Ordering::Relaxed);
+        self.number_high.store((number >> 32) as u16, Ordering::Relaxed);
+    }
+
+    /// The task's number. For the owner thread.
+    pub(in crate::executor) fn number(&self) -> u64 {
+        let high = self.number_high.load(Ordering::Relaxed);
+        u64::from(high) << 32 | u64::from(self.number_low.load(Ordering::Relaxed))
+    }
+
+    /// Whether the task is in the run queue. For the owner thread.
+    #[inline]
+    pub(in crate::executor) fn is_queued(&self) -> bool {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the task is in the run queue. For the owner thread.
+    #[inline]
+    pub(in crate::executor) fn set_queued(&self, queued: bool) {
+        self.queued.store(queued, Ordering::Relaxed);
+    }
+
+    /// Whether the task has completed.
+    #[inline]
+    pub(in crate::executor) fn is_complete(&self) -> bool {
+        self.state.load().is_complete()
+    }
+
+    /// Whether a wake from another thread waits to be taken in.
+    pub(in crate::executor) fn is_scheduled(&self) -> bool {
+        self.state.load().is_scheduled()
+    }
+
+    /// Whether this is the owner thread, and not inside this task's poll.
+    #[inline]
+    pub(super) fn is_at_home(&self) -> bool {
+        local::is_current(&self.remote) && !self.busy.load(Ordering::Relaxed)
+    }
+}
+
+/// A counted reference to a task.
+pub(in crate::executor) struct TaskRef {
+    header: NonNull<Header>,
+}
+
+// SAFETY: The header is made of parts that are Send and Sync, but for the cell of the claim's waker, which is
+// itself Send and touched by one side at a time, as JOIN_WAKER and COMPLETE say. What lies behind the header is
+// reached through the table: `run` and `cancel` need an `Owner`, which stays on its thread; `take_result` is for
+// the claim; `free` drops a task in which neither future nor output is left.
+unsafe impl Send for TaskRef {}
+// SAFETY: As above; nothing that a shared reference allows touches the cell or what lies behind the header in
+// another way.
+unsafe impl Sync for TaskRef {}
+
+impl TaskRef {
+    /// The reference that was counted for this pointer.
+    ///
+    /// # Safety
+    ///
+    /// The pointer is a task's, reaches all of it, and a reference was counted that nobody else stands for.
+    #[inline]
+    pub(super) unsafe fn from_raw(header: NonNull<Header>) -> TaskRef {
+        TaskRef { header }
+    }
+
+    /// The pointer, to reach all of the task while this reference lives.
+    #[inline]
+    pub(super) fn as_raw(&self) -> NonNull<Header> {
+        self.header
+    }
+
+    /// Whether this is the only reference.
+    pub(super) fn is_only(&self) -> bool {
+        self.state.load().refs() == 1
+    }
+
+    /// Polls the task, which was taken from the queue, or drops its future if it was aborted.
+    #[inline]
+    pub(in crate::executor) fn run(&self, owner: &Owner) -> Progress {
+        // SAFETY: The pointer is that of a task made with this table, and lives as long as this reference.
+        unsafe { (self.vtable.run)(self.header, owner) }
+    }
+
+    /// Drops the future and completes the task as cancelled; if the task is being polled, as soon as that
+    /// poll returns.
+    pub(in crate::executor) fn cancel(&self, owner: &Owner) {
+        // SAFETY: As in `run`.
+        unsafe { (self.vtable.cancel)(self.header, owner) }
+    }
+
+    /// Moves the result out.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Vtable::take_result`].
+    #[inline]
+    pub(super) unsafe fn take_result(&self, to: NonNull<()>) {
+        // SAFETY: The pointer as in `run`; the rest is the caller's promise.
+        unsafe { (self.vtable.take_result)(self.header, to) }
+    }
+
+    /// Passes a task on that is not ready yet.
+    #[inline]
+    pub(super) fn wake(&self) {
+        if !local::wake_here(self) && self.state.schedule() {
+            send(self.clone());
+        }
+    }
+
+    /// Asks for the lines in which the task begins to be brought near.
+    #[inline]
+    pub(in crate::executor) fn prefetch(&self) {
+        let first = self.header.as_ptr().cast::<u8>();
+        for line in 0..LINES {
+            prefetch(first.wrapping_add(line * 64));
+        }
+    }
+}
+
+/// So many cache lines of a task are brought near: the header and a future of a sleep with a little around it.
+const LINES: usize = 3;
+
+/// Asks for the line that this address lies in, which need not be valid, to be brought near.
+#[inline]
+pub(in crate::executor) fn prefetch<T>(_place: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: A prefetch reads nothing and cannot fault, wherever the pointer points.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(_place.cast()) }
+    }
+}
+
+impl Deref for TaskRef {
+    type Target = Header;
+
+    #[inline]
+    fn deref(&self) -> &Header {
+        // SAFETY: The pointer is a task's, which is not freed while this reference is counted. Nobody forms a mutable
+        // reference to a header.
+        unsafe { self.header.as_ref() }
+    }
+}
+
+impl Clone for TaskRef {
+    fn clone(&self) -> TaskRef {
+        self.state.add_ref();
+        TaskRef { header: self.header }
+    }
+}
+
+impl Drop for TaskRef {
+    #[inline]
+    fn drop(&mut self) {
+        if self.state.drop_ref() {
+            if !self.is_complete() {
+                // Cannot happen, and if it did: a future that is not dropped must keep its place for ever.
+                debug_assert!(
+                    std::thread::panicking(),
+                    "the last reference to a task that has not completed"
+                );
+                return;
+            }
+            // SAFETY: This was the only reference, and the task is complete: its future has been dropped. The output
+            // belongs to the claim, which gave it up before its reference, or has been dropped by the owner.
+            let remote = unsafe { (self.vtable.free)(self.header) };
+            local::give_back(remote);
+        }
+    }
+}
+
+/// Sends a task whose SCHEDULED was just set to its owner.
+fn send(task: TaskRef) {
+    // Once in the inbox the task may be freed, and its reference to the `Remote` with it: own another.
+    let remote = task.remote().clone();
+    // A closed executor has dropped the future, or is about to: nothing is left to wake.
+    let refused = remote.push(Item::Wake(task));
+    drop(refused);
+}
+
+/// The waker that a poll lends to its future.
+///
+/// # Safety
+///
+/// The pointer is a task's, reaches all of it, and the task is not freed while the waker, which is never dropped,
+/// is in use.
+#[inline]
+pub(super) unsafe fn lend(header: NonNull<Header>) -> ManuallyDrop<Waker> {
+    // SAFETY: The functions of the table keep the contract of a `RawWaker`: each waker stands for one counted
+    // reference, but this one, which the caller answers for. All of them may be called on any thread, as what they
+    // touch is a `TaskRef`'s.
+    ManuallyDrop::new(unsafe { Waker::new(header.as_ptr().cast_const().cast(), &WAKER) })
+}
+
+/// The address of the task that `waker` wakes, if it is one of ours.
+#[inline]
+pub(super) fn task_of(waker: &Waker) -> Option<usize> {
+    // Of two copies of this crate in one program each knows its own: it may overlook a task, and mistakes nothing
+    // else for one.
+    ptr::eq(waker.vtable(), &WAKER).then(|| waker.data() as usize)
+}
+
+static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
+
+/// The reference that a waker's pointer stands for.
+///
+/// # Safety
+///
+/// The pointer is that of one of our wakers, which is alive.
+#[inline]
+unsafe fn reference(data: *const ()) -> ManuallyDrop<TaskRef> {
+    // SAFETY: The pointer was made from a NonNull, in `lend` or in `clone`, and the task lives as long as the
+    // waker does. The reference is not given up here.
+    ManuallyDrop::new(unsafe { TaskRef::from_raw(NonNull::new_unchecked(data.cast_mut().cast())) })
+}
+
+unsafe fn clone(data: *const ()) -> RawWaker {
+    // SAFETY: The waker is borrowed by the caller, hence alive.
+    let task = unsafe { reference(data) };
+    mem::forget(TaskRef::clone(&task));
+    RawWaker::new(data, &WAKER)
+}
+
+unsafe fn wake(data: *const ()) {
+    // SAFETY: The waker was alive, and its reference is ours from here on.
+    let task = ManuallyDrop::into_inner(unsafe { reference(data) });
+    if !local::wake_here(&task) && task.state.schedule() {
+        send(task);
+    }
+}
+
+unsafe fn wake_by_ref(data: *const ()) {
+    // SAFETY: The waker is borrowed by the caller, hence alive.
+    unsafe { reference(data) }.wake();
+}
+
+unsafe fn release(data: *const ()) {
+    // SAFETY: The waker was alive, and its reference is ours from here on.
+    drop(ManuallyDrop::into_inner(unsafe { reference(data) }));
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What the next clone of a [`waker_with_hook`] on this thread does first.
+    pub(in crate::executor) static ON_CLONE: std::cell::Cell<Option<Box<dyn FnOnce()>>> =
+        const { std::cell::Cell::new(None) };
+}
+
+/// A waker no safe code can make. It stands here because unsafe code belongs into this file.
+#[cfg(test)]
+pub(in crate::executor) fn waker_with_hook() -> Waker {
+    fn clone(data: *const ()) -> RawWaker {
+        if let Some(hook) = ON_CLONE.take() {
+            hook();
+        }
+        RawWaker::new(data, &VTABLE)
+    }
+    static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, |_| {}, |_| {}, |_| {});
+    // SAFETY: None of the functions touches the data pointer, hence all may be called from anywhere.
+    unsafe { Waker::new(std::ptr::null(), &VTABLE) }
+}

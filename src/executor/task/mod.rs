@@ -1,0 +1,80 @@
+//! The task: a future and later its output, in one allocation that is also the task's waker.
+//!
+//! * `state.rs`   the atomic word: four bits of the life below, two of the handle, and the count of references
+//! * `header.rs`  what a task is without the type of its future; [`TaskRef`], a counted reference; the waker
+//! * `cell.rs`    the future's side: polling, completing, and the stage they work on
+//! * `claim.rs`   the handle's side: the one right to the output
+//!
+//! ```text
+//!                  (1) spawn                       (2) wake, abort
+//!                     |     +------------------------------------------------+
+//!                     v     v                                                |
+//!                  ready: in the queue or the inbox --(3) run--> not ready: being polled, or waiting
+//!                           |                                                |
+//!                           | (4) run, and ABORTED is set;                   | (5) the poll completed or panicked,
+//!                           |     shutdown                                   |     or returned with ABORTED set
+//!                           +--------------------> COMPLETE <----------------+
+//!
+//!   (2) on the owner thread  local::wake_here   sets the header's `queued`, a plain flag, and queues the task
+//!       elsewhere            State::schedule    sets SCHEDULED, and the task goes through the inbox
+//!                            Only who finds the mark unset passes the task on, so that a thousand wakes are one poll.
+//!   (3) cell::run        unsets both before it polls, so that a wake during the poll makes the task ready again
+//!   (4) cell::run, cell::cancel
+//!   (5) Busy::complete   drops the future, stores the result, then sets COMPLETE
+//! ```
+//!
+//! Two marks and not one, because they are not equally dear: the owner thread's own wakes, nearly all of them,
+//! need no atomic step. A task that is woken from both sides at once is in the queue and in the inbox; whichever
+//! the owner comes to first unsets both marks, and the inbox's item then finds SCHEDULED unset and is dropped.
+//!
+//! No bit says that the task is being polled: only the owner thread takes tasks from the queue, one at a time.
+//! That a poll is not entered again from within itself is the business of `busy`.
+//!
+//! Ground rules:
+//!
+//! * Before COMPLETE the stage is the owner thread's, which shows its [`Owner`](super::remote::Owner) to prove
+//!   that it is. It forms a reference to the stage only while it holds `Busy`.
+//! * After COMPLETE the stage is the [`Claim`]'s if JOIN_INTEREST was set by then; else it stays the owner's.
+//! * References are counted: the owner has one until the task has completed, the claim one, each waker one, and
+//!   each item in the inbox one. The waker that a poll lends out is not counted: it ends with the poll.
+//! * The last reference to a task finds the stage consumed, and may therefore be dropped on any thread.
+//! * A panic of the future, also of its drop, is the result of the task. A panic of an output that nobody
+//!   wants, or of a waker, ends here: the panic hook has reported it.
+
+mod cell;
+mod claim;
+mod header;
+mod state;
+
+pub(super) use claim::{Claim, local, remote};
+pub(super) use header::{NUMBERS, TaskRef, prefetch};
+#[cfg(test)]
+pub(super) use header::{ON_CLONE, waker_with_hook};
+
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What one go at a task came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Its future was polled and is pending.
+    Pending,
+    /// Its future was polled, and the task has completed.
+    Completed,
+    /// The task has completed without a poll: it had been aborted.
+    Cancelled,
+    /// The task had completed before.
+    Nothing,
+}
+
+/// Runs `f`, whose panic is nobody's business but the panic hook's.
+#[inline]
+fn quietly(f: impl FnOnce()) {
+    let mut caught = catch_unwind(AssertUnwindSafe(f)).err();
+    // A payload may panic as it is dropped, with another payload that does; but not for ever.
+    for _ in 0..8 {
+        let Some(payload) = caught else { return };
+        caught = catch_unwind(AssertUnwindSafe(|| drop(payload))).err();
+    }
+    mem::forget(caught);
+}

@@ -1,0 +1,196 @@
+//! The atomic word of a task, and the only steps it can take.
+//!
+//! Ground rules:
+//!
+//! * A step that another thread could disturb is one read-modify-write. A step is a load and a store only where
+//!   nobody else has a reference: that is for the caller to know, and said at each.
+//! * Whoever takes the last reference away has the task for itself.
+
+use crate::sync::{AtomicU32, Ordering, fence};
+use std::process;
+
+/// Another thread has woken the task, which is in the inbox or about to be.
+const SCHEDULED: u32 = 1;
+/// The result is there. Never unset.
+const COMPLETE: u32 = 2;
+/// The owner is to drop the future when it next gets to it. Never unset.
+const ABORTED: u32 = 4;
+/// The claim has not given up the output. Whichever of COMPLETE and the end of this comes second finds the other
+/// done, and has the output to drop.
+const JOIN_INTEREST: u32 = 8;
+/// The cell for the claim's waker is full. While this is unset the cell is the claim's; while it is set nobody
+/// touches the cell; once COMPLETE is set as well, the cell is the owner's. The claim sets and unsets it, before
+/// COMPLETE only.
+const JOIN_WAKER: u32 = 16;
+/// One reference. They take up the bits from here on.
+const REF: u32 = 32;
+
+/// So many references at the most: half of what the word can count, so that racing threads cannot get past it.
+const MAX_REFS: u32 = u32::MAX / REF / 2;
+
+/// The atomic word of a task.
+pub(super) struct State(AtomicU32);
+
+/// The word as it was at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Snapshot(u32);
+
+impl Snapshot {
+    #[inline]
+    pub(super) fn is_scheduled(self) -> bool {
+        self.0 & SCHEDULED != 0
+    }
+
+    #[inline]
+    pub(super) fn is_complete(self) -> bool {
+        self.0 & COMPLETE != 0
+    }
+
+    #[inline]
+    pub(super) fn is_aborted(self) -> bool {
+        self.0 & ABORTED != 0
+    }
+
+    #[inline]
+    pub(super) fn has_join_interest(self) -> bool {
+        self.0 & JOIN_INTEREST != 0
+    }
+
+    #[inline]
+    pub(super) fn has_join_waker(self) -> bool {
+        self.0 & JOIN_WAKER != 0
+    }
+
+    /// The number of references.
+    #[inline]
+    pub(super) fn refs(self) -> u32 {
+        self.0 / REF
+    }
+}
+
+/// A change that the claim makes before COMPLETE.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    /// The cell has been filled.
+    SetWaker,
+    /// The cell is to be the claim's again.
+    UnsetWaker,
+    /// The output is given up, and a reference with it. The cell is the claim's and stays empty.
+    Leave,
+}
+
+impl Change {
+    #[inline]
+    fn apply(self, word: u32) -> u32 {
+        match self {
+            Change::SetWaker => word | JOIN_WAKER,
+            Change::UnsetWaker => word & !JOIN_WAKER,
+            Change::Leave => (word & !JOIN_INTEREST) - REF,
+        }
+    }
+}
+
+impl State {
+    /// A task with two references, the owner's and the claim's.
+    #[inline]
+    pub(super) fn new() -> State {
+        State(AtomicU32::new(JOIN_INTEREST | (2 * REF)))
+    }
+
+    #[inline]
+    pub(super) fn load(&self) -> Snapshot {
+        // Acquire: COMPLETE publishes the output, ABORTED what was written before the abort.
+        Snapshot(self.0.load(Ordering::Acquire))
+    }
+
+    /// Marks the task as woken from another thread. True if the caller has to put it into the inbox.
+    pub(super) fn schedule(&self) -> bool {
+        // Release, also when the bit was set: the poll to come sees what was written before any of the wakes
+        // that led to it. (tokio #7622)
+        self.0.fetch_or(SCHEDULED, Ordering::Release) & (SCHEDULED | COMPLETE) == 0
+    }
+
+    /// Marks the task as aborted. Somebody has to wake it then.
+    pub(super) fn abort(&self) {
+        // Release: what was written before the abort is seen by whoever finds it.
+        self.0.fetch_or(ABORTED, Ordering::Release);
+    }
+
+    /// A poll begins: whoever wakes the task from now on has to pass it on again.
+    #[inline]
+    pub(super) fn begin(&self) -> Snapshot {
+        // Acquire, here and below: the poll sees what was written before every wake since the last one.
+        let word = self.0.load(Ordering::Acquire);
+        if word & SCHEDULED == 0 {
+            return Snapshot(word);
+        }
+        Snapshot(self.0.fetch_and(!SCHEDULED, Ordering::Acquire))
+    }
+
+    /// The result is in its place.
+    #[inline]
+    pub(super) fn complete(&self) -> Snapshot {
+        let word = self.0.load(Ordering::Acquire);
+        if word / REF == 1 {
+            // The owner's is the only reference, and no poll lends a waker out: nobody else is there to see it.
+            self.0.store(word | COMPLETE, Ordering::Relaxed);
+            return Snapshot(word);
+        }
+        // Release: publishes the result to a handle that finds COMPLETE. Acquire: what a handle that is gone
+        // did comes before the drop of the output, and the waker it left is whole. An addition sets the bit, which
+        // was unset, and is the cheaper step.
+        Snapshot(self.0.fetch_add(COMPLETE, Ordering::AcqRel))
+    }
+
+    /// A change that the claim makes, unless COMPLETE is set: then nothing is changed, and false returned.
+    ///
+    /// `at_home` says that this is the owner thread and that it does not poll this very task.
+    #[inline]
+    pub(super) fn change(&self, change: Change, at_home: bool) -> bool {
+        // Acquire, here and below: if COMPLETE is set, the output is the claim's.
+        let mut word = self.0.load(Ordering::Acquire);
+        loop {
+            if word & COMPLETE != 0 {
+                return false;
+            }
+            if at_home && word / REF == 2 {
+                // The claim's reference and the owner's are all there are; both are this thread's, and no poll
+                // lends a waker out.
+                self.0.store(change.apply(word), Ordering::Relaxed);
+                return true;
+            }
+            // Release: the cell's new content is seen by the owner that completes the task; what the claim did
+            // comes before the owner's drop of the output.
+            match self.0.compare_exchange_weak(word, change.apply(word), Ordering::AcqRel, Ordering::Acquire)
+            {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// A reference more.
+    #[inline]
+    pub(super) fn add_ref(&self) {
+        // Relaxed: it is made from another reference, which its holder got in an orderly way.
+        if self.0.fetch_add(REF, Ordering::Relaxed) / REF > MAX_REFS {
+            // Only by forgetting tens of millions of wakers. To count on could free the task too early.
+            process::abort();
+        }
+    }
+
+    /// A reference less. True if it was the last one.
+    #[inline]
+    pub(super) fn drop_ref(&self) -> bool {
+        // Acquire: whatever the others did with their references comes before the end of the task.
+        if self.0.load(Ordering::Acquire) / REF == 1 {
+            return true;
+        }
+        // Release: what was done with this reference comes before the end of the task.
+        if self.0.fetch_sub(REF, Ordering::Release) / REF != 1 {
+            return false;
+        }
+        fence(Ordering::Acquire);
+        true
+    }
+}

@@ -1,0 +1,168 @@
+//! The table of live tasks, and the run queue, which names tasks by their place in the table.
+//!
+//! ```text
+//!   queue   4 . 0 . 2                        places, first in, first out; prefetch runs ahead of it
+//!   slots   [task] [    ] [task] [    ] [task]
+//!              0      1      2      3      4    1: being polled, or completed while queued; 3: free
+//! ```
+//!
+//! Ground rules:
+//!
+//! * A task lies in its slot but while it is polled. Its place stays its own until it has completed and left the
+//!   queue: a place in the queue never comes to mean another task.
+//! * No user code runs here. References to tasks go in and out, and none is dropped.
+
+use super::remote::Remote;
+use super::task::{TaskRef, prefetch};
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+
+/// Capacity, in tasks, that is never given back.
+pub(super) const KEEP: usize = 256;
+
+/// So far ahead of the queue's front tasks are brought near, and so far their slots. In a queue that is shorter
+/// everything is near.
+const AHEAD: usize = 5;
+const SLOTS_AHEAD: usize = 16;
+
+/// References to the `Remote` that are kept for tasks to come.
+const SPARE_REMOTES: usize = 1024;
+
+/// The live tasks of an executor, and which of them are ready.
+#[derive(Default)]
+pub(super) struct Tasks {
+    queue: VecDeque<u32>,
+    slots: Vec<Option<TaskRef>>,
+    free: Vec<u32>,
+    /// References to the `Remote`, from tasks that ended here. A new task takes one over, which spares it the two
+    /// atomic steps.
+    remotes: Vec<Arc<Remote>>,
+    /// Tasks that have a place and have not completed.
+    alive: usize,
+}
+
+impl Tasks {
+    /// Tasks that have not completed.
+    pub(super) fn alive(&self) -> usize {
+        self.alive
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// A reference for a new task, if one is left from an old one.
+    #[inline]
+    pub(super) fn spare_remote(&mut self) -> Option<Arc<Remote>> {
+        self.remotes.pop()
+    }
+
+    /// Keeps a reference for a new task; hands it back if enough are kept.
+    #[inline]
+    pub(super) fn keep_remote(&mut self, remote: Arc<Remote>) -> Option<Arc<Remote>> {
+        if self.remotes.len() >= SPARE_REMOTES {
+            return Some(remote);
+        }
+        self.remotes.push(remote);
+        None
+    }
+
+    /// Gives a new task a place, and queues it.
+    #[inline]
+    pub(super) fn insert(&mut self, task: TaskRef, number: u64) {
+        let key = match self.free.pop() {
+            Some(key) => {
+                task.set_place(key, number);
+                self.slots[key as usize] = Some(task);
+                key
+            }
+            None => {
+                let key = u32::try_from(self.slots.len()).expect("so many tasks do not fit into memory");
+                task.set_place(key, number);
+                self.slots.push(Some(task));
+                key
+            }
+        };
+        self.alive += 1;
+        self.queue.push_back(key);
+    }
+
+    /// Queues the task in this place, which is marked as queued.
+    #[inline]
+    pub(super) fn queue(&mut self, key: u32) {
+        self.queue.push_back(key);
+    }
+
+    /// Takes the next task that is to be polled, out of the queue and out of its slot.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<TaskRef> {
+        loop {
+            let key = self.queue.pop_front()?;
+            self.look_ahead();
+            if let Some(task) = self.slots[key as usize].take() {
+                return Some(task);
+            }
+            // It completed after it had been queued once more.
+            self.free.push(key);
+        }
+    }
+
+    /// Brings near what the next calls of `next` will need: first the slot, and when that is there, the task.
+    #[inline]
+    fn look_ahead(&self) {
+        if let Some(&key) = self.queue.get(SLOTS_AHEAD) {
+            prefetch(self.slots.as_ptr().wrapping_add(key as usize));
+        }
+        if let Some(&key) = self.queue.get(AHEAD) {
+            if let Some(Some(task)) = self.slots.get(key as usize) {
+                task.prefetch();
+            }
+        }
+    }
+
+    /// Puts a task that was polled back into its slot.
+    #[inline]
+    pub(super) fn put_back(&mut self, task: TaskRef) {
+        let key = task.key();
+        self.slots[key as usize] = Some(task);
+    }
+
+    /// A task that was taken out has completed. Its place is free once it is in the queue no more.
+    #[inline]
+    pub(super) fn completed(&mut self, task: &TaskRef) {
+        self.alive -= 1;
+        if !task.is_queued() {
+            self.free.push(task.key());
+        }
+    }
+
+    /// Empties the queue and the table, and returns the tasks in no order.
+    pub(super) fn clear(&mut self) -> Vec<TaskRef> {
+        let slots = mem::take(self).slots;
+        slots.into_iter().flatten().collect()
+    }
+
+    /// Gives memory of a past burst back: half of what the `longest` queue of late has not needed.
+    pub(super) fn trim(&mut self, longest: usize) {
+        let capacity = self.queue.capacity();
+        if capacity > KEEP && longest < capacity / 4 {
+            self.queue.shrink_to((capacity / 2).max(KEEP));
+        }
+        // The table could shrink from its end only, where a single long-lived task can sit.
+        if self.alive == 0 && self.queue.is_empty() && self.slots.capacity() > KEEP {
+            self.slots = Vec::new();
+            self.free = Vec::new();
+        }
+    }
+
+    /// Room for tasks in the larger of the queue and the table.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.queue.capacity().max(self.slots.capacity())
+    }
+}

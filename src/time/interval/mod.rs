@@ -1,0 +1,405 @@
+//! `Interval`: ticks that do not drift.
+//!
+//! Ground rules:
+//!
+//! * One sleep serves all ticks; it is re-armed in place.
+//! * The next tick is computed from the moment for which the last was scheduled, not from when it was taken:
+//!   what lateness adds to one tick never adds to the next.
+//! * Jitter delays a tick and never its schedule: the next tick counts from the schedule.
+//! * A tick that is ready leaves nothing registered. The next one is armed by the next pending poll.
+
+mod jitter;
+mod missed;
+
+pub use self::missed::MissedTickBehavior;
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_core::Stream;
+
+use self::jitter::Jitter;
+use self::missed::whole_periods;
+use super::error::Error;
+use super::instant::Instant;
+use super::sleep::{Sleep, When};
+use crate::executor::budget;
+
+/// Ticks at once, and then every `period`.
+///
+/// Made outside a runtime, it starts at its first poll. `Duration::MAX` ticks once.
+///
+/// # Panics
+///
+/// If `period` is zero.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::interval;
+///
+/// mainspring::block_on(async {
+///     let mut interval = interval(Duration::from_millis(1));
+///     let first = interval.tick().await;
+///     let second = interval.tick().await;
+///     assert_eq!(second - first, Duration::from_millis(1));
+/// });
+/// ```
+#[track_caller]
+pub fn interval(period: Duration) -> Interval {
+    Interval::new(When::Now, period)
+}
+
+/// Ticks at `start`, and then every `period`.
+///
+/// # Panics
+///
+/// If `period` is zero.
+#[track_caller]
+pub fn interval_at(start: Instant, period: Duration) -> Interval {
+    Interval::new(When::At(start), period)
+}
+
+/// Ticks, made by [`interval`] and [`interval_at`]. Also a [`Stream`] of the ticks, which never ends.
+pub struct Interval {
+    delay: Pin<Box<Sleep>>,
+    /// The moment for which the next tick is scheduled, once there is one. The sleep's own deadline will not
+    /// do: it cannot lie before the runtime began.
+    next: Option<Instant>,
+    /// From when the period counts that ends with the next tick; `None` if somebody has said when the next
+    /// tick is to be.
+    base: Option<Instant>,
+    period: Duration,
+    missed: MissedTickBehavior,
+    jitter: Option<Jitter>,
+}
+
+impl Interval {
+    #[track_caller]
+    fn new(start: When, period: Duration) -> Interval {
+        assert_period(period);
+        let delay = Box::pin(Sleep::new(start));
+        let next = if let When::At(start) = start { Some(start) } else { None };
+        Interval { delay, next, base: None, period, missed: MissedTickBehavior::default(), jitter: None }
+    }
+
+    /// Delays each tick, also the first, by a random part of `most`: so that many intervals of one period
+    /// do not tick all at once.
+    ///
+    /// No tick comes before its schedule, and the schedule stays as it is: delays do not add up, and
+    /// [`tick`](Interval::tick) returns the moment for which the tick was scheduled, without its delay. Such a
+    /// delay makes no tick a missed one. If `most` is longer than the period, ticks may come in bunches, but
+    /// in order, and none is lost. `Duration::ZERO` takes the jitter away.
+    ///
+    /// The random numbers begin somewhere else for each interval, unless it has a
+    /// [`jitter_seed`](Interval::jitter_seed).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::time::{Instant, interval};
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut ticks = interval(Duration::from_millis(2)).jitter(Duration::from_millis(1));
+    ///     let first = ticks.tick().await;
+    ///     let second = ticks.tick().await;
+    ///     assert_eq!(second - first, Duration::from_millis(2));
+    ///     assert!(Instant::now() >= second);
+    /// });
+    /// ```
+    #[must_use]
+    pub fn jitter(mut self, most: Duration) -> Interval {
+        match &mut self.jitter {
+            Some(jitter) => jitter.set_most(most),
+            None => self.jitter = Some(Jitter::new(most)),
+        }
+        self.draw_anew();
+        self
+    }
+
+    /// Begins the random numbers of the [`jitter`](Interval::jitter) at `seed`: the same seed gives the same
+    /// delays. For tests and simulations.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::time::interval;
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut ticks = interval(Duration::from_millis(2)).jitter(Duration::from_millis(1)).jitter_seed(7);
+    ///     ticks.tick().await;
+    /// });
+    /// ```
+    #[must_use]
+    pub fn jitter_seed(mut self, seed: u64) -> Interval {
+        let most = self.jitter.as_ref().map_or(Duration::ZERO, Jitter::most);
+        self.jitter.insert(Jitter::seeded(seed)).set_most(most);
+        self.draw_anew();
+        self
+    }
+
+    /// Lets the runtime end the wait for each tick up to `most` late; see [`Sleep::tolerance`]. Lateness does
+    /// not add up.
+    #[must_use]
+    pub fn tolerance(mut self, most: Duration) -> Interval {
+        self.delay.as_mut().set_tolerance(most);
+        self
+    }
+
+    /// Ends the wait for each tick as exactly as the system can; see [`Sleep::precise`].
+    #[must_use]
+    pub fn precise(self) -> Interval {
+        self.tolerance(Duration::ZERO)
+    }
+
+    /// Waits for the next tick. Returns the moment for which it was scheduled, which may lie in the past.
+    ///
+    /// # Panics
+    ///
+    /// As [`Sleep`] does: without a runtime, or after it was dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no tick.
+    pub fn tick(&mut self) -> Tick<'_> {
+        Tick { interval: self }
+    }
+
+    /// Polls for the next tick.
+    ///
+    /// # Panics
+    ///
+    /// As [`tick`](Interval::tick).
+    pub fn poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Instant> {
+        self.try_poll_tick(cx).map(|result| match result {
+            Ok(at) => at,
+            Err(error) => self.delay.fail(error),
+        })
+    }
+
+    /// Polls for the next tick; a runtime that is missing or gone is an error, not a panic.
+    ///
+    /// # Errors
+    ///
+    /// If there is no runtime to bind to, or it was dropped.
+    pub fn try_poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Result<Instant, Error>> {
+        let permit = ready!(budget::poll_proceed(cx));
+        if let Err(error) = ready!(self.delay.as_mut().poll_elapsed(cx)) {
+            return Poll::Ready(Err(error));
+        }
+        let scheduled = match self.next {
+            Some(next) => next,
+            None if self.jitter.is_none() => self.delay.deadline(),
+            None => {
+                // Made outside a runtime: it begins now, and only now its first tick can be delayed.
+                let start = self.delay.deadline();
+                self.schedule(start, None);
+                if let Err(error) = ready!(self.delay.as_mut().poll_elapsed(cx)) {
+                    return Poll::Ready(Err(error));
+                }
+                start
+            }
+        };
+        let due = scheduled + self.jitter.as_ref().map_or(Duration::ZERO, Jitter::drawn);
+        let base = self.missed.base(scheduled, due, || self.delay.now(), self.period);
+        self.schedule(base + self.period, Some(base));
+        permit.spend();
+        Poll::Ready(Ok(scheduled))
+    }
+
+    /// The next tick is one period from now, and the others follow it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::time::{Instant, interval};
+    ///
+    /// mainspring::block_on(async {
+    ///     let period = Duration::from_millis(2);
+    ///     let mut ticks = interval(period);
+    ///     ticks.tick().await;
+    ///     std::thread::sleep(Duration::from_millis(1));
+    ///     let now = Instant::now();
+    ///     ticks.reset();
+    ///     assert!(ticks.tick().await >= now + period);
+    /// });
+    /// ```
+    pub fn reset(&mut self) {
+        let now = self.delay.now();
+        self.schedule(now + self.period, Some(now));
+    }
+
+    /// The next tick is now, and the others follow it.
+    pub fn reset_immediately(&mut self) {
+        self.reset_after(Duration::ZERO);
+    }
+
+    /// The next tick is `after` from now, and the others follow it.
+    pub fn reset_after(&mut self, after: Duration) {
+        let at = self.delay.now() + after;
+        self.reset_at(at);
+    }
+
+    /// The next tick is at `deadline`, which may lie in the past, and the others follow it.
+    pub fn reset_at(&mut self, deadline: Instant) {
+        self.schedule(deadline, None);
+    }
+
+    /// Changes the time between two ticks. The phase of the last tick stays: the ticks that follow are whole
+    /// new periods after it.
+    ///
+    /// * If less than a new period has passed since the last tick, the next one is a new period after it. If
+    ///   more has passed, it is the first such one that lies ahead: a shorter period makes no missed ticks.
+    /// * A tick that is due and was not taken yet stays, and the new period counts from it. So do a first tick
+    ///   that was not taken yet, and one for which [`reset_at`](Interval::reset_at),
+    ///   [`reset_after`](Interval::reset_after) or [`reset_immediately`](Interval::reset_immediately) has set
+    ///   the moment; after [`reset`](Interval::reset) the new period counts from that call.
+    ///
+    /// A task that waits for the tick meanwhile is woken at the new moment.
+    ///
+    /// # Panics
+    ///
+    /// If `period` is zero.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::time::interval;
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut ticks = interval(Duration::from_secs(3600));
+    ///     let first = ticks.tick().await;
+    ///     ticks.set_period(Duration::from_millis(200));
+    ///     assert_eq!(ticks.tick().await, first + Duration::from_millis(200));
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn set_period(&mut self, period: Duration) {
+        assert_period(period);
+        self.period = period;
+        let (Some(base), Some(next)) = (self.base, self.next) else { return };
+        let now = self.delay.now();
+        if next > now {
+            let base = base + whole_periods(now - base, period);
+            self.schedule(base + period, Some(base));
+        }
+    }
+
+    /// What it does about missed ticks.
+    pub fn missed_tick_behavior(&self) -> MissedTickBehavior {
+        self.missed
+    }
+
+    /// Sets what it does about missed ticks.
+    pub fn set_missed_tick_behavior(&mut self, behavior: MissedTickBehavior) {
+        self.missed = behavior;
+    }
+
+    /// The time between two ticks.
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// The next tick is at `next`, a period after `base` if that is what makes it so, and delayed by what the
+    /// jitter says.
+    fn schedule(&mut self, next: Instant, base: Option<Instant>) {
+        self.next = Some(next);
+        self.base = base;
+        let delay = self.jitter.as_mut().map_or(Duration::ZERO, Jitter::draw);
+        self.delay.as_mut().reset(next + delay);
+    }
+
+    /// Gives the next tick another delay. If it is not known yet when that is, the first poll does.
+    fn draw_anew(&mut self) {
+        if let Some(next) = self.next.or_else(|| self.delay.known_deadline()) {
+            self.schedule(next, self.base);
+        }
+    }
+
+    fn next(&self) -> Instant {
+        self.next.unwrap_or_else(|| self.delay.deadline())
+    }
+}
+
+#[track_caller]
+fn assert_period(period: Duration) {
+    assert!(!period.is_zero(), "`period` must be non-zero: an interval without one would tick for ever");
+}
+
+impl fmt::Debug for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interval")
+            .field("next", &self.next())
+            .field("period", &self.period)
+            .field("missed_tick_behavior", &self.missed)
+            .field("jitter", &self.jitter.as_ref().map_or(Duration::ZERO, Jitter::most))
+            .finish()
+    }
+}
+
+impl Stream for Interval {
+    type Item = Instant;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Instant>> {
+        self.get_mut().poll_tick(cx).map(Some)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::MAX, None)
+    }
+}
+
+/// The future of [`Interval::tick`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless you `.await` or poll them"]
+pub struct Tick<'a> {
+    interval: &'a mut Interval,
+}
+
+impl Future for Tick<'_> {
+    type Output = Instant;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
+        self.interval.poll_tick(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block_on;
+
+    #[test]
+    fn one_seed_gives_one_sequence_on_one_schedule() {
+        block_on(async {
+            let (period, most) = (Duration::from_millis(10), Duration::from_millis(4));
+            let start = Instant::now() - 200 * period;
+            let delays = |seed| async move {
+                let mut ticks = interval_at(start, period).jitter(most).jitter_seed(seed);
+                let mut delays = Vec::new();
+                for n in 0..100 {
+                    let delay = ticks.jitter.as_ref().unwrap().drawn();
+                    assert!(delay <= most);
+                    delays.push(delay);
+                    assert_eq!(ticks.tick().await, start + n * period);
+                }
+                delays
+            };
+            assert_eq!(delays(7).await, delays(7).await);
+            assert_ne!(delays(7).await, delays(8).await);
+        });
+    }
+
+    #[test]
+    fn the_delay_comes_on_top_of_the_schedule() {
+        block_on(async {
+            let at = Instant::now() + Duration::from_secs(60);
+            let mut ticks = interval_at(at, Duration::from_secs(1)).jitter(Duration::from_secs(9));
+            for _ in 0..100 {
+                ticks.reset_at(at);
+                let delay = ticks.delay.deadline() - at;
+                assert_eq!(Some(delay), ticks.jitter.as_ref().map(Jitter::drawn));
+                assert!(delay <= Duration::from_secs(9));
+            }
+            let ticks = ticks.jitter(Duration::ZERO);
+            assert_eq!(ticks.delay.deadline(), at);
+        });
+    }
+}

@@ -1,0 +1,304 @@
+//! `StreamExt`: timeouts and throttles as methods of streams.
+//!
+//! Ground rules:
+//!
+//! * The inner stream is polled first, and an item that is ready wins over a time that is up. A throttled
+//!   stream is the exception: while it waits, the inner stream is not polled at all.
+//! * One sleep serves all items; it is re-armed in place.
+//! * A result of the inner stream has been charged to the cooperative budget by whoever made it. What is made
+//!   here must be charged here, or a loop over it might never yield.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_core::Stream;
+use futures_core::stream::FusedStream;
+use pin_project_lite::pin_project;
+
+use super::error::Elapsed;
+use super::sleep::{Sleep, When};
+use crate::executor::budget;
+
+/// Timeouts and throttles as methods of every stream.
+///
+/// The trait shares its name with that of the `futures` crate, and none of its methods. To have both, import
+/// this one without its name:
+///
+/// ```
+/// use std::time::Duration;
+/// use futures::{StreamExt, stream};
+/// use mainspring::time::StreamExt as _;
+///
+/// mainspring::block_on(async {
+///     let slowly = stream::iter(0..3).throttle(Duration::from_millis(1));
+///     assert_eq!(slowly.collect::<Vec<_>>().await, [0, 1, 2]);
+/// });
+/// ```
+pub trait StreamExt: Stream {
+    /// Gives each item so long and no longer.
+    ///
+    /// The clock for an item starts when a poll has found that it is not there yet, and stops with the item.
+    /// If the time is up first, the stream yields [`Elapsed`] and goes on: the next poll that finds no item
+    /// starts a new clock. So while nothing comes, there is one `Elapsed` every `duration` of waiting, and no
+    /// item is lost. Whoever has enough of it drops the stream. `Duration::MAX` never elapses.
+    ///
+    /// # Panics
+    ///
+    /// When polled, as [`Sleep`] does: without a runtime, or after it was dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// That of the inner stream. The clock belongs to the stream and not to the future that asks for its next
+    /// item: if that is dropped, the clock runs on, so that a `select!` in a loop does not set it back.
+    ///
+    /// ```
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    /// use futures::StreamExt;
+    /// use mainspring::time::{StreamExt as _, interval};
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut ticks = pin!(interval(Duration::from_millis(50)).timeout(Duration::from_millis(1)));
+    ///     assert!(ticks.next().await.unwrap().is_ok());
+    ///     assert!(ticks.next().await.unwrap().is_err());
+    ///     assert!(ticks.next().await.unwrap().is_err());
+    /// });
+    /// ```
+    #[track_caller]
+    fn timeout(self, duration: Duration) -> StreamTimeout<Self>
+    where
+        Self: Sized,
+    {
+        StreamTimeout {
+            stream: self,
+            delay: Sleep::from_first_poll(duration),
+            duration,
+            clock: ItemClock::Fresh,
+        }
+    }
+
+    /// Lets through at most one item per `duration`, the first at once.
+    ///
+    /// After an item the inner stream is not polled before `duration` has passed since: what it does not
+    /// deliver waits with whoever makes it, and the end of the stream is seen no sooner than another item
+    /// would be. No item is lost, and what was late is not made up for. A `duration` of zero lets all through;
+    /// `Duration::MAX` lets one.
+    ///
+    /// # Panics
+    ///
+    /// When polled, as [`Sleep`] does: without a runtime, or after it was dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// That of the inner stream. A wait that was begun runs on.
+    ///
+    /// ```
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    /// use futures::{StreamExt, stream};
+    /// use mainspring::time::{Instant, StreamExt as _};
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut slowly = pin!(stream::repeat_with(Instant::now).throttle(Duration::from_millis(2)));
+    ///     let first = slowly.next().await.unwrap();
+    ///     let second = slowly.next().await.unwrap();
+    ///     assert!(second - first >= Duration::from_millis(2));
+    /// });
+    /// ```
+    #[track_caller]
+    fn throttle(self, duration: Duration) -> Throttle<Self>
+    where
+        Self: Sized,
+    {
+        Throttle { stream: self, delay: Sleep::new(When::Never), duration, waiting: false }
+    }
+}
+
+impl<S: Stream + ?Sized> StreamExt for S {}
+
+/// Where the clock of a [`StreamTimeout`] stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ItemClock {
+    /// It has never been started; the first poll of the sleep does that.
+    Fresh,
+    /// Nobody waits for an item.
+    Stopped,
+    /// An item is waited for.
+    Running,
+    /// Nobody waits for an item, and the last thing that came was the news that time was up.
+    WasUp,
+}
+
+pin_project! {
+    /// The stream of [`StreamExt::timeout`]: the items of the inner one, or [`Elapsed`] where one took too long.
+    #[derive(Debug)]
+    #[must_use = "streams do nothing unless they are polled"]
+    pub struct StreamTimeout<S> {
+        #[pin]
+        stream: S,
+        #[pin]
+        delay: Sleep,
+        duration: Duration,
+        clock: ItemClock,
+    }
+}
+
+impl<S> StreamTimeout<S> {
+    /// Lets the runtime notice up to `most` late that the time is up; see [`Sleep::tolerance`].
+    pub fn tolerance(self, most: Duration) -> StreamTimeout<S> {
+        StreamTimeout { delay: self.delay.tolerance(most), ..self }
+    }
+
+    /// Notices that the time is up as exactly as the system can; see [`Sleep::precise`].
+    pub fn precise(self) -> StreamTimeout<S> {
+        self.tolerance(Duration::ZERO)
+    }
+
+    /// The inner stream.
+    pub fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
+    /// The inner stream.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
+    /// The inner stream.
+    pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut S> {
+        self.project().stream
+    }
+
+    /// The inner stream, without its timeouts.
+    pub fn into_inner(self) -> S {
+        self.stream
+    }
+}
+
+impl<S: Stream> Stream for StreamTimeout<S> {
+    type Item = Result<S::Item, Elapsed>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut this = self.project();
+        if let Poll::Ready(item) = this.stream.poll_next(cx) {
+            if item.is_none() && *this.clock == ItemClock::Running {
+                // Nobody is to be woken after the end.
+                let never = this.delay.now() + Duration::MAX;
+                this.delay.reset(never);
+            }
+            // After an item the sleep stays as it is: it will most likely be moved to a later time, which is
+            // cheap, and at worst it wakes the task once for nothing.
+            if *this.clock != ItemClock::Fresh {
+                *this.clock = ItemClock::Stopped;
+            }
+            return Poll::Ready(item.map(Ok));
+        }
+        let was_up = *this.clock == ItemClock::WasUp;
+        if matches!(this.clock, ItemClock::Stopped | ItemClock::WasUp) {
+            let at = this.delay.now() + *this.duration;
+            this.delay.as_mut().reset(at);
+        }
+        *this.clock = ItemClock::Running;
+        match ready!(this.delay.as_mut().poll_elapsed(cx)) {
+            Ok(()) => {}
+            Err(error) => this.delay.fail(error),
+        }
+        match budget::poll_proceed(cx) {
+            Poll::Ready(permit) => permit.spend(),
+            // A stream that has used up the budget and yielded nothing must not keep the news from getting
+            // out. But news upon news, as of a `duration` of zero, has to let others run.
+            Poll::Pending if was_up => return Poll::Pending,
+            Poll::Pending => {}
+        }
+        *this.clock = ItemClock::WasUp;
+        Poll::Ready(Some(Err(Elapsed(()))))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        // Between any two items the time may be up any number of times.
+        (self.stream.size_hint().0, None)
+    }
+}
+
+impl<S: FusedStream> FusedStream for StreamTimeout<S> {
+    fn is_terminated(&self) -> bool {
+        self.stream.is_terminated()
+    }
+}
+
+pin_project! {
+    /// The stream of [`StreamExt::throttle`]: the items of the inner one, not too many of them.
+    #[derive(Debug)]
+    #[must_use = "streams do nothing unless they are polled"]
+    pub struct Throttle<S> {
+        #[pin]
+        stream: S,
+        #[pin]
+        delay: Sleep,
+        duration: Duration,
+        // An item has come, and the time that must pass after it has not been seen to pass.
+        waiting: bool,
+    }
+}
+
+impl<S> Throttle<S> {
+    /// Lets the runtime end each wait up to `most` late; see [`Sleep::tolerance`].
+    pub fn tolerance(self, most: Duration) -> Throttle<S> {
+        Throttle { delay: self.delay.tolerance(most), ..self }
+    }
+
+    /// Ends each wait as exactly as the system can; see [`Sleep::precise`].
+    pub fn precise(self) -> Throttle<S> {
+        self.tolerance(Duration::ZERO)
+    }
+
+    /// The inner stream.
+    pub fn get_ref(&self) -> &S {
+        &self.stream
+    }
+
+    /// The inner stream.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.stream
+    }
+
+    /// The inner stream.
+    pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut S> {
+        self.project().stream
+    }
+
+    /// The inner stream, without its throttle.
+    pub fn into_inner(self) -> S {
+        self.stream
+    }
+}
+
+impl<S: Stream> Stream for Throttle<S> {
+    type Item = S::Item;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        let mut this = self.project();
+        if *this.waiting {
+            ready!(this.delay.as_mut().poll(cx));
+            *this.waiting = false;
+        }
+        let item = ready!(this.stream.poll_next(cx));
+        if item.is_some() && !this.duration.is_zero() {
+            let at = this.delay.now() + *this.duration;
+            this.delay.as_mut().reset(at);
+            *this.waiting = true;
+        }
+        Poll::Ready(item)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.stream.size_hint()
+    }
+}
+
+impl<S: FusedStream> FusedStream for Throttle<S> {
+    fn is_terminated(&self) -> bool {
+        self.stream.is_terminated()
+    }
+}

@@ -1,0 +1,161 @@
+//! Sleeps until a time of day, by the system's own clock. What happens when that is set, which no test may do, is
+//! tested beside the code, with a clock of its own.
+
+mod common;
+
+use std::pin::pin;
+use std::time::{Duration, Instant as StdInstant, SystemTime};
+
+use common::{HOUR, LONG, Probe, metrics, ms, orphan, panicked, watchdog};
+use futures::poll;
+use mainspring::time::{WallSleep, sleep, sleep_until_wall, timeout};
+use mainspring::{block_on, spawn};
+
+#[test]
+fn it_ends_when_the_clock_shows_the_deadline() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        for wait in [ms(1), Duration::from_micros(1_234), ms(20), ms(250)] {
+            let deadline = SystemTime::now() + wait;
+            let sleep = sleep_until_wall(deadline);
+            assert_eq!(sleep.deadline(), deadline);
+            sleep.await;
+            assert!(SystemTime::now() >= deadline, "early by {:?}", deadline.elapsed());
+        }
+    });
+}
+
+#[test]
+fn it_is_as_exact_as_any_sleep() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut late = Vec::new();
+        for _ in 0..20 {
+            let deadline = SystemTime::now() + ms(3);
+            sleep_until_wall(deadline).precise().await;
+            late.push(deadline.elapsed().unwrap());
+        }
+        // The machine may have other things to do, but not every time.
+        assert!(late.iter().min().unwrap() < &ms(2), "{late:?}");
+    });
+}
+
+#[test]
+fn one_that_is_past_is_ready_at_once() {
+    block_on(async {
+        let before = metrics();
+        sleep_until_wall(SystemTime::now()).await;
+        sleep_until_wall(SystemTime::UNIX_EPOCH).await;
+        sleep_until_wall(SystemTime::UNIX_EPOCH - HOUR).await;
+        assert_eq!(metrics().timers_armed(), before.timers_armed());
+        assert_eq!(metrics().turns(), before.turns());
+        let mut sleep = pin!(sleep_until_wall(SystemTime::UNIX_EPOCH));
+        sleep.as_mut().await;
+        assert!(sleep.is_elapsed());
+        sleep.await;
+    });
+}
+
+#[test]
+fn a_thousand_end_in_order() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let start = SystemTime::now() + ms(20);
+        let tasks: Vec<_> = (0..1000u32)
+            .rev()
+            .map(|n| {
+                let deadline = start + Duration::from_micros(50) * n;
+                spawn(async move {
+                    sleep_until_wall(deadline).await;
+                    assert!(SystemTime::now() >= deadline);
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(metrics().timers_live(), 0);
+    });
+}
+
+#[test]
+fn a_distant_one_waits_without_a_sound_and_can_be_dropped() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let year = 365 * 24 * HOUR;
+        // As far as the system's times go, or near it.
+        let far = (0..63).rev().find_map(|n| SystemTime::now().checked_add(Duration::from_secs(1 << n)));
+        for deadline in [SystemTime::now() + HOUR, SystemTime::now() + 200 * year, far.unwrap()] {
+            let probe = Probe::new();
+            let mut sleep = Box::pin(sleep_until_wall(deadline));
+            assert!(probe.poll(sleep.as_mut()).is_pending());
+            assert_eq!(metrics().timers_live(), 1);
+            mainspring::sleep(ms(5)).await;
+            assert_eq!(probe.wakes(), 0);
+            drop(sleep);
+            assert_eq!(metrics().timers_live(), 0);
+            assert_eq!(std::sync::Arc::strong_count(&probe), 1, "a waker was kept");
+        }
+    });
+}
+
+#[test]
+fn in_a_select_it_can_be_asked_again_and_again() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let deadline = SystemTime::now() + ms(30);
+        let mut end = pin!(sleep_until_wall(deadline).tolerance(ms(1)));
+        let mut rounds = 0;
+        while timeout(ms(2), end.as_mut()).await.is_err() {
+            rounds += 1;
+        }
+        assert!(SystemTime::now() >= deadline && rounds >= 1);
+    });
+}
+
+#[test]
+fn made_outside_it_belongs_to_the_runtime_that_polls_it() {
+    let _watchdog = watchdog(LONG);
+    let outside = sleep_until_wall(SystemTime::now() + ms(30));
+    block_on(async {
+        let mut outside = pin!(outside);
+        assert!(poll!(outside.as_mut()).is_pending());
+        assert_eq!(metrics().timers_live(), 1);
+        outside.await;
+    });
+}
+
+#[test]
+fn without_a_runtime_it_says_where_it_was_made() {
+    let line = line!() + 1;
+    let sleep = sleep_until_wall(SystemTime::now() + HOUR);
+    let panic = panicked(|| futures::executor::block_on(sleep));
+    assert!(panic.message.contains("no Mainspring runtime"), "{}", panic.message);
+    assert!(panic.message.contains(&format!("{}:{line}", file!())), "{}", panic.message);
+
+    let gone = orphan(|| sleep_until_wall(SystemTime::now() + HOUR));
+    let panic = panicked(|| futures::executor::block_on(gone));
+    assert!(panic.message.contains("was dropped"), "{}", panic.message);
+}
+
+#[test]
+fn on_another_thread_it_is_woken_by_its_own_runtime() {
+    let _watchdog = watchdog(LONG);
+    fn send<T: Send>(value: T) -> T {
+        value
+    }
+    block_on(async {
+        let deadline = SystemTime::now() + ms(20);
+        let elsewhere: WallSleep = send(sleep_until_wall(deadline));
+        let thread = std::thread::spawn(move || {
+            let start = StdInstant::now();
+            futures::executor::block_on(elsewhere);
+            start.elapsed()
+        });
+        while !thread.is_finished() {
+            sleep(ms(1)).await;
+        }
+        thread.join().unwrap();
+        assert!(SystemTime::now() >= deadline);
+    });
+}
