@@ -386,10 +386,11 @@ impl Handle {
         self.shared.note(self.shared.steering.read(&self.shared.clock))
     }
 
-    /// As [`now`](Handle::now), for someone who has just read this driver's clock himself and got `now`.
+    /// As [`now`](Handle::now), for someone who has just read this driver's clock himself and got `now`. Only while
+    /// [nobody has stopped it](Handle::clock_changes).
     #[inline]
     pub fn now_is(&self, now: Nanos) -> Nanos {
-        if self.clock_changes() == 0 { self.shared.note(now) } else { self.now() }
+        self.shared.note(now)
     }
 
     /// What the clock shows, or the driver's own time if that has been stopped.

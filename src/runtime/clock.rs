@@ -2,9 +2,9 @@
 //!
 //! Ground rules:
 //!
-//! * Every clock here counts from the process's anchor, as an [`Instant`](crate::time::Instant) does. What a test
-//!   clock says of those is said in `time/clock.rs`, above this room.
-//! * A test clock begins at the anchor itself, so that what goes by it is filed alike in each run.
+//! * Every clock counts from the process's anchor, so that its instants lie beside the system's. What a test clock
+//!   says of them as [`Instant`](crate::time::Instant) is said in
+//!   `time/clock.rs`, above this room.
 //! * Who turns a test clock rouses the runtimes that go by it, after it has been turned and without the lock.
 
 use std::fmt;
@@ -15,7 +15,6 @@ use std::time::Duration;
 use mainspring_driver as driver;
 use mainspring_driver::Nanos;
 
-use super::anchor;
 use crate::reactor::Io;
 
 /// Which clock a runtime's timers go by; see [`Builder::clock`](crate::Builder::clock).
@@ -54,8 +53,8 @@ impl Clock {
     /// `Unsupported`, if this platform has no such clock.
     pub(super) fn open(&self) -> io::Result<driver::Clock> {
         match self {
-            Clock::Monotonic => Ok(anchor::clock()),
-            Clock::Boottime => anchor::boottime(),
+            Clock::Monotonic => Ok(super::anchor::clock()),
+            Clock::Boottime => super::system_clock::boottime(),
             Clock::Test(test) => Ok(test.shared.time.clock()),
         }
     }
@@ -102,35 +101,35 @@ pub struct TestClock {
 }
 
 struct Shared {
+    /// What it showed first.
+    began: Nanos,
     time: driver::TestClock,
     /// The runtimes to be roused when it is turned.
     watchers: Mutex<Vec<Weak<Io>>>,
 }
 
-impl Default for TestClock {
-    fn default() -> TestClock {
-        TestClock::new()
-    }
-}
-
 impl fmt::Debug for TestClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestClock").field("elapsed", &self.nanos().as_duration()).finish_non_exhaustive()
+        let elapsed = self.nanos().saturating_duration_since(self.began());
+        f.debug_struct("TestClock").field("elapsed", &elapsed).finish_non_exhaustive()
     }
 }
 
 impl TestClock {
-    /// A clock that shows the first moment of its timeline, which is the same number in each run of a program, until it
-    /// is turned.
-    pub fn new() -> TestClock {
-        let time = driver::TestClock::new(Nanos::ZERO);
-        TestClock { shared: Arc::new(Shared { time, watchers: Mutex::default() }) }
+    /// A clock that shows `began`, counted from the process's anchor.
+    pub(crate) fn starting_at(began: Nanos) -> TestClock {
+        let time = driver::TestClock::new(began);
+        TestClock { shared: Arc::new(Shared { began, time, watchers: Mutex::default() }) }
     }
 
     /// Turns the clock on by `duration`. It stops just before the end of time, in some 580 years.
     pub fn advance(&self, duration: Duration) {
         self.shared.time.advance(duration);
         self.rouse();
+    }
+
+    pub(crate) fn began(&self) -> Nanos {
+        self.shared.began
     }
 
     pub(crate) fn nanos(&self) -> Nanos {

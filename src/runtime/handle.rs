@@ -27,11 +27,11 @@ pub(super) struct Shared {
     /// Which of the process's runtimes it is; see [`registry`].
     pub(super) number: Number,
     pub(super) timers: mainspring_driver::Handle,
-    /// Whether its clock is not that of the process, however it is steered.
-    pub(super) foreign: bool,
     pub(super) io: Arc<Io>,
     pub(super) remote: Arc<Remote>,
     pub(super) counters: Counters,
+    /// Whether its clock is the process's own, as long as nobody stops it.
+    pub(super) on_system_clock: bool,
     pub(super) virtual_clock: VirtualClock,
 }
 
@@ -130,12 +130,14 @@ impl Handle {
     /// The time by this runtime's clock, for someone who has just read the [process's](super::now).
     #[inline]
     pub(crate) fn now_is(&self, now: Nanos) -> Nanos {
-        if self.shared.foreign { self.shared.timers.now() } else { self.shared.timers.now_is(now) }
+        let timers = &self.shared.timers;
+        if self.goes_by_the_system() { timers.now_is(now) } else { timers.now() }
     }
 
-    /// Whether its time is not that of the process: it goes by another clock, or was stopped.
-    pub(crate) fn is_apart(&self) -> bool {
-        self.shared.foreign || self.shared.timers.clock_changes() != 0
+    /// Whether its time is the process's: it goes by the system's monotonic clock, and never was paused.
+    #[inline]
+    pub(crate) fn goes_by_the_system(&self) -> bool {
+        self.shared.on_system_clock && self.shared.timers.clock_changes() == 0
     }
 
     /// What makes timers for this runtime.

@@ -140,8 +140,8 @@ impl Runtime {
         let executor = Executor::new(Arc::new(Rouse(io.clone())));
         let handle = Handle::new(Shared {
             number: registry::number(),
+            on_system_clock: matches!(builder.clock, Clock::Monotonic),
             timers: driver.handle().clone(),
-            foreign: !matches!(builder.clock, Clock::Monotonic),
             io,
             remote: executor.remote().clone(),
             counters: Default::default(),

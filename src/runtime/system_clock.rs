@@ -1,4 +1,4 @@
-//! The system's clocks, and where a driver's time lies on the one that its alarm counts by.
+//! The system's clocks: what the driver counts by, and where its count lies on the clock that the alarm counts by.
 //!
 //! Ground rules:
 //!
@@ -7,13 +7,13 @@
 //!   anew only when the driver's time was stopped or let go.
 //! * It decides when a park ends, never whether a timer is due: that is for the driver's time alone.
 
-use mainspring_driver::{Handle as Timers, Nanos};
+use mainspring_driver::{Clock, Handle as Timers, Nanos};
 use std::io;
 
 use crate::reactor::Counted;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) use self::linux::{find_boottime, read};
+pub(super) use self::linux::{boottime, read};
 
 /// By how many nanoseconds the clock that the alarm counts by is ahead of the driver's.
 #[derive(Clone, Copy, Debug)]
@@ -52,17 +52,17 @@ impl Offset {
 
 /// There is no alarm on this platform: any value will do.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) fn read(_: Counted) -> u64 {
+fn read(_: Counted) -> u64 {
     0
 }
 
-/// Whether the system has a clock that goes on while the machine is suspended, and that the wait for a timer can go by.
+/// A clock that goes on while the machine is suspended.
 ///
 /// # Errors
 ///
-/// `Unsupported`: it has not.
+/// `Unsupported`: there is none that the wait for a timer could go by.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) fn find_boottime() -> io::Result<()> {
+pub(super) fn boottime() -> io::Result<Clock> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
         "`Clock::Boottime` needs Linux's CLOCK_BOOTTIME: use `Clock::Monotonic` on this platform",
@@ -71,27 +71,32 @@ pub(super) fn find_boottime() -> io::Result<()> {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod linux {
-    use super::{Counted, io};
-    use rustix::time::{ClockId, DynamicClockId, clock_gettime, clock_gettime_dynamic};
+    use super::{Clock, Counted, io};
+    use crate::runtime::anchor;
+    use rustix::time::{ClockId, DynamicClockId, Timespec, clock_gettime, clock_gettime_dynamic};
 
-    /// Whether the system has a clock that goes on while the machine is suspended.
+    /// A clock that goes on while the machine is suspended.
     ///
     /// # Errors
     ///
     /// The kernel's, if it is too old.
-    pub(in crate::runtime) fn find_boottime() -> io::Result<()> {
+    pub(in crate::runtime) fn boottime() -> io::Result<Clock> {
         clock_gettime_dynamic(DynamicClockId::Known(ClockId::Boottime))?;
-        Ok(())
+        Ok(Clock::from_fn(|| anchor::since_boot(read(Counted::Always))))
     }
 
     /// Reads the clock.
     #[inline]
     pub(in crate::runtime) fn read(counted: Counted) -> u64 {
-        let time = clock_gettime(match counted {
+        nanos(clock_gettime(match counted {
             Counted::Awake => ClockId::Monotonic,
             Counted::Always => ClockId::Boottime,
-        });
-        // The clocks count from boot: neither part is negative, and 584 years fit.
+        }))
+    }
+
+    /// The clocks count from boot: neither part is negative, and 584 years fit.
+    #[inline]
+    fn nanos(time: Timespec) -> u64 {
         (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
     }
 }
@@ -99,8 +104,7 @@ mod linux {
 #[cfg(all(test, any(target_os = "linux", target_os = "android")))]
 mod tests {
     use super::*;
-    use crate::runtime::anchor;
-    use mainspring_driver::{Clock, Driver};
+    use mainspring_driver::Driver;
 
     /// The offset is rounded up by one undisturbed reading; the bound leaves room for a disturbed one.
     fn assert_maps(offset: &mut Offset, timers: &Timers, counted: Counted) {
@@ -114,7 +118,7 @@ mod tests {
     fn the_offset_maps_one_clock_to_the_other() {
         let driver = Driver::new(Clock::monotonic(), || ());
         assert_maps(&mut Offset::measure(driver.handle(), Counted::Awake), driver.handle(), Counted::Awake);
-        let driver = Driver::new(anchor::boottime().unwrap(), || ());
+        let driver = Driver::new(boottime().unwrap(), || ());
         assert_maps(&mut Offset::measure(driver.handle(), Counted::Always), driver.handle(), Counted::Always);
     }
 

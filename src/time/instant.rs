@@ -4,10 +4,11 @@
 //!
 //! * An instant counts nanoseconds from the first moment that this process asked for (its anchor), and may
 //!   lie before it. 63 bits are 292 years to either side; what lies beyond saturates.
-//! * The clocks of runtimes count from the anchor too, so an instant and a driver's [`Nanos`] are the same
-//!   number, and nothing is computed to get from one to the other.
-//! * Where a runtime goes by another clock than the process, or its time was stopped, its instants lie on a timeline
-//!   of their own. Only conversion to and from std's leads from there to the system's.
+//! * Inside a runtime `now` reads that runtime's clock. As long as that is the system's monotonic clock it is the
+//!   same moment by the same count. Where it is another, or was stopped, its instants lie on a timeline of its own
+//!   that began beside the system's; only conversion to and from std's leads from one to the other.
+//! * Runtimes' clocks count from the anchor too, so an instant and a driver's [`Nanos`] are the same number, and
+//!   nothing is computed to get from one to the other.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
@@ -24,8 +25,9 @@ use crate::runtime::{self, Handle, anchor, context};
 ///
 /// [`now`](Instant::now) reads the clock of the runtime that this thread is in, and outside one the system's monotonic
 /// clock, the one of std. Mostly these are the same. They part where a runtime goes by another
-/// [`Clock`](super::Clock), or its time is or was [paused](super::pause): then its instants lie on its own timeline.
-/// To compare an instant of one timeline with one of another makes no sense, and nothing keeps you from it.
+/// [`Clock`](super::Clock), or its time is or was [paused](super::pause): then its instants lie on its own timeline,
+/// which began beside the system's. To compare an instant of one timeline with one of another makes no sense, and
+/// nothing keeps you from it.
 ///
 /// Conversion to and from std's `Instant`, made inside such a runtime, goes by how far its time and the system's are
 /// apart at that moment: what lies five minutes ahead of the one now lies five minutes ahead of the other's. So there
@@ -62,8 +64,8 @@ impl Instant {
     pub fn from_std(std: StdInstant) -> Instant {
         match apart() {
             None => Instant::of_the_system(std),
-            // One of the two is zero.
             Some((now, real)) => {
+                // One of the two is zero.
                 now + std.saturating_duration_since(real) - real.saturating_duration_since(std)
             }
         }
@@ -137,9 +139,10 @@ impl Instant {
 
 /// Now, by the runtime that this thread is in and by the system; `None` if these are the same, or there is no runtime.
 fn apart() -> Option<(Instant, StdInstant)> {
-    let look =
-        |handle: &Handle| handle.is_apart().then(|| (from_nanos(handle.timers().now()), StdInstant::now()));
-    context::with(look).ok().flatten()
+    let of_runtime = |handle: &Handle| {
+        (!handle.goes_by_the_system()).then(|| (from_nanos(handle.timers().now()), StdInstant::now()))
+    };
+    context::with(of_runtime).ok().flatten()
 }
 
 /// The moment that a runtime's clock shows as `at`; the end of time stays the end of time.

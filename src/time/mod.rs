@@ -42,12 +42,12 @@
 //!   yields.
 //! * Nothing panics on overflow: sums of instants and durations saturate, and `Duration::MAX` means never.
 //! * Resolution is a nanosecond, not a millisecond.
-//! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order, and [`advance`] goes
-//!   through those on its way instead of over them; [`advance_to`] jumps. A socket that has something to tell comes
-//!   before the jump, and the jump can be [switched off](crate::Builder::auto_advance).
 //! * A stream's [`timeout`](StreamExt::timeout) says again and again that time is up while no item comes.
 //! * An interval can have its period changed ([`Interval::set_period`]) and its ticks spread
 //!   ([`Interval::jitter`]).
+//! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order, and [`advance`] goes
+//!   through those on its way instead of over them; [`advance_to`] jumps. A socket that has something to tell comes
+//!   before the jump, and the jump can be [switched off](crate::Builder::auto_advance).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
 mod clock;

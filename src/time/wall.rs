@@ -52,9 +52,6 @@ const LOOKS: usize = 4;
 ///   descriptor cannot be had, the clock is looked at every ten seconds, so that this may end as much too late
 ///   after a change; without a change it is as exact as elsewhere.
 ///
-/// Where the runtime's time is [virtual](super::pause) so is the time of day, as [`wall_now`](super::wall_now) shows it,
-/// and this ends at exactly its deadline.
-///
 /// For a length of time use [`sleep`](super::sleep()), which no change of the wall clock disturbs.
 ///
 /// # Panics
@@ -117,7 +114,6 @@ enum State {
 /// Who says what time of day it is.
 #[derive(Clone, Debug)]
 enum WallClock {
-    /// The system's, or that of the runtime in which it is asked, if time there is virtual.
     System,
     #[cfg(test)]
     Test(Arc<std::sync::Mutex<SystemTime>>),
@@ -126,7 +122,7 @@ enum WallClock {
 impl WallClock {
     fn now(&self) -> SystemTime {
         match self {
-            WallClock::System => super::wall_now(),
+            WallClock::System => SystemTime::now(),
             #[cfg(test)]
             WallClock::Test(at) => *at.lock().unwrap(),
         }

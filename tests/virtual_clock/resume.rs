@@ -8,8 +8,7 @@ use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
 use mainspring::runtime::Builder;
 use mainspring::task::yield_now;
 use mainspring::time::{
-    Clock, Instant, TestClock, advance, is_paused, pause, resume, sleep, sleep_until, sleep_until_wall,
-    timeout, wall_now,
+    Clock, Instant, TestClock, advance, is_paused, pause, resume, sleep, sleep_until, timeout, wall_now,
 };
 use mainspring::{block_on, spawn};
 
@@ -128,6 +127,8 @@ fn conversion_goes_by_how_far_the_clocks_are_apart_at_that_moment() {
     let _watchdog = watchdog(LONG);
     let outside = Instant::now();
     paused().block_on(async {
+        let exact = Instant::now();
+        assert!(exact >= outside, "it begins beside the system's");
         sleep(100 * HOUR).await;
         let real = StdInstant::now();
         let std = (Instant::now() + HOUR).into_std();
@@ -158,11 +159,6 @@ fn the_wall_clock_goes_by_virtual_time() {
         assert_eq!(wall_now(), epoch);
         sleep(HOUR).await;
         assert_eq!(wall_now(), epoch + HOUR);
-        let start = Instant::now();
-        sleep_until_wall(epoch + 1_000 * HOUR).await;
-        assert_eq!((wall_now(), start.elapsed()), (epoch + 1_000 * HOUR, 999 * HOUR));
-        sleep_until_wall(epoch).await;
-        let epoch = wall_now() - HOUR;
         resume();
         sleep(ms(3)).await;
         assert!(wall_now() >= epoch + HOUR + ms(3) && wall_now() < epoch + HOUR + SOME);
