@@ -284,7 +284,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         let entry = self.find(key)?;
-        Ok(entry.and_then(|entry| self.due.agenda.deadline(entry)).map(|at| instant::from_nanos(at)))
+        Ok(entry.and_then(|entry| self.due.agenda.deadline(entry)).map(instant::from_nanos))
     }
 
     /// The keys and their values, in no particular order.
