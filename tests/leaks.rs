@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use common::{HOUR, LONG, ms, turn, us, watchdog};
 use futures::poll;
-use mainspring::time::{Instant, Sleep, interval, sleep, timeout};
+use mainspring::task::yield_now;
+use mainspring::time::{DelayQueue, Instant, Sleep, TimerMap, interval, sleep, timeout};
 use mainspring::{Runtime, block_on, spawn};
 
 /// The system's allocator, with a count of what each thread has done.
@@ -337,5 +338,93 @@ fn a_burst_gives_its_memory_back() {
         let left = live_bytes() - before;
         // The table of the wheel's chunks stays as long as it was: half a percent.
         assert!(left <= enough, "{left} of {full} bytes are left");
+    });
+}
+
+#[test]
+fn values_that_go_through_a_delay_queue_allocate_nothing() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut queue = DelayQueue::new();
+        let one_by_one = steady(500, async || {
+            queue.insert(1, us(10));
+            let moved = queue.insert(2, HOUR);
+            queue.reset(&moved, us(20));
+            let removed = queue.insert(3, us(5));
+            queue.remove(&removed);
+            while queue.next_expired().await.is_some() {}
+        })
+        .await;
+        assert_eq!(one_by_one, 0, "put in, moved, removed and come out");
+
+        let burst = steady(20, async || {
+            let soon = Instant::now() + us(200);
+            for n in 0..1_000 {
+                queue.insert_at(n, soon);
+            }
+            while queue.next_expired().await.is_some() {}
+        })
+        .await;
+        assert_eq!(burst, 0, "a thousand at once");
+    });
+}
+
+#[test]
+fn entries_that_go_through_a_timer_map_allocate_nothing() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        // An entry that stays, so that the map has no end.
+        map.set(u64::MAX, 0, Duration::MAX).unwrap();
+        let taken = steady(300, async || {
+            for key in 0..100 {
+                map.set(key, key, HOUR).unwrap();
+                handle.set(key, key + 1, us(10)).unwrap();
+                map.move_to(&key, us(20)).unwrap();
+                handle.move_to(key, us(30)).unwrap();
+            }
+            for _ in 0..100 {
+                assert!(map.next_expired().await.is_some());
+            }
+        })
+        .await;
+        assert_eq!(taken, 0);
+
+        let mut other = TimerMap::new();
+        let run = steady(50, async || {
+            for key in 0..100u64 {
+                other.set(key, (), us(10)).unwrap();
+            }
+            assert_eq!(other.run(8, async |_, ()| yield_now().await).await.calls(), 100);
+        })
+        .await;
+        assert!(run <= 50 * 60, "{run} allocations: more than eight places and what belongs to them");
+    });
+}
+
+#[test]
+fn a_timer_maps_burst_gives_its_memory_back() {
+    let _alone = alone();
+    let runtime = mainspring::Builder::new().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut map = TimerMap::new();
+        let before = live_bytes();
+        let soon = Instant::now() + ms(10);
+        for key in 0..50_000u64 {
+            map.set_at(key, [key; 8], soon).unwrap();
+        }
+        let full = live_bytes() - before;
+        while map.next_expired().await.is_some() {}
+        // A heartbeat, by which the map sees that time passes.
+        for key in 0..2_000 {
+            map.set(key, [0; 8], Duration::from_secs(2)).unwrap();
+            map.set(u64::MAX, [0; 8], HOUR * 2).unwrap();
+            map.next_expired().await.unwrap();
+        }
+        let left = live_bytes() - before;
+        assert!(left * 20 < full, "{left} of {full} bytes are left");
     });
 }

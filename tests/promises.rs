@@ -1,4 +1,5 @@
-//! SECURITY.md names the tests that hold its promises, and ARCHITECTURE.md counts the unsafe code: both are true.
+//! SECURITY.md names the tests that hold its promises, docs/systems.md those that show what other systems do here, and
+//! ARCHITECTURE.md counts the unsafe code: all of it is true.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,6 +51,26 @@ fn every_promise_names_tests_that_exist() {
             assert!(has_test(&read(file), name), "{file} has no test {name}");
         }
     }
+}
+
+#[test]
+fn every_row_of_the_systems_names_tests_that_exist() {
+    let page = read("docs/systems.md");
+    let mut named = 0;
+    for system in ["Skynet", "libco", "go-zero", "Netty", "Tokio"] {
+        let rows = rows(&page, system);
+        assert!(rows.len() >= 5, "only {} rows of {system}", rows.len());
+        for row in rows {
+            let [what, _, tests] = &row[..] else { panic!("a row of {} cells: {row:?}", row.len()) };
+            assert!(quoted(tests).count() >= 1, "who shows this? {system}: {what}");
+            for test in quoted(tests) {
+                let (file, name) = test.split_once("::").unwrap_or_else(|| panic!("no `file::name`: {test}"));
+                assert!(has_test(&read(file), name), "{system}, {what}: {file} has no test {name}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named >= 70, "only {named} tests are named");
 }
 
 /// Blocks, functions, implementations.

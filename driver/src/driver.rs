@@ -390,7 +390,7 @@ impl Handle {
     /// [nobody has stopped it](Handle::clock_changes).
     #[inline]
     pub fn now_is(&self, now: Nanos) -> Nanos {
-        if self.clock_changes() == 0 { self.shared.note(now) } else { self.now() }
+        self.shared.note(now)
     }
 
     /// What the clock shows, or the driver's own time if that has been stopped.

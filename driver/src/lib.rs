@@ -5,6 +5,7 @@
 //! embed it. The runtime `mainspring` is built on it.
 //!
 //! * [`Wheel`]: a hierarchical timing wheel with exact deadlines; pure and safe. It is told what time it is.
+//! * [`Agenda`]: values with the time at which each is due, under keys; it knows no runtime and no clock.
 //! * [`TimerEntry`]: a timer, as a future. The wheel points at it: arming allocates nothing.
 //! * [`StateCell`]: the atomic word in it that says where the timer stands.
 //! * [`Driver`] and [`Handle`]: the lock around the wheel. The loop asks [`Driver::next_wake`] before it parks
@@ -42,6 +43,7 @@
 //! assert_eq!(test.now(), Nanos::new(3_600_000_000_000));
 //! ```
 
+pub mod agenda;
 mod clock;
 mod driver;
 mod entry;
@@ -53,6 +55,7 @@ mod tolerance;
 mod wake_list;
 pub mod wheel;
 
+pub use agenda::Agenda;
 pub use clock::{Clock, TestClock};
 pub use driver::{Driver, Handle, Processed, Stats, Unpark};
 pub use entry::{Shutdown, TimerEntry};

@@ -117,9 +117,6 @@ impl Builder {
     /// Whether the runtime's time stands from the beginning, as after
     /// [`time::pause`](crate::time::pause). Default: no.
     ///
-    /// Its instants then lie on a timeline of its own, whose first moment is the same in each run of the program. So two
-    /// runs agree to the last detail. (An [`Instant`](crate::time::Instant) that was read outside says nothing inside.)
-    ///
     /// ```
     /// use std::time::{Duration, Instant};
     /// use mainspring::runtime::Builder;

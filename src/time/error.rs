@@ -78,3 +78,23 @@ impl From<Error> for io::Error {
         io::Error::other(error)
     }
 }
+
+/// The timers were closed, or whoever owned them is gone: nothing can be put in or changed any more.
+///
+/// It converts to an [`io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed(pub(super) ());
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the timers are closed")
+    }
+}
+
+impl std::error::Error for Closed {}
+
+impl From<Closed> for io::Error {
+    fn from(error: Closed) -> io::Error {
+        io::Error::other(error)
+    }
+}

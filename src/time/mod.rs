@@ -4,6 +4,8 @@
 //! * [`sleep_until_wall`] waits for a time of day, also if the clock is set meanwhile.
 //! * [`timeout`] and [`timeout_at`] give another future so long and no longer.
 //! * [`interval`] and [`interval_at`] tick.
+//! * [`DelayQueue`] and [`TimerMap`] hold values until their time has come: any number of them on one timer,
+//!   found by key.
 //! * [`FutureExt`] and [`StreamExt`] have timeouts and throttles as methods.
 //!
 //! # How exact
@@ -49,14 +51,17 @@
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
 mod clock;
+pub mod delay_queue;
 pub mod error;
 mod future_ext;
 mod instant;
 mod interval;
+mod keyed;
 mod paused;
 mod sleep;
 mod stream_ext;
 mod timeout;
+pub mod timer_map;
 mod wall;
 
 pub use std::time::Duration;
@@ -65,6 +70,7 @@ pub use mainspring_driver::Tolerance;
 
 pub use crate::runtime::clock::{Clock, TestClock};
 
+pub use delay_queue::DelayQueue;
 pub use future_ext::FutureExt;
 pub use instant::Instant;
 pub use interval::{Interval, MissedTickBehavior, Tick, interval, interval_at};
@@ -72,4 +78,5 @@ pub use paused::{Advance, StandStill, advance, advance_to, is_paused, pause, res
 pub use sleep::{Sleep, TrySleep, sleep, sleep_until, try_sleep, try_sleep_until};
 pub use stream_ext::{StreamExt, StreamTimeout, Throttle};
 pub use timeout::{Timeout, timeout, timeout_at};
+pub use timer_map::TimerMap;
 pub use wall::{WallSleep, sleep_until_wall};

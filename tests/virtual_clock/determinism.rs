@@ -20,8 +20,6 @@ fn program(builder: Builder, seed: u64) -> Vec<(Duration, String)> {
     let runtime = builder.start_paused(true).build().unwrap();
     runtime.block_on(async move {
         let trace = Trace::start();
-        // To the last detail: where the timeline begins is part of it.
-        trace.note(format!("begun at {:?}", Instant::now()));
         let dice = Rc::new(RefCell::new(Random::new(seed)));
         let tasks: Vec<_> = (0..60)
             .map(|n| {

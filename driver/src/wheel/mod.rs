@@ -31,6 +31,7 @@
 //!   it touches the cell anyway: when a slot is dealt or split.
 
 mod check;
+mod first;
 mod level;
 mod occupancy;
 mod peak;
@@ -41,7 +42,7 @@ mod slot;
 use std::fmt;
 
 use level::{Occupied, SlotId};
-use peak::Peak;
+pub(crate) use peak::Peak;
 use slot::{Cell, Removed, Slots};
 
 pub use occupancy::Occupancy;

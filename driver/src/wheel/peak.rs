@@ -13,22 +13,27 @@ const WINDOW_BITS: u32 = 30;
 
 /// The largest size of this window of time and of the one before in which anything happened.
 #[derive(Debug, Default)]
-pub(super) struct Peak {
+pub(crate) struct Peak {
     this: usize,
     last: usize,
     window: u64,
 }
 
 impl Peak {
+    /// Nothing has happened yet.
+    pub(crate) const fn new() -> Peak {
+        Peak { this: 0, last: 0, window: 0 }
+    }
+
     /// It is this large now.
     #[inline]
-    pub(super) fn reach(&mut self, size: usize) {
+    pub(crate) fn reach(&mut self, size: usize) {
         self.this = self.this.max(size);
     }
 
     /// Time has come to `now`, at which the size is `size`.
     #[inline]
-    pub(super) fn pass(&mut self, now: Nanos, size: usize) {
+    pub(crate) fn pass(&mut self, now: Nanos, size: usize) {
         let window = now.get() >> WINDOW_BITS;
         if window != self.window {
             self.window = window;
@@ -39,7 +44,7 @@ impl Peak {
 
     /// How large it has been lately.
     #[inline]
-    pub(super) fn get(&self) -> usize {
+    pub(crate) fn get(&self) -> usize {
         self.this.max(self.last)
     }
 }

@@ -1,0 +1,446 @@
+//! `Agenda`: values with the time at which each is due, under keys. A pure, safe data structure.
+//!
+//! It is the wheel with somebody to own the values: what a runtime's keyed timers are made of, and usable
+//! without any. It has no clock, no lock and no waker; its user tells it what time it is.
+//!
+//! Ground rules:
+//!
+//! * A key is the place of an entry and the entry's number. Numbers are given in the order of insertion and
+//!   never twice, so a key that has outlived its entry finds nothing, whoever lies there now.
+//! * The entry has the true deadline. One that moved to a later time stays where the wheel has filed it; the
+//!   wheel asks when it gets there ([`Store::deadline`]). To an earlier time, it is filed anew.
+//! * The wheel holds a cell for each entry and for nothing else.
+//! * The user's code runs when a value is dropped, and nowhere else: after the agenda is in order again.
+
+mod pages;
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use pages::Pages;
+
+use crate::Nanos;
+use crate::wheel::{Due, Place, Rank, Slack, Store, Wheel};
+
+/// Names an entry of an [`Agenda`]; it is not used for another entry ever after.
+///
+/// It means something to the agenda that gave it, and to no other.
+#[derive(Clone, Copy)]
+pub struct Key {
+    number: u64,
+    /// Where the entry lay when the key was made. [`Agenda::compact`] may have moved it since, so the number
+    /// alone says which entry it is.
+    index: u32,
+}
+
+impl Key {
+    /// The entry's number: entries of equal deadlines are due in the order of their numbers.
+    pub const fn number(self) -> u64 {
+        self.number
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Key {}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> Ordering {
+        self.number.cmp(&other.number)
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key(#{})", self.number)
+    }
+}
+
+/// What was put into an [`Agenda`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry<T> {
+    /// Under which key.
+    pub key: Key,
+    /// For what time.
+    pub deadline: Nanos,
+    /// And what.
+    pub value: T,
+}
+
+/// What [`Agenda::pop_due_within`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Popped<T> {
+    /// This entry was due and has left.
+    Entry(Entry<T>),
+    /// There may be more, but the moves that were granted are used up.
+    Exhausted,
+    /// Nothing further is due.
+    Idle,
+}
+
+/// Values with the time at which each is due.
+///
+/// Putting in, taking out and moving are O(1), whatever the time. What is due comes out by (deadline, order of
+/// insertion), never before its deadline. A time that is moved keeps the entry's place among equals. What is
+/// put in for, or moved to, a time that has passed may come after others that were due by then, but before
+/// anything that comes due later.
+///
+/// Nothing is allocated before the first insertion, and nothing while entries come and go in similar numbers;
+/// the memory of a burst is given back in small steps as time passes. A value that is taken out is gone at
+/// once.
+///
+/// ```
+/// use mainspring_driver::{Agenda, Nanos};
+///
+/// let mut agenda = Agenda::new();
+/// let tea = agenda.insert("tea", Nanos::new(300));
+/// let call = agenda.insert("call", Nanos::new(100));
+/// agenda.insert("letter", Nanos::new(200));
+/// assert_eq!(agenda.peek(), Some(call));
+///
+/// assert!(agenda.reset(call, Nanos::new(400)));
+/// assert_eq!(agenda.remove(tea).unwrap().value, "tea");
+/// assert!(agenda.remove(tea).is_none());
+///
+/// // The loop of whoever embeds it: sleep until the next deadline, then take what is due.
+/// let mut now = Nanos::ZERO;
+/// let mut seen = vec![];
+/// while let Some(next) = agenda.next_deadline() {
+///     now = now.max(next);
+///     while let Some(entry) = agenda.pop_due(now) {
+///         seen.push((entry.deadline.get(), entry.value));
+///     }
+/// }
+/// assert_eq!(seen, [(200, "letter"), (400, "call")]);
+/// ```
+pub struct Agenda<T> {
+    entries: Pages<Slot<T>>,
+    /// Made at the first insertion.
+    wheel: Option<Wheel<u32>>,
+    /// Where those entries lie that [`Agenda::compact`] has moved, by their numbers.
+    moved: HashMap<u64, u32>,
+    next_number: u64,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    number: u64,
+    /// The true deadline: not earlier than the one under which the wheel has filed it.
+    deadline: Nanos,
+    place: Place,
+    value: T,
+}
+
+impl<T> Slot<T> {
+    fn rank(&self) -> Rank {
+        Rank::new(self.number, Slack::ZERO)
+    }
+}
+
+/// The entries, as the wheel knows them.
+struct Owners<'a, T>(&'a mut Pages<Slot<T>>);
+
+impl<T> Store<u32> for Owners<'_, T> {
+    #[inline]
+    fn set_place(&mut self, index: u32, place: Place) {
+        if let Some(slot) = self.0.get_mut(index) {
+            slot.place = place;
+        }
+    }
+
+    #[inline]
+    fn deadline(&mut self, index: u32, filed: Nanos) -> Nanos {
+        self.0.get(index).map_or(filed, |slot| slot.deadline)
+    }
+}
+
+impl<T> Default for Agenda<T> {
+    fn default() -> Agenda<T> {
+        Agenda::new()
+    }
+}
+
+impl<T> Agenda<T> {
+    /// An empty one. Allocates nothing.
+    pub fn new() -> Agenda<T> {
+        Agenda { entries: Pages::new(), wheel: None, moved: HashMap::new(), next_number: 0 }
+    }
+
+    /// An empty one with room for `capacity` entries, which it keeps.
+    pub fn with_capacity(capacity: usize) -> Agenda<T> {
+        let mut agenda = Agenda::new();
+        agenda.reserve(capacity);
+        agenda
+    }
+
+    /// How many entries there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Puts `value` in, due at `deadline`; if that is past, at once, and if it is [`Nanos::NEVER`], never.
+    pub fn insert(&mut self, value: T, deadline: Nanos) -> Key {
+        let number = self.next_number;
+        self.next_number += 1;
+        let slot = Slot { number, deadline, place: Place::NOWHERE, value };
+        let rank = slot.rank();
+        let index = self.entries.insert(slot);
+        let wheel = self.wheel.get_or_insert_with(|| Wheel::new(Nanos::ZERO));
+        wheel.insert(&mut Owners(&mut self.entries), index, deadline, rank);
+        Key { number, index }
+    }
+
+    /// Takes an entry out; `None` if it is not there any more.
+    pub fn remove(&mut self, key: Key) -> Option<Entry<T>> {
+        let index = self.find(key)?;
+        self.unfile(index);
+        self.take(index)
+    }
+
+    /// Moves an entry to another time. Says whether the entry was there. To a later time this is a few
+    /// instructions; the wheel is not touched.
+    pub fn reset(&mut self, key: Key, deadline: Nanos) -> bool {
+        let Some(index) = self.find(key) else { return false };
+        let Some(slot) = self.entries.get_mut(index) else { return false };
+        let rank = slot.rank();
+        let earlier = deadline < slot.deadline;
+        slot.deadline = deadline;
+        if earlier {
+            self.unfile(index);
+            if let Some(wheel) = &mut self.wheel {
+                wheel.insert(&mut Owners(&mut self.entries), index, deadline, rank);
+            }
+        }
+        true
+    }
+
+    /// An entry's value.
+    pub fn get(&self, key: Key) -> Option<&T> {
+        self.entries.get(self.find(key)?).map(|slot| &slot.value)
+    }
+
+    /// An entry's value.
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let index = self.find(key)?;
+        self.entries.get_mut(index).map(|slot| &mut slot.value)
+    }
+
+    /// When an entry is due.
+    pub fn deadline(&self, key: Key) -> Option<Nanos> {
+        self.entries.get(self.find(key)?).map(|slot| slot.deadline)
+    }
+
+    /// The entry that is due next. Looks through the wheel's first slots, which takes longer the more entries
+    /// are due at about the same time or have been moved to later ones.
+    pub fn peek(&self) -> Option<Key> {
+        let deadline_of = |index| self.entries.get(index).map_or(Nanos::NEVER, |slot| slot.deadline);
+        let index = self.wheel.as_ref()?.first(deadline_of)?;
+        self.entries.get(index).map(|slot| Key { number: slot.number, index })
+    }
+
+    /// Nothing is due before this: the earliest deadline, or somewhat less after entries were moved or taken
+    /// out. A few steps. `None` if there is no entry.
+    pub fn next_wake(&self) -> Option<Nanos> {
+        self.wheel.as_ref()?.next_wake()
+    }
+
+    /// The earliest deadline, exactly. It takes longer than [`next_wake`](Agenda::next_wake) after entries
+    /// were moved or taken out.
+    pub fn next_deadline(&mut self) -> Option<Nanos> {
+        self.wheel.as_mut()?.next_deadline(&mut Owners(&mut self.entries))
+    }
+
+    /// Takes out the next entry that is due at `now`. A `now` before the latest one counts as that.
+    ///
+    /// The first call after a long time may move many entries within the wheel;
+    /// [`pop_due_within`](Agenda::pop_due_within) does it in slices.
+    pub fn pop_due(&mut self, now: Nanos) -> Option<Entry<T>> {
+        let mut unlimited = usize::MAX;
+        match self.pop_due_within(now, &mut unlimited) {
+            Popped::Entry(entry) => Some(entry),
+            Popped::Exhausted | Popped::Idle => None,
+        }
+    }
+
+    /// As [`pop_due`](Agenda::pop_due), but each entry that has to be moved within the wheel costs one of
+    /// `moves`. When they are used up, the next call goes on from there.
+    pub fn pop_due_within(&mut self, now: Nanos, moves: &mut usize) -> Popped<T> {
+        let Some(wheel) = &mut self.wheel else { return Popped::Idle };
+        let now = now.max(wheel.elapsed());
+        let index = loop {
+            match wheel.next_due(&mut Owners(&mut self.entries), now, moves) {
+                Due::Fire { key: index, deadline: filed, rank } => {
+                    let deadline = self.entries.get(index).map_or(filed, |slot| slot.deadline);
+                    if deadline == filed {
+                        break index;
+                    }
+                    // It was moved after it had been found due.
+                    wheel.put_back(&mut Owners(&mut self.entries), index, deadline, rank);
+                    *moves = moves.saturating_sub(1);
+                }
+                Due::Exhausted => return Popped::Exhausted,
+                Due::Idle => {
+                    self.entries.release_some(now);
+                    return Popped::Idle;
+                }
+            }
+        };
+        self.take(index).map_or(Popped::Idle, Popped::Entry)
+    }
+
+    /// All entries with their keys and deadlines, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, Nanos, &T)> {
+        self.entries
+            .iter()
+            .map(|(index, slot)| (Key { number: slot.number, index }, slot.deadline, &slot.value))
+    }
+
+    /// Moves all entries, under their keys, to an agenda of their own, and leaves this one empty. Their keys
+    /// mean nothing here ever after. What was reserved is so anew.
+    ///
+    /// ```
+    /// use mainspring_driver::{Agenda, Nanos};
+    ///
+    /// let mut agenda = Agenda::new();
+    /// let key = agenda.insert('x', Nanos::new(5));
+    /// let mut rest = agenda.take_all();
+    /// let other = agenda.insert('y', Nanos::new(5));
+    /// assert_eq!((agenda.get(key), agenda.get(other)), (None, Some(&'y')));
+    /// // `NEVER` is after every deadline: everything comes out, in order.
+    /// assert_eq!(rest.pop_due(Nanos::NEVER).unwrap().value, 'x');
+    /// ```
+    pub fn take_all(&mut self) -> Agenda<T> {
+        let mut rest = Agenda { next_number: self.next_number, ..Agenda::new() };
+        rest.reserve(self.entries.reserved());
+        std::mem::replace(self, rest)
+    }
+
+    /// Drops all entries, and the memory that was not reserved with them.
+    pub fn clear(&mut self) {
+        drop(self.take_all());
+    }
+
+    /// For how many entries there is memory.
+    pub fn capacity(&self) -> usize {
+        self.entries.capacity()
+    }
+
+    /// Makes room for `additional` more entries. It is kept until [`shrink_to_fit`](Agenda::shrink_to_fit).
+    ///
+    /// The wheel's own memory, 24 bytes an entry, comes as it is needed.
+    pub fn reserve(&mut self, additional: usize) {
+        self.entries.reserve(additional);
+    }
+
+    /// Releases all memory that can be without moving an entry: entries lie on pages of sixty-four, and a page
+    /// with one entry stays.
+    pub fn shrink_to_fit(&mut self) {
+        if self.is_empty() {
+            self.wheel = None;
+        }
+        self.moved.shrink_to_fit();
+        self.entries.shrink();
+    }
+
+    /// Moves entries together, so that they take as few pages as they can, and releases the rest. All keys
+    /// stay as good as they were; those of moved entries are looked up in a table from then on, until their
+    /// entries leave. O(n). Entries that were found due and have not been taken out stay where they are.
+    pub fn compact(&mut self) {
+        if let Some(wheel) = &mut self.wheel {
+            let (mut first, mut below) = (0, u32::MAX);
+            while let Some((from, to)) = self.entries.last_and_hole(first, below) {
+                (first, below) = (Pages::<Slot<T>>::page_of(to), from);
+                let Some(place) = self.entries.get(from).map(|slot| slot.place) else { break };
+                if place.is_due() {
+                    continue;
+                }
+                wheel.remove(&mut Owners(&mut self.entries), place);
+                let Some(slot) = self.entries.take(from) else { break };
+                let (rank, deadline) = (slot.rank(), slot.deadline);
+                self.moved.insert(slot.number, to);
+                self.entries.fill(to, slot);
+                wheel.insert(&mut Owners(&mut self.entries), to, deadline, rank);
+            }
+        }
+        self.shrink_to_fit();
+    }
+
+    /// Bytes that the agenda has allocated, about.
+    pub fn allocated_bytes(&self) -> usize {
+        let wheel = self.wheel.as_ref().map_or(0, Wheel::allocated_bytes);
+        self.entries.allocated_bytes() + wheel + self.moved.capacity() * size_of::<(u64, u32)>()
+    }
+
+    /// Asserts that the invariants hold. O(n); for tests.
+    ///
+    /// # Panics
+    ///
+    /// If one does not hold: then the agenda has a defect.
+    pub fn check(&self) {
+        self.entries.check();
+        let Some(wheel) = &self.wheel else { return assert!(self.is_empty()) };
+        assert_eq!(wheel.len(), self.len(), "entries without a cell, or cells without an entry");
+        wheel.check(|index| self.entries.get(index).expect("a cell has an entry").place);
+        for (&number, &index) in &self.moved {
+            assert_eq!(self.entries.get(index).map(|slot| slot.number), Some(number), "a stale move");
+        }
+    }
+
+    /// Where the entry of `key` lies now.
+    #[inline]
+    fn find(&self, key: Key) -> Option<u32> {
+        if self.entries.get(key.index).is_some_and(|slot| slot.number == key.number) {
+            return Some(key.index);
+        }
+        if self.moved.is_empty() { None } else { self.moved.get(&key.number).copied() }
+    }
+
+    fn unfile(&mut self, index: u32) {
+        let Some(place) = self.entries.get(index).map(|slot| slot.place) else { return };
+        if let Some(wheel) = &mut self.wheel {
+            let removed = wheel.remove(&mut Owners(&mut self.entries), place);
+            debug_assert_eq!(removed, Some(index), "an entry has a wrong place");
+        }
+    }
+
+    /// Takes an entry that is in the wheel no more.
+    fn take(&mut self, index: u32) -> Option<Entry<T>> {
+        let Slot { number, deadline, value, .. } = self.entries.take(index)?;
+        if !self.moved.is_empty() {
+            self.moved.remove(&number);
+        }
+        Some(Entry { key: Key { number, index }, deadline, value })
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Agenda<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

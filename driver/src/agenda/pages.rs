@@ -1,0 +1,379 @@
+//! `Pages`: values at fixed numbers, on pages of sixty-four.
+//!
+//! Ground rules:
+//!
+//! * A value stays where it was put until it is taken: growing adds a page, and copies nothing.
+//! * A page is full, partly filled (then it is in the list that starts at `partial`), empty (then it is in
+//!   `empty`), or released (then it is in `vacant`, and has no memory).
+//! * As many pages are kept as were in use at once lately, or were reserved; [`Pages::release_some`] gives the
+//!   surplus of a burst back, in small steps.
+
+use crate::Nanos;
+use crate::wheel::Peak;
+
+/// Values of a page: one bit each in a word.
+const PAGE: u32 = u64::BITS;
+/// Empty pages that are kept however few were in use.
+const KEPT: usize = 4;
+/// No page.
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Page<T> {
+    /// Which of the slots hold a value.
+    occupied: u64,
+    /// The neighbours in the list of partly filled pages.
+    before: u32,
+    after: u32,
+    slots: Box<[Option<T>]>,
+}
+
+/// Values at fixed numbers.
+#[derive(Debug)]
+pub(super) struct Pages<T> {
+    pages: Vec<Option<Page<T>>>,
+    /// The first of the partly filled pages.
+    partial: u32,
+    empty: Vec<u32>,
+    vacant: Vec<u32>,
+    len: usize,
+    /// This many pages are kept, whatever was in use lately.
+    reserved: usize,
+    /// How many pages were in use at once lately.
+    peak: Peak,
+}
+
+impl<T> Pages<T> {
+    pub(super) const fn new() -> Pages<T> {
+        Pages {
+            pages: Vec::new(),
+            partial: NONE,
+            empty: Vec::new(),
+            vacant: Vec::new(),
+            len: 0,
+            reserved: 0,
+            peak: Peak::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many values there is memory for.
+    pub(super) fn capacity(&self) -> usize {
+        self.allocated() * PAGE as usize
+    }
+
+    /// For how many values memory is kept, come what may.
+    pub(super) fn reserved(&self) -> usize {
+        self.reserved * PAGE as usize
+    }
+
+    /// Bytes that the pages have allocated.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.capacity() * size_of::<Option<T>>()
+            + self.pages.capacity() * size_of::<Option<Page<T>>>()
+            + (self.empty.capacity() + self.vacant.capacity()) * size_of::<u32>()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, index: u32) -> Option<&T> {
+        self.pages.get((index / PAGE) as usize)?.as_ref()?.slots[(index % PAGE) as usize].as_ref()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.pages.get_mut((index / PAGE) as usize)?.as_mut()?.slots[(index % PAGE) as usize].as_mut()
+    }
+
+    /// Puts a value where there is room, and returns its number.
+    pub(super) fn insert(&mut self, value: T) -> u32 {
+        let id = if self.partial != NONE { self.partial } else { self.begin_page() };
+        let page = self.page_mut(id);
+        let offset = page.occupied.trailing_ones();
+        page.occupied |= 1 << offset;
+        page.slots[offset as usize] = Some(value);
+        if page.occupied == u64::MAX {
+            self.unlink(id);
+        }
+        self.len += 1;
+        id * PAGE + offset
+    }
+
+    /// Takes a value out.
+    pub(super) fn take(&mut self, index: u32) -> Option<T> {
+        let (id, offset) = (index / PAGE, index % PAGE);
+        let page = self.pages.get_mut(id as usize)?.as_mut()?;
+        let value = page.slots[offset as usize].take()?;
+        let was_full = page.occupied == u64::MAX;
+        page.occupied &= !(1 << offset);
+        let is_empty = page.occupied == 0;
+        if was_full {
+            self.link(id);
+        }
+        if is_empty {
+            self.unlink(id);
+            self.empty.push(id);
+        }
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// The highest number under `below` at which a value lies, and one at which none does, on an earlier page
+    /// that is in use, from page `first` on: where the value may move so that pages become empty. All pages
+    /// are empty or full before the hole's.
+    pub(super) fn last_and_hole(&self, first: u32, below: u32) -> Option<(u32, u32)> {
+        let occupied = |id: u32| self.pages[id as usize].as_ref().map_or(0, |page| page.occupied);
+        let end = below.div_ceil(PAGE).min(self.pages.len() as u32);
+        let last = (first..end).rev().find_map(|id| {
+            // On the page at which the search ends, only what lies below counts.
+            let bits = match below - id * PAGE {
+                n if n >= PAGE => occupied(id),
+                n => occupied(id) & ((1 << n) - 1),
+            };
+            (bits != 0).then(|| id * PAGE + bits.ilog2())
+        })?;
+        let hole = (first..last / PAGE).find(|&id| !matches!(occupied(id), 0 | u64::MAX))?;
+        Some((last, hole * PAGE + occupied(hole).trailing_ones()))
+    }
+
+    /// The page on which a number lies.
+    pub(super) fn page_of(index: u32) -> u32 {
+        index / PAGE
+    }
+
+    /// Puts a value at a number at which there is none, on a page that is in use.
+    pub(super) fn fill(&mut self, index: u32, value: T) {
+        let (id, offset) = (index / PAGE, index % PAGE);
+        let page = self.page_mut(id);
+        debug_assert!(page.occupied & 1 << offset == 0 && page.occupied != 0);
+        page.occupied |= 1 << offset;
+        page.slots[offset as usize] = Some(value);
+        if page.occupied == u64::MAX {
+            self.unlink(id);
+        }
+        self.len += 1;
+    }
+
+    /// All values with their numbers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        let pages = self.pages.iter().enumerate().filter_map(|(id, page)| Some((id as u32, page.as_ref()?)));
+        pages.flat_map(|(id, page)| {
+            let slots = page.slots.iter().enumerate();
+            slots.filter_map(move |(offset, slot)| Some((id * PAGE + offset as u32, slot.as_ref()?)))
+        })
+    }
+
+    /// Makes room for this many more values, which is kept until [`shrink`](Pages::shrink).
+    pub(super) fn reserve(&mut self, additional: usize) {
+        let wanted = (self.len + additional).div_ceil(PAGE as usize);
+        // Partly filled pages may not have the room that is counted on.
+        let wanted = wanted + usize::from(additional > 0) * self.partly_filled();
+        self.reserved = self.reserved.max(wanted);
+        while self.allocated() < wanted {
+            let id = self.make();
+            self.empty.push(id);
+        }
+    }
+
+    /// Releases every page that holds nothing.
+    pub(super) fn shrink(&mut self) {
+        self.reserved = 0;
+        while self.release() {}
+        while let Some(None) = self.pages.last() {
+            self.pages.pop();
+        }
+        let end = self.pages.len() as u32;
+        self.vacant.retain(|&id| id < end);
+        self.pages.shrink_to_fit();
+        self.empty.shrink_to_fit();
+        self.vacant.shrink_to_fit();
+    }
+
+    /// Releases a little of the memory that a burst has left behind. A page or two at a time.
+    #[inline]
+    pub(super) fn release_some(&mut self, now: Nanos) {
+        let used = self.allocated() - self.empty.len();
+        self.peak.pass(now, used);
+        for _ in 0..2 {
+            let keep = (self.peak.get() + KEPT).max(self.reserved);
+            if self.allocated() <= keep || !self.release() {
+                return;
+            }
+        }
+    }
+
+    /// Asserts the ground rules.
+    pub(super) fn check(&self) {
+        let mut partial = Vec::new();
+        let (mut id, mut before) = (self.partial, NONE);
+        while id != NONE {
+            let page = self.pages[id as usize].as_ref().expect("a page of the list has memory");
+            assert_eq!(page.before, before, "the list of partly filled pages is broken");
+            partial.push(id);
+            (before, id) = (id, page.after);
+        }
+        let mut len = 0;
+        for (id, page) in self.pages.iter().enumerate() {
+            let id = id as u32;
+            let occupied = page.as_ref().map_or(0, |page| page.occupied);
+            len += occupied.count_ones() as usize;
+            let is_partial = occupied != 0 && occupied != u64::MAX;
+            assert_eq!(partial.contains(&id), is_partial, "page {id} is in the wrong list");
+            assert_eq!(self.vacant.contains(&id), page.is_none(), "page {id} is in the wrong list");
+            assert_eq!(self.empty.contains(&id), page.is_some() && occupied == 0, "page {id} is not listed");
+            for (offset, slot) in page.iter().flat_map(|page| page.slots.iter().enumerate()) {
+                assert_eq!(slot.is_some(), occupied & 1 << offset != 0, "a bit of page {id} is wrong");
+            }
+        }
+        assert_eq!(len, self.len, "the count is wrong");
+    }
+
+    fn allocated(&self) -> usize {
+        self.pages.len() - self.vacant.len()
+    }
+
+    fn partly_filled(&self) -> usize {
+        let mut count = 0;
+        let mut id = self.partial;
+        while id != NONE {
+            count += 1;
+            id = self.page(id).after;
+        }
+        count
+    }
+
+    #[inline]
+    fn page(&self, id: u32) -> &Page<T> {
+        // Only pages with memory are in the lists, and `take` has found the page.
+        self.pages[id as usize].as_ref().expect("a listed page has memory")
+    }
+
+    #[inline]
+    fn page_mut(&mut self, id: u32) -> &mut Page<T> {
+        self.pages[id as usize].as_mut().expect("a listed page has memory")
+    }
+
+    /// A page that was empty, now at the head of the list.
+    #[cold]
+    fn begin_page(&mut self) -> u32 {
+        let id = match self.empty.pop() {
+            Some(id) => id,
+            None => self.make(),
+        };
+        self.link(id);
+        self.peak.reach(self.allocated() - self.empty.len());
+        id
+    }
+
+    fn make(&mut self) -> u32 {
+        let slots = (0..PAGE).map(|_| None).collect();
+        let page = Some(Page { occupied: 0, before: NONE, after: NONE, slots });
+        if let Some(id) = self.vacant.pop() {
+            self.pages[id as usize] = page;
+            return id;
+        }
+        let id = self.pages.len() as u32;
+        assert!(id < u32::MAX / PAGE, "more than four thousand million values");
+        self.pages.push(page);
+        id
+    }
+
+    fn release(&mut self) -> bool {
+        let Some(id) = self.empty.pop() else { return false };
+        self.pages[id as usize] = None;
+        self.vacant.push(id);
+        true
+    }
+
+    #[inline]
+    fn link(&mut self, id: u32) {
+        let first = std::mem::replace(&mut self.partial, id);
+        let page = self.page_mut(id);
+        (page.before, page.after) = (NONE, first);
+        if first != NONE {
+            self.page_mut(first).before = id;
+        }
+    }
+
+    #[inline]
+    fn unlink(&mut self, id: u32) {
+        let page = self.page_mut(id);
+        let (before, after) = (page.before, page.after);
+        (page.before, page.after) = (NONE, NONE);
+        if after != NONE {
+            self.page_mut(after).before = before;
+        }
+        if before != NONE {
+            self.page_mut(before).after = after;
+        } else {
+            self.partial = after;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_stay_where_they_are_and_pages_come_and_go() {
+        let mut pages = Pages::new();
+        let numbers: Vec<u32> = (0..1_000).map(|n| pages.insert(n)).collect();
+        assert_eq!((pages.len(), pages.capacity()), (1_000, 1_024));
+        pages.check();
+        for (n, &number) in numbers.iter().enumerate().filter(|(n, _)| n % 100 != 7) {
+            assert_eq!(pages.take(number), Some(n));
+        }
+        pages.check();
+        assert_eq!(pages.take(numbers[0]), None);
+        assert_eq!(
+            pages.iter().map(|(_, &n)| n).collect::<Vec<_>>(),
+            (7..1_000).step_by(100).collect::<Vec<_>>()
+        );
+        let again: Vec<u32> = (0..600).map(|n| pages.insert(n)).collect();
+        assert_eq!(pages.capacity(), 1_024, "pages are reused");
+        assert!(again.into_iter().all(|number| pages.take(number).is_some()));
+        pages.shrink();
+        pages.check();
+        assert!(pages.capacity() <= 640, "ten values lie on ten pages");
+    }
+
+    #[test]
+    fn a_burst_is_given_back_and_a_reserve_is_kept() {
+        let mut pages = Pages::new();
+        let numbers: Vec<u32> = (0..100_000).map(|n| pages.insert(n)).collect();
+        assert!(numbers.into_iter().all(|number| pages.take(number).is_some()));
+        for second in 1..2_000 {
+            pages.release_some(Nanos::new(second << 31));
+        }
+        assert_eq!(pages.capacity(), KEPT * PAGE as usize);
+        pages.check();
+        pages.reserve(5_000);
+        for second in 2_000..2_100 {
+            pages.release_some(Nanos::new(second << 31));
+        }
+        assert!(pages.capacity() >= 5_000);
+        pages.shrink();
+        assert_eq!((pages.capacity(), pages.allocated_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn the_last_value_finds_a_hole() {
+        let mut pages = Pages::new();
+        let numbers: Vec<u32> = (0..200).map(|n| pages.insert(n)).collect();
+        assert_eq!(pages.last_and_hole(0, u32::MAX), None, "the pages have no hole before the last value");
+        pages.take(numbers[3]);
+        pages.take(numbers[130]);
+        assert_eq!(pages.last_and_hole(0, u32::MAX), Some((199, 3)));
+        assert_eq!(pages.last_and_hole(0, 199), Some((198, 3)));
+        assert_eq!(pages.last_and_hole(1, u32::MAX), Some((199, 130)));
+        assert_eq!(pages.last_and_hole(0, 64), None, "a hole on the same page is none");
+        let value = pages.take(199).unwrap();
+        pages.fill(3, value);
+        pages.check();
+        assert_eq!(pages.get(3), Some(&199));
+    }
+}

@@ -1,0 +1,305 @@
+//! The agenda beside a plain list that is searched from end to end: the same entries, in the same order, each
+//! once, never early; keys that never speak of another entry; memory that is given back.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use mainspring_driver::Nanos;
+use mainspring_driver::agenda::{Agenda, Key, Popped};
+use proptest::prelude::*;
+
+/// What one step of a case does. Numbers choose among what there is.
+#[derive(Clone, Debug)]
+enum Op {
+    Insert {
+        delta: i64,
+    },
+    Remove {
+        which: usize,
+    },
+    Reset {
+        which: usize,
+        delta: i64,
+    },
+    /// Time goes on by so much, and at most so many entries are taken.
+    Pop {
+        by: u64,
+        most: usize,
+        moves: usize,
+    },
+    Compact,
+    Shrink,
+    Clear,
+}
+
+/// Times around the edges of the wheel's slots, from both sides, and both ends of time.
+fn delta() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        4 => (0u32..8, -300i64..300).prop_map(|(level, near)| (1i64 << (16 + 6 * level).min(62)).saturating_add(near)),
+        4 => -300_000i64..300_000,
+        2 => 0i64..3,
+        1 => Just(i64::MAX),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => delta().prop_map(|delta| Op::Insert { delta }),
+        3 => any::<usize>().prop_map(|which| Op::Remove { which }),
+        5 => (any::<usize>(), delta()).prop_map(|(which, delta)| Op::Reset { which, delta }),
+        6 => (delta(), 0usize..6, 1usize..40).prop_map(|(by, most, moves)| Op::Pop { by: by.unsigned_abs(), most, moves }),
+        1 => Just(Op::Compact),
+        1 => Just(Op::Shrink),
+        1 => Just(Op::Clear),
+    ]
+}
+
+struct Item {
+    key: Key,
+    deadline: Nanos,
+    /// Up to which time everything had come due already when this was put there, if it was put into the past.
+    late: Option<Nanos>,
+}
+
+#[derive(Default)]
+struct Model {
+    now: u64,
+    items: Vec<Item>,
+    gone: Vec<Key>,
+}
+
+impl Model {
+    fn at(&self, delta: i64) -> Nanos {
+        if delta == i64::MAX { Nanos::NEVER } else { Nanos::new(self.now.saturating_add_signed(delta)) }
+    }
+
+    fn late(&self, deadline: Nanos) -> Option<Nanos> {
+        (deadline.get() <= self.now).then_some(Nanos::new(self.now))
+    }
+
+    fn pick(&self, which: usize) -> Option<usize> {
+        (!self.items.is_empty()).then(|| which % self.items.len())
+    }
+
+    /// The entry of `key` has come out, at the time that it is.
+    fn popped(&mut self, key: Key, deadline: Nanos) {
+        let index = self.items.iter().position(|item| item.key == key).expect("it was there");
+        let item = self.items.swap_remove(index);
+        assert_eq!(item.deadline, deadline);
+        assert!(deadline.get() <= self.now, "{deadline:?} is early at {}", self.now);
+        for other in &self.items {
+            let in_order = (deadline, key.number()) <= (other.deadline, other.key.number());
+            let was_due = other.late.is_some_and(|late| deadline <= late) || item.late.is_some() && in_order;
+            assert!(in_order || was_due, "{deadline:?} came before {:?}", other.deadline);
+        }
+        self.gone.push(key);
+    }
+}
+
+fn play(ops: Vec<Op>) {
+    let mut agenda = Agenda::new();
+    let mut model = Model::default();
+    for op in ops {
+        match op {
+            Op::Insert { delta } => {
+                let deadline = model.at(delta);
+                let key = agenda.insert((), deadline);
+                assert!(
+                    model.items.iter().map(|item| &item.key).chain(&model.gone).all(|other| *other < key)
+                );
+                model.items.push(Item { key, deadline, late: model.late(deadline) });
+            }
+            Op::Remove { which } => {
+                if let Some(index) = model.pick(which) {
+                    let item = model.items.swap_remove(index);
+                    assert_eq!(agenda.remove(item.key).map(|entry| entry.deadline), Some(item.deadline));
+                    model.gone.push(item.key);
+                }
+            }
+            Op::Reset { which, delta } => {
+                if let Some(index) = model.pick(which) {
+                    let deadline = model.at(delta);
+                    let late = model.late(deadline).or(model.late(model.items[index].deadline));
+                    let item = &mut model.items[index];
+                    assert!(agenda.reset(item.key, deadline));
+                    (item.deadline, item.late) = (deadline, late.filter(|late| deadline <= *late));
+                }
+            }
+            Op::Pop { by, most, mut moves } => {
+                model.now = model.now.saturating_add(by).min(Nanos::NEVER.get() - 1);
+                let now = Nanos::new(model.now);
+                for n in 0.. {
+                    if n == most {
+                        break;
+                    }
+                    let next = agenda.peek();
+                    match agenda.pop_due_within(now, &mut moves) {
+                        Popped::Entry(entry) => {
+                            assert_eq!(next, Some(entry.key), "another one was announced");
+                            model.popped(entry.key, entry.deadline);
+                        }
+                        Popped::Exhausted => break,
+                        Popped::Idle => {
+                            let left = model.items.iter().filter(|item| item.deadline <= now).count();
+                            assert_eq!(left, 0, "entries that are due were forgotten at {now:?}");
+                            break;
+                        }
+                    }
+                }
+            }
+            Op::Compact => agenda.compact(),
+            Op::Shrink => agenda.shrink_to_fit(),
+            Op::Clear => {
+                agenda.clear();
+                model.gone.extend(model.items.drain(..).map(|item| item.key));
+            }
+        }
+        agenda.check();
+        assert_eq!(agenda.len(), model.items.len());
+        for item in &model.items {
+            assert_eq!(agenda.deadline(item.key), Some(item.deadline));
+        }
+        for &key in &model.gone {
+            assert!(
+                agenda.deadline(key).is_none()
+                    && agenda.remove(key).is_none()
+                    && !agenda.reset(key, Nanos::ZERO)
+            );
+        }
+        let earliest = model.items.iter().map(|item| item.deadline).min();
+        // What was due already may be announced for any time that has passed.
+        let latest = earliest.map(|earliest| earliest.max(Nanos::new(model.now)));
+        assert!(agenda.next_wake() <= latest);
+        assert_eq!(agenda.next_wake().is_some(), earliest.is_some());
+        if agenda.len() % 3 == 0 {
+            assert_eq!(agenda.next_deadline(), earliest);
+            agenda.check();
+        }
+    }
+    let mut rest = agenda.take_all();
+    let mut last = Nanos::ZERO;
+    model.now = Nanos::NEVER.get();
+    while let Some(entry) = rest.pop_due(Nanos::NEVER) {
+        model.popped(entry.key, entry.deadline);
+        last = last.max(entry.deadline);
+    }
+    assert!(model.items.is_empty() && agenda.is_empty() && rest.is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_agenda_does_what_a_list_does(ops in prop::collection::vec(op(), 1..120)) {
+        play(ops);
+    }
+}
+
+#[test]
+fn equal_deadlines_come_out_in_the_order_of_insertion() {
+    let mut agenda = Agenda::new();
+    let keys: Vec<Key> = (0..1_000).map(|n| agenda.insert(n, Nanos::new(1 << 40))).collect();
+    // A reset keeps the place.
+    for &key in keys.iter().step_by(3) {
+        assert!(agenda.reset(key, Nanos::new(1 << 41)) && agenda.reset(key, Nanos::new(1 << 40)));
+    }
+    let mut popped = Vec::new();
+    while let Some(entry) = agenda.pop_due(Nanos::new(1 << 40)) {
+        popped.push(entry.value);
+    }
+    assert_eq!(popped, (0..1_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_old_key_never_touches_a_new_entry() {
+    let mut agenda = Agenda::new();
+    let old = agenda.insert("old", Nanos::new(10));
+    assert_eq!(agenda.remove(old).unwrap().value, "old");
+    let new = agenda.insert("new", Nanos::new(20));
+    assert_ne!(old, new);
+    assert!(
+        agenda.remove(old).is_none() && !agenda.reset(old, Nanos::new(1)) && agenda.get_mut(old).is_none()
+    );
+    agenda.clear();
+    let newer = agenda.insert("newer", Nanos::new(30));
+    assert!(agenda.get(new).is_none());
+    assert_eq!(agenda.get(newer), Some(&"newer"));
+}
+
+#[test]
+fn keys_survive_compaction() {
+    let mut agenda = Agenda::new();
+    let keys: Vec<Key> = (0..6_400u64).map(|n| agenda.insert(n, Nanos::new(n << 20))).collect();
+    for (n, &key) in keys.iter().enumerate().filter(|(n, _)| n % 64 != 0) {
+        assert_eq!(agenda.remove(key).unwrap().value, n as u64);
+    }
+    agenda.shrink_to_fit();
+    assert_eq!(agenda.capacity(), 6_400, "one entry a page");
+    agenda.compact();
+    assert_eq!(agenda.capacity(), 128);
+    agenda.check();
+    for (n, &key) in keys.iter().enumerate() {
+        assert_eq!(agenda.get(key).copied(), (n % 64 == 0).then_some(n as u64));
+    }
+    // Those of entries that lie where others lay stay apart, too.
+    let fresh: Vec<Key> = (0..200).map(|n| agenda.insert(n, Nanos::ZERO)).collect();
+    for (n, &key) in keys.iter().enumerate() {
+        assert_eq!(agenda.remove(key).map(|entry| entry.value), (n % 64 == 0).then_some(n as u64));
+    }
+    assert_eq!(agenda.len(), fresh.len());
+    agenda.check();
+}
+
+#[test]
+fn a_value_is_dropped_when_it_leaves_and_its_memory_is_given_back() {
+    struct Counted(Rc<Cell<usize>>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+    let dropped = Rc::new(Cell::new(0));
+    let mut agenda = Agenda::new();
+    let keys: Vec<Key> =
+        (0..50_000).map(|n| agenda.insert(Counted(dropped.clone()), Nanos::new(1 << 50 | n))).collect();
+    let full = agenda.allocated_bytes();
+    for (n, key) in keys.into_iter().enumerate() {
+        drop(agenda.remove(key));
+        assert_eq!(dropped.get(), n + 1);
+    }
+    for second in 1..2_000 {
+        assert!(agenda.pop_due(Nanos::new(second << 31)).is_none());
+    }
+    assert!(agenda.allocated_bytes() < full / 20, "{} of {full} bytes are left", agenda.allocated_bytes());
+    agenda.shrink_to_fit();
+    assert!(agenda.allocated_bytes() == 0, "{} bytes are left", agenda.allocated_bytes());
+}
+
+#[test]
+fn a_clock_that_goes_back_takes_nothing_back() {
+    let mut agenda = Agenda::new();
+    agenda.insert('a', Nanos::new(1_000_000_000));
+    agenda.insert('b', Nanos::new(1_000_000_001));
+    assert_eq!(agenda.pop_due(Nanos::new(1_000_000_000)).unwrap().value, 'a');
+    // It has been a billion; so nothing waits for it to become a billion again.
+    agenda.insert('c', Nanos::new(900_000_000));
+    assert_eq!(agenda.pop_due(Nanos::new(5)).unwrap().value, 'c');
+    assert!(agenda.pop_due(Nanos::new(1_000_000_000)).is_none());
+    assert_eq!(agenda.pop_due(Nanos::new(1_000_000_001)).unwrap().value, 'b');
+}
+
+#[test]
+fn nothing_is_allocated_before_the_first_entry() {
+    let mut agenda = Agenda::<u64>::new();
+    assert!(agenda.pop_due(Nanos::new(1 << 40)).is_none() && agenda.peek().is_none());
+    assert_eq!((agenda.next_wake(), agenda.next_deadline(), agenda.allocated_bytes()), (None, None, 0));
+}
+
+#[test]
+fn the_end_of_time_does_not_come() {
+    let mut agenda = Agenda::new();
+    let never = agenda.insert('n', Nanos::NEVER);
+    assert!(agenda.pop_due(Nanos::new(Nanos::NEVER.get() - 1)).is_none());
+    assert!(agenda.reset(never, Nanos::new(7)));
+    assert_eq!(agenda.pop_due(Nanos::new(7)).unwrap().value, 'n');
+}

@@ -1,0 +1,114 @@
+//! `Index`: from a user's key to the agenda's.
+//!
+//! Ground rules:
+//!
+//! * The user's key lies in the agenda, once, with its value; here are only hashes. Entries of one hash are a
+//!   chain, from `heads` through [`Item::after`].
+//! * The user's `Hash`, `Eq` and `Borrow` run before anything is changed, so that one that panics breaks
+//!   nothing.
+//! * The table's memory follows the agenda's: the agenda gives a burst's back as time passes.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+
+use mainspring_driver::agenda::{Agenda, Key};
+
+/// What a map puts into its agenda.
+pub(super) struct Item<K, V> {
+    pub(super) key: K,
+    pub(super) value: V,
+    hash: u64,
+    /// The next entry with the same hash.
+    after: Option<Key>,
+}
+
+/// The hashes are random already, and keyed against attacks.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("a hash is a u64");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Index {
+    hasher: RandomState,
+    heads: HashMap<u64, Key, BuildHasherDefault<AsItIs>>,
+}
+
+impl Index {
+    pub(super) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// The entry of `key`, whose hash this is.
+    pub(super) fn find<K, V, Q>(&self, agenda: &Agenda<Item<K, V>>, hash: u64, key: &Q) -> Option<Key>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let mut at = self.heads.get(&hash).copied();
+        while let Some(entry) = at {
+            let item = agenda.get(entry)?;
+            if item.key.borrow() == key {
+                return Some(entry);
+            }
+            at = item.after;
+        }
+        None
+    }
+
+    /// What to put into the agenda; [`link`](Index::link) follows.
+    pub(super) fn item<K, V>(&self, key: K, value: V, hash: u64) -> Item<K, V> {
+        Item { key, value, hash, after: self.heads.get(&hash).copied() }
+    }
+
+    /// The item is in the agenda now.
+    pub(super) fn link(&mut self, hash: u64, entry: Key) {
+        self.heads.insert(hash, entry);
+    }
+
+    /// The item was taken out of the agenda, where it was `entry`.
+    pub(super) fn unlink<K, V>(&mut self, agenda: &mut Agenda<Item<K, V>>, entry: Key, item: &Item<K, V>) {
+        let Some(&head) = self.heads.get(&item.hash) else { return };
+        if head == entry {
+            match item.after {
+                Some(after) => self.heads.insert(item.hash, after),
+                None => self.heads.remove(&item.hash),
+            };
+            return;
+        }
+        let mut at = Some(head);
+        while let Some(before) = at.and_then(|at| agenda.get_mut(at)) {
+            if before.after == Some(entry) {
+                before.after = item.after;
+                return;
+            }
+            at = before.after;
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.heads = HashMap::default();
+    }
+
+    /// Gives back what the agenda, which has room for `capacity` entries, has given back.
+    #[inline]
+    pub(super) fn follow(&mut self, capacity: usize) {
+        let capacity = capacity.max(256);
+        if self.heads.capacity() > 4 * capacity {
+            self.heads.shrink_to(capacity);
+        }
+    }
+}

@@ -1,0 +1,743 @@
+//! `DelayQueue`: nothing early, late, lost or twice; first in, first out; keys that stay what they are; a task that
+//! is woken when it must be. What tokio-util's queue promises is promised here too, and what people suffer from
+//! there is a test.
+
+mod common;
+
+use std::collections::{BTreeMap, HashSet};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::StreamExt;
+use mainspring::task::unconstrained;
+use mainspring::time::delay_queue::{DelayQueueHandle, Expired, Key};
+use mainspring::time::{DelayQueue, Instant, advance, advance_to, sleep};
+use mainspring::{Builder, Runtime, spawn};
+use proptest::prelude::*;
+
+use common::{Dropped, HOUR, LONG, Probe, Random, ms, panicked, us, watchdog};
+
+/// Time stands, unless it is advanced.
+fn manual() -> Runtime {
+    Builder::new().start_paused(true).auto_advance(false).build().unwrap()
+}
+
+/// Time jumps to the next deadline.
+fn paused() -> Runtime {
+    Builder::new().start_paused(true).build().unwrap()
+}
+
+/// All that is due, without waiting.
+async fn due_now<T>(queue: &mut DelayQueue<T>) -> Vec<Expired<T>> {
+    unconstrained(poll_fn(|cx| {
+        let mut due = Vec::new();
+        while let Poll::Ready(Some(expired)) = queue.poll_expired(cx) {
+            due.push(expired);
+        }
+        Poll::Ready(due)
+    }))
+    .await
+}
+
+/// For results that do not matter.
+fn ignore<T>(_: T) {}
+
+fn values<T>(expired: Vec<Expired<T>>) -> Vec<T> {
+    expired.into_iter().map(Expired::into_inner).collect()
+}
+
+fn poll<T>(probe: &Arc<Probe>, queue: &mut DelayQueue<T>) -> Poll<Option<T>> {
+    let expired = queue.poll_expired(&mut Context::from_waker(&probe.waker()));
+    expired.map(|expired| expired.map(Expired::into_inner))
+}
+
+#[test]
+fn it_may_be_sent_and_so_may_its_handle() {
+    fn send_sync<T: Send + Sync>() {}
+    fn unpin<T: Unpin>() {}
+    send_sync::<DelayQueue<u8>>();
+    send_sync::<DelayQueueHandle<std::cell::Cell<u8>>>();
+    send_sync::<Key>();
+    unpin::<DelayQueue<std::marker::PhantomPinned>>();
+}
+
+#[test]
+fn nothing_comes_out_early_and_all_in_order() {
+    let _dog = watchdog(LONG);
+    mainspring::block_on(async {
+        let mut random = Random::new(5);
+        let mut queue = DelayQueue::new();
+        for _ in 0..2_000 {
+            let after = us(random.below(20_000));
+            let start = Instant::now();
+            queue.insert((start, after), after);
+        }
+        let mut last = None;
+        while let Some(expired) = queue.next_expired().await {
+            let (start, after) = *expired.get_ref();
+            assert!(start.elapsed() >= after, "{after:?} ended after {:?}", start.elapsed());
+            assert!(last <= Some(expired.deadline()));
+            last = Some(expired.deadline());
+        }
+        assert!(queue.is_empty());
+    });
+}
+
+#[test]
+fn equal_deadlines_come_out_first_in_first_out() {
+    manual().block_on(async {
+        let mut queue = DelayQueue::new();
+        let when = Instant::now() + HOUR;
+        let keys: Vec<Key> = (0..300).map(|n| queue.insert_at(n, when)).collect();
+        // Moving away and back keeps the place.
+        for key in keys.iter().step_by(7) {
+            queue.reset_at(key, when + HOUR);
+            queue.reset_at(key, when);
+        }
+        advance_to(when).await;
+        assert_eq!(values(due_now(&mut queue).await), (0..300).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn values_come_out_at_their_deadlines_to_the_nanosecond() {
+    paused().block_on(async {
+        let mut queue = DelayQueue::new();
+        let start = Instant::now();
+        for nanos in [3, 1_000_001, 999_999, 1_000_000, 86_400_000_000_007, 1] {
+            queue.insert(nanos, Duration::from_nanos(nanos));
+        }
+        let mut seen = vec![];
+        while let Some(expired) = queue.next().await {
+            assert_eq!(start.elapsed(), Duration::from_nanos(*expired.get_ref()));
+            assert_eq!(expired.deadline(), Instant::now());
+            seen.push(expired.into_inner());
+        }
+        assert!(seen.is_sorted() && seen.len() == 6);
+    });
+}
+
+#[test]
+fn virtual_time_stops_at_no_deadline_that_nobody_has() {
+    paused().block_on(async {
+        let mut queue = DelayQueue::new();
+        let keys: Vec<Key> = (1..=50).map(|n| queue.insert(n, Duration::from_secs(n))).collect();
+        for key in &keys {
+            queue.reset(key, HOUR);
+        }
+        let turns = common::metrics().turns();
+        let start = Instant::now();
+        assert_eq!(queue.next_expired().await.unwrap().into_inner(), 1);
+        assert_eq!(start.elapsed(), HOUR);
+        assert!(common::metrics().turns() - turns < 10, "it stopped at old deadlines");
+    });
+}
+
+#[test]
+fn what_is_past_comes_out_at_the_next_poll() {
+    manual().block_on(async {
+        let mut queue = DelayQueue::new();
+        let now = Instant::now();
+        advance(ms(5)).await;
+        queue.insert_at("past", now);
+        queue.insert("present", Duration::ZERO);
+        queue.insert_at("present too", Instant::now());
+        assert_eq!(values(due_now(&mut queue).await), ["past", "present", "present too"]);
+    });
+}
+
+#[test]
+fn far_deadlines_neither_panic_nor_come() {
+    manual().block_on(async {
+        let mut queue = DelayQueue::new();
+        // tokio-util panics beyond 2^36 milliseconds.
+        let years = |n: u64| Duration::from_secs(n * 365 * 86_400);
+        queue.insert("never", Duration::MAX);
+        queue.insert("three", years(3));
+        let moved = queue.insert("moved", ms(1));
+        queue.reset(&moved, years(250));
+        queue.insert_at("last instant", Instant::now() + Duration::MAX);
+        assert!(due_now(&mut queue).await.is_empty());
+        advance(years(3) - Duration::from_nanos(1)).await;
+        assert!(due_now(&mut queue).await.is_empty());
+        advance(Duration::from_nanos(1)).await;
+        assert_eq!(values(due_now(&mut queue).await), ["three"]);
+        advance(years(247)).await;
+        assert_eq!(values(due_now(&mut queue).await), ["moved"]);
+        assert_eq!(queue.len(), 2);
+        queue.clear();
+        assert!(queue.is_empty());
+    });
+}
+
+#[test]
+fn an_old_key_never_touches_a_new_value() {
+    manual().block_on(async {
+        let mut queue = DelayQueue::new();
+        let old = queue.insert("old", ms(1));
+        assert_eq!(queue.remove(&old).into_inner(), "old");
+        let new = queue.insert("new", ms(2));
+        assert!(old != new && HashSet::from([old, new]).len() == 2);
+        assert!(
+            queue.try_remove(&old).is_none()
+                && !queue.try_reset(&old, HOUR)
+                && !queue.try_reset_at(&old, Instant::now())
+        );
+        assert_eq!(queue.try_deadline(&old), None);
+        assert_eq!(queue.deadline(&new), Instant::now() + ms(2));
+        queue.clear();
+        assert!(queue.try_remove(&new).is_none());
+        let newest = queue.insert("newest", ms(3));
+        advance(ms(3)).await;
+        assert_eq!(due_now(&mut queue).await[0].key(), newest);
+        assert!(queue.try_remove(&newest).is_none());
+    });
+}
+
+#[test]
+fn an_unknown_key_panics_at_the_callers_place() {
+    manual().block_on(async {
+        let mut queue = DelayQueue::new();
+        let key = queue.insert((), ms(1));
+        queue.remove(&key);
+        let calls: [fn(&mut DelayQueue<()>, &Key); 4] = [
+            |queue, key| ignore(queue.remove(key)),
+            |queue, key| queue.reset(key, HOUR),
+            |queue, key| queue.reset_at(key, Instant::now()),
+            |queue, key| ignore(queue.deadline(key)),
+        ];
+        for call in calls {
+            let panicked = panicked(|| call(&mut queue, &key));
+            assert!(panicked.message.contains("is not in this DelayQueue"), "{}", panicked.message);
+            assert!(panicked.file.ends_with("time_delay_queue.rs"), "{}", panicked.file);
+        }
+    });
+}
+
+#[test]
+fn resets_move_to_both_sides_and_after_the_deadline() {
+    manual().block_on(async {
+        let mut queue = DelayQueue::new();
+        let start = Instant::now();
+        let (a, b, c) = (queue.insert('a', ms(10)), queue.insert('b', ms(20)), queue.insert('c', ms(30)));
+        queue.reset(&c, ms(5));
+        assert_eq!(queue.peek(), Some(c));
+        queue.reset(&a, ms(40));
+        assert_eq!(queue.deadline(&a), start + ms(40));
+        advance(ms(25)).await;
+        // Due for long, but not out yet: it may still be put off.
+        queue.reset(&b, ms(5));
+        assert_eq!(values(due_now(&mut queue).await), ['c']);
+        advance(ms(15)).await;
+        assert_eq!(values(due_now(&mut queue).await), ['b', 'a']);
+        assert_eq!(queue.peek(), None);
+    });
+}
+
+#[test]
+fn a_task_that_waits_is_woken_by_what_concerns_it() {
+    manual().block_on(async {
+        let probe = Probe::new();
+        let mut queue = DelayQueue::new();
+        let first = queue.insert(1, ms(10));
+        assert!(poll(&probe, &mut queue).is_pending());
+        let second = queue.insert(2, ms(20));
+        queue.reset(&second, ms(15));
+        queue.reset(&first, ms(12));
+        assert_eq!(probe.wakes(), 0, "nothing comes sooner");
+        let third = queue.insert(3, ms(5));
+        assert_eq!(probe.wakes(), 1, "an earlier deadline");
+        assert!(poll(&probe, &mut queue).is_pending());
+        queue.reset(&second, Duration::ZERO);
+        assert_eq!(probe.wakes(), 2, "a reset to the present");
+        assert_eq!(poll(&probe, &mut queue), Poll::Ready(Some(2)));
+        assert!(poll(&probe, &mut queue).is_pending());
+        queue.remove(&first);
+        assert_eq!(probe.wakes(), 2);
+        queue.remove(&third);
+        assert_eq!(probe.wakes(), 3, "the last one is gone");
+        assert_eq!(poll(&probe, &mut queue), Poll::Ready(None));
+
+        queue.insert(4, ms(10));
+        assert!(poll(&probe, &mut queue).is_pending());
+        queue.clear();
+        assert_eq!(probe.wakes(), 4, "cleared");
+        queue.insert(5, ms(10));
+        assert!(poll(&probe, &mut queue).is_pending());
+        advance(ms(10)).await;
+        assert_eq!(probe.wakes(), 5, "due");
+        assert_eq!(poll(&probe, &mut queue), Poll::Ready(Some(5)));
+    });
+}
+
+#[test]
+fn an_earlier_value_after_a_pending_poll_is_waited_for() {
+    let _dog = watchdog(LONG);
+    mainspring::block_on(async {
+        let mut queue = DelayQueue::new();
+        queue.insert("late", HOUR);
+        let probe = Probe::new();
+        assert!(poll(&probe, &mut queue).is_pending());
+        queue.insert("soon", ms(1));
+        assert_eq!(queue.next_expired().await.unwrap().into_inner(), "soon");
+    });
+}
+
+#[test]
+fn the_latest_task_is_woken() {
+    manual().block_on(async {
+        let (one, other) = (Probe::new(), Probe::new());
+        let mut queue = DelayQueue::new();
+        queue.insert((), ms(10));
+        assert!(poll(&one, &mut queue).is_pending() && poll(&other, &mut queue).is_pending());
+        queue.insert((), ms(5));
+        assert_eq!((one.wakes(), other.wakes()), (0, 1));
+        assert!(poll(&one, &mut queue).is_pending() && poll(&other, &mut queue).is_pending());
+        advance(ms(5)).await;
+        assert_eq!((one.wakes(), other.wakes()), (0, 2));
+    });
+}
+
+#[test]
+fn an_empty_queue_leaves_no_timer_behind() {
+    paused().block_on(async {
+        let mut queue = DelayQueue::new();
+        let key = queue.insert((), HOUR);
+        let probe = Probe::new();
+        assert!(poll(&probe, &mut queue).is_pending());
+        queue.remove(&key);
+        assert_eq!(poll(&probe, &mut queue), Poll::Ready(None));
+        let start = Instant::now();
+        sleep(2 * HOUR).await;
+        assert_eq!((start.elapsed(), probe.wakes()), (2 * HOUR, 1));
+    });
+}
+
+#[test]
+fn after_a_stall_everything_comes_out_in_order() {
+    manual().block_on(async {
+        let mut queue = DelayQueue::new();
+        let mut random = Random::new(9);
+        for n in 0..5_000u64 {
+            let after = Duration::from_nanos(random.below(1 << 45));
+            queue.insert((Instant::now() + after, n), after);
+        }
+        assert!(due_now(&mut queue).await.is_empty());
+        advance_to(Instant::now() + 24 * HOUR).await;
+        let due = values(due_now(&mut queue).await);
+        assert!(due.len() == 5_000 && due.is_sorted());
+    });
+}
+
+#[test]
+fn a_large_cascade_is_done_in_slices() {
+    manual().block_on(async {
+        let mut queue = DelayQueue::new();
+        let start = Instant::now();
+        for n in 0..20_000u64 {
+            queue.insert_at(n, start + HOUR + Duration::from_nanos(n * 1_000));
+        }
+        advance_to(start + HOUR).await;
+        let probe = Probe::new();
+        assert!(poll(&probe, &mut queue).is_pending(), "all of twenty thousand moved in one poll");
+        assert_eq!(probe.wakes(), 1, "it wakes itself to go on");
+        let mut polls = 1;
+        loop {
+            match poll(&probe, &mut queue) {
+                Poll::Ready(first) => break assert_eq!(first, Some(0)),
+                Poll::Pending => polls += 1,
+            }
+        }
+        assert!((3..40).contains(&polls), "{polls} polls");
+    });
+}
+
+#[test]
+fn due_values_do_not_starve_the_other_tasks() {
+    paused().block_on(async {
+        let others = spawn(async {
+            let mut turns = 0;
+            while turns < 20 {
+                mainspring::task::yield_now().await;
+                turns += 1;
+            }
+        });
+        let mut queue = DelayQueue::new();
+        (0..10_000).for_each(|n| ignore(queue.insert(n, Duration::ZERO)));
+        let mut taken = 0;
+        while !others.is_finished() {
+            assert!(queue.next_expired().await.is_some());
+            taken += 1;
+        }
+        assert!(taken < 30 * 128, "{taken} were taken before the other task was done");
+    });
+}
+
+#[test]
+fn memory_is_kept_given_back_and_compacted() {
+    manual().block_on(async {
+        let mut queue = DelayQueue::with_capacity(1_000);
+        assert!(queue.capacity() >= 1_000 && queue.is_empty());
+        let dropped = Dropped::default();
+        let keys: Vec<Key> = (0..6_400).map(|_| queue.insert(dropped.token(), HOUR)).collect();
+        assert_eq!(queue.len(), 6_400);
+        for (n, key) in keys.iter().enumerate().filter(|(n, _)| n % 64 != 0) {
+            queue.remove(key);
+            assert!(dropped.count() <= n, "a removed value is gone at once");
+        }
+        assert_eq!(dropped.count(), 6_300);
+        queue.compact();
+        assert!(queue.capacity() <= 128, "{}", queue.capacity());
+        for (n, key) in keys.iter().enumerate() {
+            assert_eq!(queue.try_deadline(key).is_some(), n % 64 == 0);
+        }
+        queue.reset(&keys[64], ms(1));
+        advance(ms(1)).await;
+        assert_eq!(due_now(&mut queue).await[0].key(), keys[64], "a key stays what it was");
+        queue.clear();
+        assert_eq!(dropped.count(), 6_400);
+        queue.reserve(500);
+        assert!(queue.capacity() >= 500);
+        queue.shrink_to_fit();
+        assert_eq!(queue.capacity(), 0);
+    });
+}
+
+#[test]
+fn without_a_runtime_it_says_what_to_do_and_where() {
+    let mut queue = DelayQueue::new();
+    let line = line!() - 1;
+    let panicked = panicked(|| ignore(queue.insert((), ms(1))));
+    assert!(panicked.message.contains("no Mainspring runtime"), "{}", panicked.message);
+    assert!(panicked.message.contains(&format!("time_delay_queue.rs:{line}")), "{}", panicked.message);
+    assert!(panicked.file.ends_with("time_delay_queue.rs"), "{}", panicked.file);
+    // Used in one, it belongs there.
+    mainspring::block_on(async {
+        queue.insert((), us(10));
+        assert!(queue.next_expired().await.is_some());
+    });
+}
+
+#[test]
+fn after_its_runtime_it_says_so() {
+    let mut queue = common::orphan(|| {
+        let mut queue = DelayQueue::new();
+        queue.insert((), HOUR);
+        queue
+    });
+    let probe = Probe::new();
+    let panicked = panicked(|| ignore(poll(&probe, &mut queue)));
+    assert!(panicked.message.contains("was dropped before the deadline"), "{}", panicked.message);
+}
+
+#[test]
+fn other_threads_put_in_move_and_remove() {
+    let _dog = watchdog(LONG);
+    mainspring::block_on(async {
+        let mut queue = DelayQueue::new();
+        let mine = queue.insert(u64::MAX, HOUR);
+        let handle = queue.handle();
+        let threads: Vec<_> = (0..4u64)
+            .map(|thread| {
+                let handle = handle.clone();
+                std::thread::spawn(move || {
+                    let start = Instant::now();
+                    for n in 0..500 {
+                        let key = handle.insert(thread * 1_000 + n, ms(n % 7)).unwrap();
+                        match n % 5 {
+                            0 => handle.remove(&key).unwrap(),
+                            1 => handle.reset(&key, ms(1)).unwrap(),
+                            2 => handle.reset_at(&key, start).unwrap(),
+                            _ => {}
+                        }
+                    }
+                })
+            })
+            .collect();
+        handle.reset(&mine, ms(50)).unwrap();
+        drop(handle);
+        let mut seen = HashSet::new();
+        while let Some(expired) = queue.next_expired().await {
+            assert!(seen.insert(expired.into_inner()), "twice");
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(seen.len(), 4 * 400 + 1);
+        assert!(seen.iter().all(|n| n % 5 != 0 || *n == u64::MAX));
+    });
+}
+
+#[test]
+fn keys_of_handles_are_keys_of_the_queue() {
+    manual().block_on(async {
+        let mut queue = DelayQueue::new();
+        let handle = queue.handle();
+        let (own, sent) = (queue.insert("own", ms(2)), handle.insert("sent", ms(1)).unwrap());
+        assert!(queue.try_deadline(&sent).is_none(), "not before the next poll");
+        assert!(due_now(&mut queue).await.is_empty());
+        assert_eq!(queue.peek(), Some(sent));
+        queue.reset(&sent, ms(3));
+        queue.compact();
+        advance(ms(3)).await;
+        let due = due_now(&mut queue).await;
+        assert_eq!(due.iter().map(Expired::key).collect::<Vec<_>>(), [own, sent]);
+        // Stale, from either side.
+        handle.remove(&sent).unwrap();
+        handle.reset(&own, HOUR).unwrap();
+        let again = handle.insert("again", ms(1)).unwrap();
+        assert_ne!(again, sent);
+        assert!(due_now(&mut queue).await.is_empty());
+        assert_eq!(queue.len(), 1);
+        assert!(queue.try_remove(&sent).is_none());
+        assert_eq!(queue.remove(&again).into_inner(), "again");
+        assert_eq!(handle.backlog(), 0);
+    });
+}
+
+#[test]
+fn a_batch_from_other_threads_wakes_once() {
+    manual().block_on(async {
+        let probe = Probe::new();
+        let mut queue = DelayQueue::new();
+        let handle = queue.handle();
+        for batch in 1..=3 {
+            assert!(poll(&probe, &mut queue).is_pending());
+            let copy = handle.clone();
+            std::thread::spawn(move || (0..1_000).for_each(|n| ignore(copy.insert(n, HOUR).unwrap())))
+                .join()
+                .unwrap();
+            assert_eq!((probe.wakes(), handle.backlog()), (batch, 1_000));
+        }
+        assert!(poll(&probe, &mut queue).is_pending());
+        assert_eq!(queue.len(), 3_000);
+    });
+}
+
+#[test]
+fn many_commands_are_carried_out_in_slices_and_none_is_lost() {
+    let _dog = watchdog(LONG);
+    manual().block_on(unconstrained(async {
+        let probe = Probe::new();
+        let mut queue = DelayQueue::new();
+        let handle = queue.handle();
+        (0..5_000).for_each(|n| ignore(handle.insert(n, Duration::ZERO).unwrap()));
+        drop(handle);
+        let mut seen = vec![];
+        loop {
+            match poll(&probe, &mut queue) {
+                Poll::Ready(Some(n)) => seen.push(n),
+                Poll::Ready(None) => break,
+                Poll::Pending => assert!(probe.wakes() > 0),
+            }
+            assert!(queue.len() <= 1_024 * (seen.len() + 1));
+        }
+        assert_eq!(seen.len(), 5_000);
+    }));
+}
+
+#[test]
+fn with_a_handle_an_empty_queue_waits_and_without_it_ends() {
+    manual().block_on(async {
+        let probe = Probe::new();
+        let mut queue = DelayQueue::<u8>::new();
+        assert_eq!(poll(&probe, &mut queue), Poll::Ready(None));
+        let handle = queue.handle();
+        assert!(poll(&probe, &mut queue).is_pending());
+        let other = handle.clone();
+        drop(handle);
+        assert_eq!(probe.wakes(), 0);
+        drop(other);
+        assert_eq!(probe.wakes(), 1);
+        assert_eq!(poll(&probe, &mut queue), Poll::Ready(None));
+        // A value put in by the owner wakes a task that waits for handles, too.
+        let _handle = queue.handle();
+        assert!(poll(&probe, &mut queue).is_pending());
+        queue.insert(1, Duration::ZERO);
+        assert_eq!(probe.wakes(), 2);
+        assert_eq!(poll(&probe, &mut queue), Poll::Ready(Some(1)));
+    });
+}
+
+#[test]
+fn a_handle_made_while_the_task_waits_reaches_it() {
+    manual().block_on(async {
+        let probe = Probe::new();
+        let mut queue = DelayQueue::new();
+        queue.insert(1, HOUR);
+        assert!(poll(&probe, &mut queue).is_pending());
+        let handle = queue.handle();
+        handle.insert(2, Duration::ZERO).unwrap();
+        assert_eq!(probe.wakes(), 1);
+        assert_eq!(poll(&probe, &mut queue), Poll::Ready(Some(2)));
+    });
+}
+
+#[test]
+fn a_dropped_queue_is_closed_and_drops_what_was_sent() {
+    manual().block_on(async {
+        let dropped = Dropped::default();
+        let mut queue = DelayQueue::new();
+        let handle = queue.handle();
+        let key = handle.insert(dropped.token(), HOUR).unwrap();
+        queue.insert(dropped.token(), HOUR);
+        drop(queue);
+        assert_eq!(dropped.count(), 2);
+        assert!(handle.is_closed() && handle.insert(dropped.token(), HOUR).is_err());
+        assert!(handle.remove(&key).is_err() && handle.reset(&key, HOUR).is_err());
+        assert_eq!(dropped.count(), 3, "who cannot put in has nothing left");
+        let error = std::io::Error::from(handle.remove(&key).unwrap_err());
+        assert_eq!(error.to_string(), "the timers are closed");
+    });
+}
+
+#[test]
+fn values_and_wakers_may_use_the_handle_as_they_go() {
+    struct Chatty(DelayQueueHandle<Option<Chatty>>, Arc<AtomicUsize>);
+    impl Drop for Chatty {
+        fn drop(&mut self) {
+            // Under a lock of the queue's this would never end.
+            self.1.fetch_add(1, Ordering::SeqCst);
+            let _ = self.0.insert(None, Duration::ZERO);
+            drop(self.0.clone());
+        }
+    }
+    let _dog = watchdog(LONG);
+    manual().block_on(async {
+        let count = Arc::new(AtomicUsize::new(0));
+        let mut queue = DelayQueue::new();
+        let handle = queue.handle();
+        let of_waker = handle.clone();
+        let probe = Probe::with(move || ignore(of_waker.insert(None, HOUR)));
+        assert!(queue.poll_expired(&mut Context::from_waker(&probe.waker())).is_pending());
+        let key = handle.insert(Some(Chatty(handle.clone(), count.clone())), HOUR).unwrap();
+        assert_eq!(probe.wakes(), 1);
+        assert!(queue.poll_expired(&mut Context::from_waker(&probe.waker())).is_pending());
+        assert_eq!(queue.len(), 2);
+        handle.remove(&key).unwrap();
+        // The value is dropped in this poll, and what its drop sends is seen at once or with the next.
+        let mut due = due_now(&mut queue).await;
+        due.extend(due_now(&mut queue).await);
+        assert_eq!((due.len(), count.load(Ordering::SeqCst)), (1, 1));
+        handle.insert(Some(Chatty(handle.clone(), count.clone())), HOUR).unwrap();
+        drop(queue);
+        assert_eq!(count.load(Ordering::SeqCst), 2);
+        drop(Chatty(handle.clone(), count.clone()));
+    });
+}
+
+/// A step of the comparison with a sorted map.
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(u64),
+    Send(u64),
+    Remove(usize),
+    Reset(usize, u64),
+    SendReset(usize, u64),
+    Advance(u64),
+    Compact,
+    Clear,
+}
+
+/// Nanoseconds: around the edges of the wheel's slots, and here and there.
+fn delay() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        3 => (0u32..7, 0u64..600).prop_map(|(level, near)| ((1u64 << (16 + 6 * level)) - 300).saturating_add(near)),
+        3 => 0u64..300_000,
+        1 => Just(0),
+        1 => Just(u64::MAX),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        5 => delay().prop_map(Op::Insert),
+        2 => delay().prop_map(Op::Send),
+        2 => any::<usize>().prop_map(Op::Remove),
+        3 => (any::<usize>(), delay()).prop_map(|(which, delay)| Op::Reset(which, delay)),
+        1 => (any::<usize>(), delay()).prop_map(|(which, delay)| Op::SendReset(which, delay)),
+        4 => delay().prop_map(|delay| Op::Advance(delay.min(1 << 50))),
+        1 => Just(Op::Compact),
+        1 => Just(Op::Clear),
+    ]
+}
+
+/// The queue, drained whenever time has passed, against a map sorted by deadline and order of insertion.
+async fn compare(ops: Vec<Op>) {
+    let mut queue = DelayQueue::new();
+    let handle = queue.handle();
+    let mut model: BTreeMap<(Instant, u64), Key> = BTreeMap::new();
+    let mut gone = Vec::new();
+    let mut number = 0;
+    for op in ops {
+        let pick = |which: usize| model.keys().nth(which % model.len().max(1)).copied();
+        let at = |nanos: u64| Instant::now() + Duration::from_nanos(nanos).max(Duration::from_nanos(1));
+        match op {
+            Op::Insert(nanos) | Op::Send(nanos) => {
+                number += 1;
+                let key = match op {
+                    Op::Insert(_) => queue.insert_at(number, at(nanos)),
+                    _ => handle.insert_at(number, at(nanos)).unwrap(),
+                };
+                model.insert((at(nanos), number), key);
+            }
+            Op::Remove(which) => {
+                if let Some(first) = pick(which) {
+                    let key = model.remove(&first).unwrap();
+                    assert_eq!(queue.remove(&key).into_inner(), first.1);
+                    gone.push(key);
+                }
+            }
+            Op::Reset(which, nanos) | Op::SendReset(which, nanos) => {
+                if let Some(first) = pick(which) {
+                    let key = model.remove(&first).unwrap();
+                    match op {
+                        Op::Reset(..) => queue.reset_at(&key, at(nanos)),
+                        _ => handle.reset_at(&key, at(nanos)).unwrap(),
+                    }
+                    model.insert((at(nanos), first.1), key);
+                }
+            }
+            Op::Advance(nanos) => {
+                advance_to(Instant::now() + Duration::from_nanos(nanos)).await;
+                let now = Instant::now();
+                for expired in due_now(&mut queue).await {
+                    let ((deadline, number), key) = model.pop_first().expect("one more than there are");
+                    assert!(deadline <= now, "early");
+                    assert_eq!(
+                        (expired.deadline(), *expired.get_ref(), expired.key()),
+                        (deadline, number, key)
+                    );
+                    gone.push(key);
+                }
+                assert!(
+                    model.first_key_value().is_none_or(|((deadline, _), _)| *deadline > now),
+                    "forgotten"
+                );
+            }
+            Op::Compact => queue.compact(),
+            Op::Clear => {
+                queue.clear();
+                gone.extend(std::mem::take(&mut model).into_values());
+            }
+        }
+        // Takes in what the handle has sent.
+        assert!(due_now(&mut queue).await.is_empty());
+        assert_eq!(queue.len(), model.len());
+        assert_eq!(queue.peek().as_ref(), model.values().next());
+        for ((deadline, _), key) in &model {
+            assert_eq!(queue.try_deadline(key), Some(*deadline));
+        }
+        assert!(gone.iter().all(|key| queue.try_deadline(key).is_none()));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn it_does_what_a_sorted_map_does(ops in prop::collection::vec(op(), 1..80)) {
+        manual().block_on(compare(ops));
+    }
+}
