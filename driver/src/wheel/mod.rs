@@ -319,8 +319,12 @@ impl<K: Copy> Wheel<K> {
         }
     }
 
-    /// No timer wants to be woken before this: the earliest deadline-plus-slack, or somewhat less after
-    /// timers were cancelled or moved. `None` if the wheel is empty.
+    /// Until when one may sleep: the last deadline that is not later than the earliest deadline-plus-slack, because
+    /// to sleep on from there would gather nobody else. So a timer with nobody near is woken at its deadline,
+    /// whatever its slack. `None` if the wheel is empty.
+    ///
+    /// It is never later than that earliest deadline-plus-slack. It may be later than the last deadline before that,
+    /// where a crowded slot reaches beyond; and earlier than any, after timers were cancelled or moved.
     ///
     /// While timers are due that have not left yet, it is a time not later than the wheel's own.
     pub fn next_wake(&self) -> Option<Nanos> {
@@ -330,15 +334,25 @@ impl<K: Copy> Wheel<K> {
         if self.dealing.is_some() || self.leaving.is_some() {
             return Some(self.elapsed);
         }
-        let mut best = None;
+        let mut most = None;
         for slot in self.occupied.iter() {
-            if best.is_some_and(|best| slot.start(self.elapsed) > best) {
+            if most.is_some_and(|most| slot.start(self.elapsed) > most) {
                 break;
             }
             let wake = self.slots.wake(slot);
-            best = Some(best.map_or(wake, |best: Nanos| best.min(wake)));
+            most = Some(most.map_or(wake, |most: Nanos| most.min(wake)));
         }
-        best
+        let most = most?;
+        let mut last = most.min(self.elapsed);
+        for slot in self.occupied.iter() {
+            if slot.start(self.elapsed) > most || last == most {
+                break;
+            }
+            if self.slots.earliest(slot) <= most {
+                last = last.max(self.slots.last_until(slot, most));
+            }
+        }
+        Some(last)
     }
 
     /// The earliest deadline of all, exactly. Timers whose deadline has moved are filed anew on the way, so

@@ -33,6 +33,8 @@ use crate::Nanos;
 
 /// Cells of a chunk; a power of two.
 pub(super) const CHUNK: u32 = 32;
+/// A slot is searched for the last cell up to a time if it holds no more.
+const SEARCHED: u32 = 64;
 /// Free chunks that are kept however few were in use.
 const KEPT: usize = 16;
 /// No chunk.
@@ -167,6 +169,21 @@ impl<K: Copy> Slots<K> {
     #[inline]
     pub(super) fn wake(&self, id: SlotId) -> Nanos {
         self.chain(id).wake
+    }
+
+    /// The last time up to `most` at which a cell of a slot is due, which has one that is due by then; `most` where it
+    /// would take long to find out. May be too late, as bounds may.
+    #[inline]
+    pub(super) fn last_until(&self, id: SlotId, most: Nanos) -> Nanos {
+        let chain = self.chain(id);
+        if chain.latest <= most {
+            return chain.latest;
+        }
+        if chain.len > SEARCHED {
+            return most;
+        }
+        let due = self.cells(id).map(|(cell, _)| cell.when).filter(|when| *when <= most);
+        due.max().unwrap_or(most)
     }
 
     /// Whether a slot's cells lie in order, from the first to the last.
