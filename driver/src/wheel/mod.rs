@@ -499,6 +499,7 @@ impl<K: Copy> Wheel<K> {
                 }
             },
             |key, place| store.borrow_mut().set_place(key, place),
+            |key| store.borrow_mut().prefetch(key),
         );
         let store = store.into_inner();
         if self.slots.is_empty(slot) {
@@ -532,6 +533,7 @@ impl<K: Copy> Wheel<K> {
             },
             |cell| late.push(cell),
             |key, place| store.borrow_mut().set_place(key, place),
+            |key| store.borrow_mut().prefetch(key),
         );
         let store = store.into_inner();
         if self.slots.is_empty(slot) {

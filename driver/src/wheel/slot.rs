@@ -352,13 +352,14 @@ impl<K: Copy> Slots<K> {
 
     /// Walks a slot from its last cell to its first, and sets its bounds anew. `judge` sees each cell once, and
     /// may change its time; what it does not want kept is removed and handed to `removed`, and `moved` hears of
-    /// the cell that fills the hole.
+    /// the cell that fills the hole. `soon` hears of most a while before their turn.
     pub(super) fn sift(
         &mut self,
         id: SlotId,
         mut judge: impl FnMut(&mut Cell<K>) -> bool,
         mut removed: impl FnMut(Cell<K>),
         mut moved: impl FnMut(K, Place),
+        mut soon: impl FnMut(K),
     ) {
         let number = self.chain_of[id.index()];
         let Chain { mut top, begin, len, .. } = self.chains[usize::from(number)];
@@ -372,6 +373,11 @@ impl<K: Copy> Slots<K> {
             let first = if index <= CHUNK { begin } else { 0 };
             for offset in (first..=(index - 1) % CHUNK).rev() {
                 index -= 1;
+                if let Some(ahead) = offset.checked_sub(super::AHEAD) {
+                    if let Some(cell) = &self.pool.chunk(top).cells[ahead as usize] {
+                        soon(cell.key);
+                    }
+                }
                 let Some(cell) = &mut self.pool.chunk_mut(top).cells[offset as usize] else { continue };
                 let before = cell.when;
                 if judge(cell) {
