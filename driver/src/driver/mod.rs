@@ -11,22 +11,21 @@
 //! * A drain that is cut short goes on at the next call with the same `now`.
 //! * Every waker of a `process` call is woken, whatever the others do; the first panic is resumed last.
 
+mod handle;
+mod shared;
+
 use std::fmt;
 use std::panic::resume_unwind;
-use std::time::Duration;
 
-use crate::entry::{Entries, Next};
+pub use handle::{Handle, Stats};
+pub(crate) use shared::Inner;
+
+use crate::entry::Next;
 use crate::steer::Steering;
-use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering, lock};
-use crate::tolerance::Slacker;
+use crate::sync::{Arc, Ordering, lock};
 use crate::wake_list::{PanicPayload, WakeList, keep_first};
-use crate::wheel::{Occupancy, Slack};
-use crate::{Clock, Nanos, TimerEntry, Tolerance};
-
-/// A pending poll reads the clock if the deadline lies no further than this from the latest reading.
-const NEAR: u64 = 1_000_000;
-/// Of so many pending polls since the last turn, one reads the clock in any case.
-const POLLS_PER_READING: u32 = 64;
+use crate::{Clock, Nanos, Tolerance};
+use shared::Shared;
 
 /// How the driver's thread is roused from its park.
 ///
@@ -57,27 +56,6 @@ pub struct Processed {
     pub fired: usize,
     /// Whether the budget was used up: there may be more that was due.
     pub more: bool,
-}
-
-/// Counts since the driver began; see [`Handle::stats`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Timers in the wheel now.
-    pub live: usize,
-    /// Timers that were registered.
-    pub armed: u64,
-    /// Timers that came due.
-    pub fired: u64,
-    /// Timers that were unregistered before their deadline, also by a shutdown. What was armed has fired,
-    /// was cancelled, or is live.
-    pub cancelled: u64,
-    /// Resets of registered timers.
-    pub reset: u64,
-    /// Moves of timers within the wheel.
-    pub moved: u64,
-    /// Timers that were armed with the wider slack that load allows; see [`Tolerance::Adaptive`].
-    pub widened: u64,
 }
 
 /// Fires timers for one thread that parks until the next.
@@ -116,51 +94,9 @@ pub struct Driver {
     handle: Handle,
 }
 
-/// Makes timers. Cheap to clone; may be used on any thread.
-#[derive(Clone)]
-pub struct Handle {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    clock: Clock,
-    /// The latest reading of the clock that anybody took through this driver.
-    latest: AtomicU64,
-    /// Whether that clock is stopped, or was. Beside `latest`, which each reading touches.
-    steering: Steering,
-    /// Pending polls since the last turn.
-    polls: AtomicU32,
-    resets: AtomicU64,
-    unpark: Box<dyn Unpark>,
-    inner: Mutex<Inner>,
-}
-
-/// What the lock protects.
-pub(crate) struct Inner {
-    pub(crate) entries: Entries,
-    /// The `now` of the latest drain.
-    published: Nanos,
-    /// Whether the latest drain is not finished.
-    draining: bool,
-    /// Until when the driver's thread is going to be parked; `None` while it runs, or is about to.
-    parked_until: Option<Nanos>,
-    closed: bool,
-    slacker: Slacker,
-    /// How many timers were registered; the next one's number.
-    armed: u64,
-    fired: u64,
-    cancelled: u64,
-}
-
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").field("stats", &self.handle.stats()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("clock", &self.shared.clock).finish_non_exhaustive()
     }
 }
 
@@ -179,27 +115,8 @@ impl Driver {
     }
 
     fn begin(clock: Clock, now: Nanos, steering: Steering, unpark: impl Unpark) -> Driver {
-        let inner = Inner {
-            entries: Entries::new(now),
-            published: now,
-            draining: false,
-            parked_until: None,
-            closed: false,
-            slacker: Slacker::new(now),
-            armed: 0,
-            fired: 0,
-            cancelled: 0,
-        };
-        let shared = Shared {
-            clock,
-            latest: AtomicU64::new(now.get()),
-            steering,
-            polls: AtomicU32::new(0),
-            resets: AtomicU64::new(0),
-            unpark: Box::new(unpark),
-            inner: Mutex::new(inner),
-        };
-        Driver { handle: Handle { shared: Arc::new(shared) } }
+        let shared = Shared::new(clock, now, steering, unpark);
+        Driver { handle: Handle::new(Arc::new(shared)) }
     }
 
     /// Sets how much slack timers get that ask for none in particular. The default is
@@ -355,207 +272,5 @@ impl Drop for Driver {
         if let (Some(payload), false) = (panic, std::thread::panicking()) {
             resume_unwind(payload);
         }
-    }
-}
-
-impl Handle {
-    /// A timer that is due `duration` from now. Reads the clock, unless `duration` is zero.
-    #[inline]
-    pub fn sleep(&self, duration: Duration) -> TimerEntry {
-        TimerEntry::new(self.clone(), self.deadline_after(duration))
-    }
-
-    /// The moment `duration` from now. Reads the clock, unless `duration` is zero: then any reading will do,
-    /// for that moment has passed.
-    #[inline]
-    pub fn deadline_after(&self, duration: Duration) -> Nanos {
-        let now = if duration.is_zero() { self.latest() } else { self.now() };
-        now.saturating_add(duration)
-    }
-
-    /// A timer that is due at `deadline`.
-    #[inline]
-    pub fn sleep_until(&self, deadline: Nanos) -> TimerEntry {
-        TimerEntry::new(self.clone(), deadline)
-    }
-
-    /// Reads the driver's clock. If that has gone back, the latest reading stands: what is timed from it
-    /// ends rather late than early.
-    #[inline]
-    pub fn now(&self) -> Nanos {
-        self.shared.note(self.shared.steering.read(&self.shared.clock))
-    }
-
-    /// As [`now`](Handle::now), for someone who has just read this driver's clock himself and got `now`. Only while
-    /// [nobody has stopped it](Handle::clock_changes).
-    #[inline]
-    pub fn now_is(&self, now: Nanos) -> Nanos {
-        self.shared.note(now)
-    }
-
-    /// What the clock shows, or the driver's own time if that has been stopped.
-    #[inline]
-    fn read(&self) -> Nanos {
-        let now = self.shared.steering.read(&self.shared.clock);
-        let _ = self.shared.note(now);
-        now
-    }
-
-    /// The latest reading of the clock that was taken through this driver: not later than now.
-    #[inline]
-    pub fn latest(&self) -> Nanos {
-        // Relaxed: a reading that is a little old is as good.
-        Nanos::new(self.shared.latest.load(Ordering::Relaxed))
-    }
-
-    #[inline]
-    pub(crate) fn steering(&self) -> &Steering {
-        &self.shared.steering
-    }
-
-    /// The clock that the driver was made on. Its readings are the driver's time as long as that was not
-    /// [stopped](Handle::pause).
-    pub fn clock(&self) -> &Clock {
-        &self.shared.clock
-    }
-
-    /// Whether the driver was shut down.
-    pub fn is_shutdown(&self) -> bool {
-        lock(&self.shared.inner).closed
-    }
-
-    /// Whether two handles belong to one driver.
-    pub fn same_driver(&self, other: &Handle) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
-    }
-
-    /// What the driver has done so far.
-    pub fn stats(&self) -> Stats {
-        let inner = lock(&self.shared.inner);
-        Stats {
-            live: inner.entries.len(),
-            armed: inner.armed,
-            fired: inner.fired,
-            cancelled: inner.cancelled,
-            reset: self.shared.resets.load(Ordering::Relaxed),
-            moved: inner.entries.moved(),
-            widened: inner.slacker.widened(),
-        }
-    }
-
-    /// How full the wheel's slots are, for a view of it. Takes about a microsecond, under the lock.
-    pub fn occupancy(&self) -> Occupancy {
-        lock(&self.shared.inner).entries.occupancy()
-    }
-
-    /// Asserts that the wheel's invariants hold and that every entry in it is linked and knows its place.
-    /// O(n), under the lock; for tests.
-    ///
-    /// # Panics
-    ///
-    /// If one does not hold: then the driver has a defect.
-    pub fn check(&self) {
-        lock(&self.shared.inner).entries.check();
-    }
-
-    #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        lock(&self.shared.inner)
-    }
-
-    pub(crate) fn unpark(&self) {
-        self.shared.unpark.unpark();
-    }
-
-    /// Whether `deadline` has passed, for a timer that is not registered. Reads the clock only if it is near.
-    #[inline]
-    pub(crate) fn has_passed(&self, deadline: Nanos) -> bool {
-        let latest = self.latest();
-        deadline <= latest || (deadline.get() - latest.get() <= NEAR && deadline <= self.read())
-    }
-
-    /// Whether a poll of a timer that is registered should read the clock, because the driver would have fired it
-    /// had it been let: if the deadline is near, or now and then.
-    #[inline]
-    pub(crate) fn is_time_to_look(&self, deadline: Nanos) -> bool {
-        // Relaxed, and not one atomic step: a count that is lost only delays a reading.
-        let polls = self.shared.polls.load(Ordering::Relaxed).wrapping_add(1);
-        self.shared.polls.store(polls, Ordering::Relaxed);
-        let near = deadline.get() <= self.latest().get().saturating_add(NEAR);
-        near || polls % POLLS_PER_READING == 0
-    }
-
-    /// Whether `deadline` has passed by the clock, which is read.
-    pub(crate) fn has_passed_now(&self, deadline: Nanos) -> bool {
-        deadline <= self.read()
-    }
-
-    #[inline]
-    pub(crate) fn count_reset(&self) {
-        // Relaxed, and not one atomic step: only a count, and mostly from one thread.
-        let resets = self.shared.resets.load(Ordering::Relaxed);
-        self.shared.resets.store(resets + 1, Ordering::Relaxed);
-    }
-}
-
-impl Shared {
-    /// Remembers a reading of the clock; returns the latest of all.
-    #[inline]
-    fn note(&self, now: Nanos) -> Nanos {
-        // Relaxed: only a hint of how late it is; readings of several threads may overtake each other.
-        let latest = Nanos::new(self.latest.load(Ordering::Relaxed));
-        if now <= latest {
-            return latest;
-        }
-        self.latest.store(now.get(), Ordering::Relaxed);
-        now
-    }
-}
-
-impl Inner {
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed
-    }
-
-    /// What is armed at or before this is due already.
-    #[inline]
-    pub(crate) fn published(&self) -> Nanos {
-        self.published
-    }
-
-    /// The number of a timer that is registered now.
-    #[inline]
-    pub(crate) fn next_number(&mut self) -> u64 {
-        self.armed += 1;
-        self.armed
-    }
-
-    /// The slack of a timer that is armed now and asks for none in particular.
-    #[inline]
-    pub(crate) fn default_slack(&mut self, latest: Nanos, deadline: Nanos) -> Slack {
-        self.slacker.slack(latest, deadline)
-    }
-
-    /// Whether the driver's thread is parked for longer than a timer that has just been filed may wait.
-    #[inline]
-    pub(crate) fn must_unpark(&mut self, deadline: Nanos, slack: Slack) -> bool {
-        let Some(until) = self.parked_until else { return false };
-        let wake = Nanos::new(deadline.get().saturating_add(slack.as_nanos()));
-        if wake >= until {
-            return false;
-        }
-        // The park is about to be ended, so nobody needs to end it again, however early the timer.
-        self.parked_until = None;
-        true
-    }
-
-    #[inline]
-    pub(crate) fn count_fired(&mut self) {
-        self.fired += 1;
-    }
-
-    #[inline]
-    pub(crate) fn count_cancelled(&mut self) {
-        self.cancelled += 1;
     }
 }
