@@ -11,6 +11,7 @@
 //! * [`Driver`] and [`Handle`]: the lock around the wheel. The loop asks [`Driver::next_wake`] before it parks
 //!   and calls [`Driver::process`] after.
 //! * [`Tolerance`]: how far a park may outlast a deadline, so that timers end together.
+//! * [`Handle::stats`], [`Lateness`], [`Handle::pending`]: what was done, how late, and what waits.
 //! * [`WakeList`]: a batch of wakers, woken without the lock.
 //! * [`Clock`], [`TestClock`], [`Nanos`]: what time it is. [`Handle::pause`] stops a clock, also a real one.
 //!
@@ -47,6 +48,7 @@ pub mod agenda;
 mod clock;
 mod driver;
 mod entry;
+mod lateness;
 mod nanos;
 mod state;
 mod steer;
@@ -57,8 +59,9 @@ pub mod wheel;
 
 pub use agenda::Agenda;
 pub use clock::{Clock, TestClock};
-pub use driver::{Driver, Handle, Processed, Stats, Unpark};
+pub use driver::{Driver, Handle, Pending, Processed, Stats, Unpark, Waits};
 pub use entry::{Shutdown, TimerEntry};
+pub use lateness::Lateness;
 pub use nanos::Nanos;
 pub use state::{State, StateCell};
 pub use tolerance::Tolerance;

@@ -299,6 +299,16 @@ pub(super) fn is_current(remote: &Arc<Remote>) -> bool {
     CURRENT.with(|current| ptr::eq(current.remote.get(), Arc::as_ptr(remote)))
 }
 
+/// Looks at the executor that `remote` belongs to, if this thread has entered it.
+pub(super) fn here<R>(remote: &Arc<Remote>, look: impl FnOnce(&Local) -> R) -> Option<R> {
+    let local = CURRENT.with(|current| {
+        let entered = current.local.borrow();
+        entered.as_deref().filter(|local| Arc::ptr_eq(local.remote(), remote)).cloned()
+    });
+    // The borrow has ended, so that nothing that the look does is too much.
+    local.as_deref().map(look)
+}
+
 /// Wakes `task` if this thread has entered its executor; false if it has not.
 #[inline]
 pub(super) fn wake_here(task: &TaskRef) -> bool {

@@ -18,6 +18,7 @@
 //! * There is one [`Owner`] to a `Remote`, and it never leaves the thread that made it.
 
 use super::join::JoinHandle;
+use super::local;
 use super::task::{self, TaskRef};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use std::marker::PhantomData;
@@ -73,6 +74,11 @@ impl Remote {
     /// Whether the executor has shut down.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed
+    }
+
+    /// Tasks that have not completed, if this is the owner thread and it has entered the executor.
+    pub(crate) fn alive_here(self: &Arc<Self>) -> Option<usize> {
+        local::here(self, |local| local.alive())
     }
 
     /// Rouses the owner.

@@ -118,9 +118,9 @@ impl Handle {
         self.shared.remote.spawn(future)
     }
 
-    /// What the runtime has done so far.
+    /// What the runtime has done so far. From any thread, at any time; it takes the timers' lock for a moment.
     pub fn metrics(&self) -> Metrics {
-        Metrics::new(&self.shared.counters, self.shared.timers.stats())
+        Metrics::new(&self.shared.counters, &self.shared.timers, self.shared.remote.alive_here())
     }
 
     /// How many timers wait in each slot of the runtime's timing wheel: for a view of it. Takes about a

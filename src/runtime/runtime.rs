@@ -184,6 +184,7 @@ impl Runtime {
         let mut cx = Context::from_waker(&waker);
         let mut future = pin!(future);
         let mut turned = false;
+        turner.begin(&self.handle);
         loop {
             let mut output = None;
             // So many polls of tasks, or goes of the root alone, are left until the I/O and the timers are looked
@@ -202,6 +203,7 @@ impl Runtime {
                 // After the root's last poll of this stretch the tasks still get a go.
                 let polled = self.executor.run(left.max(1));
                 counters.polls.add(polled as u64);
+                counters.tasks.set(self.executor.alive() as u64);
                 // A go that polls nothing, because all it found was aborted, counts as well.
                 left = left.saturating_sub(polled.max(1));
                 if output.is_some() || !(root.is_woken() || self.executor.has_ready()) {
@@ -234,6 +236,7 @@ impl Drop for Runtime {
         // Entered, so that what the tasks' futures do as they are dropped finds its runtime.
         let _entered = self.handle.enter();
         self.executor.shutdown();
+        self.handle.counters().tasks.set(0);
         // An advance that is awaited elsewhere is told that it has no end.
         let result = catch_unwind(AssertUnwindSafe(|| self.handle.virtual_clock().settle(Nanos::NEVER)));
         // A second panic while one is under way would abort the process.

@@ -12,7 +12,7 @@ use super::shared::{Inner, Shared};
 use crate::steer::Steering;
 use crate::sync::{Arc, MutexGuard, Ordering, lock};
 use crate::wheel::Occupancy;
-use crate::{Clock, Nanos, TimerEntry};
+use crate::{Clock, Lateness, Nanos, TimerEntry};
 
 /// A pending poll reads the clock if the deadline lies no further than this from the latest reading.
 const NEAR: u64 = 1_000_000;
@@ -36,8 +36,11 @@ pub struct Stats {
     pub reset: u64,
     /// Moves of timers within the wheel.
     pub moved: u64,
-    /// Timers that were armed with the wider slack that load allows; see [`Tolerance::Adaptive`].
+    /// Timers that were armed with the wider slack that load allows; see [`Tolerance::Adaptive`](crate::Tolerance::Adaptive).
     pub widened: u64,
+    /// Parks that slack has put off: how often [`Driver::next_wake`](crate::Driver::next_wake) named a time that lies after
+    /// the earliest deadline. (If that timer was cancelled or reset since, after the earliest that was filed.)
+    pub put_off: u64,
 }
 
 /// Makes timers. Cheap to clone; may be used on any thread.
@@ -59,6 +62,7 @@ impl Handle {
 
     /// A timer that is due `duration` from now. Reads the clock, unless `duration` is zero.
     #[inline]
+    #[track_caller]
     pub fn sleep(&self, duration: Duration) -> TimerEntry {
         TimerEntry::new(self.clone(), self.deadline_after(duration))
     }
@@ -73,6 +77,7 @@ impl Handle {
 
     /// A timer that is due at `deadline`.
     #[inline]
+    #[track_caller]
     pub fn sleep_until(&self, deadline: Nanos) -> TimerEntry {
         TimerEntry::new(self.clone(), deadline)
     }
@@ -138,7 +143,13 @@ impl Handle {
             reset: self.shared.resets.load(Ordering::Relaxed),
             moved: inner.entries.moved(),
             widened: inner.slacker.widened(),
+            put_off: inner.put_off,
         }
+    }
+
+    /// How late timers fired so far. Copies some 800 bytes, under the lock.
+    pub fn lateness(&self) -> Lateness {
+        lock(&self.shared.inner).lateness
     }
 
     /// How full the wheel's slots are, for a view of it. Takes about a microsecond, under the lock.

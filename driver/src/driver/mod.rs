@@ -12,12 +12,14 @@
 //! * Every waker of a `process` call is woken, whatever the others do; the first panic is resumed last.
 
 mod handle;
+mod pending;
 mod shared;
 
 use std::fmt;
 use std::panic::resume_unwind;
 
 pub use handle::{Handle, Stats};
+pub use pending::{Pending, Waits};
 pub(crate) use shared::Inner;
 
 use crate::entry::Next;
@@ -144,7 +146,13 @@ impl Driver {
     /// before it when timers were cancelled: then `process` finds nothing due, and that is all.
     pub fn next_wake(&mut self) -> Option<Nanos> {
         let mut inner = lock(&self.handle.shared.inner);
-        let wake = if inner.draining { Some(inner.published) } else { inner.entries.next_wake() };
+        let wake = if inner.draining {
+            Some(inner.published)
+        } else {
+            let (wake, due) = inner.entries.next_park().unzip();
+            inner.put_off += u64::from(wake > due && !self.handle.is_paused());
+            wake
+        };
         inner.parked_until = Some(wake.unwrap_or(Nanos::NEVER));
         wake
     }
@@ -186,14 +194,17 @@ impl Driver {
             inner.published = inner.published.max(now);
             inner.draining = true;
         }
+        // What is left of an earlier drain is late by this reading, not by the one that the drain began with.
+        let read = now.max(inner.published);
         let now = inner.published;
         let more = loop {
             let next = if left == 0 { Next::Exhausted } else { inner.entries.fire_next(now, &mut left) };
             let end = match next {
-                Next::Fired(waker) => {
+                Next::Fired(waker, deadline) => {
                     left = left.saturating_sub(1);
                     fired += 1;
                     inner.fired += 1;
+                    inner.lateness.note(read.get() - deadline.get());
                     list.push(waker);
                     None
                 }

@@ -11,7 +11,7 @@ use crate::steer::Steering;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::tolerance::Slacker;
 use crate::wheel::Slack;
-use crate::{Clock, Nanos};
+use crate::{Clock, Lateness, Nanos};
 
 pub(super) struct Shared {
     pub(super) clock: Clock,
@@ -41,6 +41,9 @@ pub(crate) struct Inner {
     pub(super) armed: u64,
     pub(super) fired: u64,
     pub(super) cancelled: u64,
+    /// Parks whose end lies after the earliest deadline.
+    pub(super) put_off: u64,
+    pub(super) lateness: Lateness,
 }
 
 impl Shared {
@@ -55,6 +58,8 @@ impl Shared {
             armed: 0,
             fired: 0,
             cancelled: 0,
+            put_off: 0,
+            lateness: Lateness::default(),
         };
         Shared {
             clock,
@@ -117,9 +122,17 @@ impl Inner {
         true
     }
 
+    /// A timer has ended because its time has come, or was moved to the past.
     #[inline]
     pub(crate) fn count_fired(&mut self) {
         self.fired += 1;
+    }
+
+    /// A timer that was due at `deadline` has been found due by its own poll, at `now`.
+    #[inline]
+    pub(crate) fn count_overdue(&mut self, deadline: Nanos, now: Nanos) {
+        self.fired += 1;
+        self.lateness.note(now.get().saturating_sub(deadline.get()));
     }
 
     #[inline]

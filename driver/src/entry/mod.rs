@@ -27,6 +27,7 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -95,6 +96,8 @@ pub struct TimerEntry {
     filed: UnsafeCell<Filed>,
     /// The deadline asked for, while the state does not say it.
     wanted: AtomicU64,
+    /// Where the timer was made.
+    origin: &'static Location<'static>,
     _pin: PhantomPinned,
 }
 
@@ -124,13 +127,21 @@ impl fmt::Debug for TimerEntry {
 impl TimerEntry {
     /// A timer of this driver, due at `deadline`. It is registered at its first pending poll.
     #[inline]
+    #[track_caller]
     pub fn new(handle: Handle, deadline: Nanos) -> TimerEntry {
+        TimerEntry::with_origin(handle, deadline, Location::caller())
+    }
+
+    /// As [`new`](TimerEntry::new), made on behalf of somebody else: `origin` is what [`origin`](TimerEntry::origin) says.
+    #[inline]
+    pub fn with_origin(handle: Handle, deadline: Nanos, origin: &'static Location<'static>) -> TimerEntry {
         TimerEntry {
             handle,
             waker: UnsafeCell::new(MaybeUninit::uninit()),
             state: StateCell::new(),
             filed: UnsafeCell::new(Filed { place: Place::NOWHERE, tolerance: None }),
             wanted: AtomicU64::new(deadline.get()),
+            origin,
             _pin: PhantomPinned,
         }
     }
@@ -138,6 +149,12 @@ impl TimerEntry {
     /// The driver to which this timer belongs.
     pub fn handle(&self) -> &Handle {
         &self.handle
+    }
+
+    /// Where the timer was made: the line that called [`TimerEntry::new`] or [`Handle::sleep`].
+    #[inline]
+    pub fn origin(&self) -> &'static Location<'static> {
+        self.origin
     }
 
     /// When the timer is due.
@@ -307,7 +324,8 @@ impl TimerEntry {
     /// The deadline has passed, and nobody has let the driver fire it.
     #[cold]
     fn poll_overdue(self: Pin<&Self>) -> Poll<Result<(), Shutdown>> {
-        match self.unlink(StateCell::settle, Inner::count_fired) {
+        let (deadline, now) = (self.deadline(), self.handle.latest());
+        match self.unlink(StateCell::settle, |inner| inner.count_overdue(deadline, now)) {
             Some(waker) => {
                 drop(waker);
                 Poll::Ready(Ok(()))

@@ -324,21 +324,40 @@ impl<K: Copy> Wheel<K> {
     ///
     /// While timers are due that have not left yet, it is a time not later than the wheel's own.
     pub fn next_wake(&self) -> Option<Nanos> {
+        self.next_park().map(|(wake, _)| wake)
+    }
+
+    /// [`next_wake`](Wheel::next_wake), and the earliest deadline that is filed: how far slack puts it off.
+    pub(crate) fn next_park(&self) -> Option<(Nanos, Nanos)> {
         if let Some(cell) = self.batch[self.cursor..].iter().flatten().next() {
-            return Some(cell.when.min(self.elapsed));
+            let at = cell.when.min(self.elapsed);
+            return Some((at, at));
         }
         if self.dealing.is_some() || self.leaving.is_some() {
-            return Some(self.elapsed);
+            return Some((self.elapsed, self.elapsed));
         }
-        let mut best = None;
+        // Slots come in the order of time and do not overlap, so the first has the earliest deadline.
+        let due = self.slots.earliest(self.occupied.earliest()?);
+        let mut best = Nanos::NEVER;
         for slot in self.occupied.iter() {
-            if best.is_some_and(|best| slot.start(self.elapsed) > best) {
+            if slot.start(self.elapsed) > best {
                 break;
             }
-            let wake = self.slots.wake(slot);
-            best = Some(best.map_or(wake, |best: Nanos| best.min(wake)));
+            best = best.min(self.slots.wake(slot));
         }
-        best
+        Some((best, due))
+    }
+
+    /// Calls `each` for every timer in the wheel, in no particular order: its key and its rank. O(n).
+    pub fn for_each(&self, mut each: impl FnMut(K, Rank)) {
+        for cell in self.batch[self.cursor..].iter().flatten() {
+            each(cell.key, cell.rank);
+        }
+        for slot in self.occupied.iter() {
+            for (cell, _) in self.slots.cells(slot) {
+                each(cell.key, cell.rank);
+            }
+        }
     }
 
     /// The earliest deadline of all, exactly. Timers whose deadline has moved are filed anew on the way, so
