@@ -25,6 +25,7 @@ mod metrics;
 #[cfg(all(test, loom))]
 mod models;
 mod registry;
+mod snapshot;
 mod system_clock;
 mod turn;
 pub(crate) mod virtual_clock;
@@ -41,3 +42,4 @@ pub use mainspring_driver::wheel::Occupancy;
 pub use metrics::{LongestTurn, Metrics};
 pub(crate) use registry::Number;
 pub use runtime::{Runtime, block_on};
+pub(crate) use snapshot::Snapshot;
