@@ -39,8 +39,9 @@ thread_local! {
 const TRIM_EVERY: u32 = 1024;
 
 /// What there is to say of the task that is being polled.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Polling {
+    /// Zero: there is none.
     address: usize,
     key: u32,
     number: u64,
@@ -54,8 +55,9 @@ pub(super) struct Local {
     spare: RefCell<Vec<Item>>,
     closed: Cell<bool>,
     running: Cell<bool>,
-    /// The task that is being polled, which is not in the table meanwhile.
-    polling: Cell<Option<Polling>>,
+    /// The task that is being polled, or was polled last and has not completed. While it is polled it is not in the
+    /// table; so what is here and there is not being polled.
+    polling: Cell<Polling>,
     next_number: Cell<u64>,
     polls: Cell<u64>,
     /// The longest queue since the last trim, and the runs left until the next.
@@ -77,7 +79,7 @@ impl Local {
             spare: RefCell::default(),
             closed: Cell::new(false),
             running: Cell::new(false),
-            polling: Cell::new(None),
+            polling: Cell::new(Polling::default()),
             next_number: Cell::new(count),
             polls: Cell::new(count),
             longest: Cell::new(0),
@@ -110,10 +112,12 @@ impl Local {
         }
         let tasks = self.tasks.borrow();
         let mut seen = tasks.seen();
-        // If that has shut its own executor down, the table is empty, and nothing is left to be told.
-        seen.extend(self.polling.get().and_then(|Polling { address, key, number }| {
-            Some(Seen { number, address, origin: tasks.origin(key)?, stand: Stand::Running })
-        }));
+        let Polling { address, key, number } = self.polling.get();
+        if address != 0 && seen.iter().all(|task| task.address != address) {
+            // If it has shut its own executor down, the table is empty, and nothing is left to be told.
+            let origin = tasks.origin(key);
+            seen.extend(origin.map(|origin| Seen { number, address, origin, stand: Stand::Running }));
+        }
         seen
     }
 
@@ -159,13 +163,8 @@ impl Local {
         let before = self.polls.get();
         for _ in 0..limit {
             let Some(task) = self.next() else { break };
-            self.polling.set(Some(Polling {
-                address: task.address(),
-                key: task.key(),
-                number: task.number(),
-            }));
+            self.polling.set(Polling { address: task.address(), key: task.key(), number: task.number() });
             let progress = task.run(&self.owner);
-            self.polling.set(None);
             if matches!(progress, Progress::Pending | Progress::Completed) {
                 self.polls.set(self.polls.get().wrapping_add(1));
             }
@@ -202,6 +201,9 @@ impl Local {
     /// What becomes of a task after its go.
     #[inline]
     fn keep(&self, task: TaskRef, progress: Progress) {
+        if progress != Progress::Pending {
+            self.polling.take();
+        }
         if self.closed.get() {
             // It has shut its own executor down.
             task.cancel(&self.owner);

@@ -181,6 +181,7 @@ impl Driver {
         let mut list = WakeList::new();
         let mut panic: Option<PanicPayload> = None;
         let mut fired = 0;
+        let mut counted = 0;
         let mut left = budget;
         // Relaxed: only a hint for the polls that come.
         shared.polls.store(0, Ordering::Relaxed);
@@ -203,7 +204,6 @@ impl Driver {
                 Next::Fired(waker, deadline) => {
                     left = left.saturating_sub(1);
                     fired += 1;
-                    inner.fired += 1;
                     inner.lateness.note(read.get() - deadline.get());
                     list.push(waker);
                     None
@@ -214,6 +214,10 @@ impl Driver {
                     Some(false)
                 }
             };
+            if list.is_full() || end.is_some() {
+                inner.fired += (fired - counted) as u64;
+                counted = fired;
+            }
             if end.is_some() {
                 let live = inner.entries.len();
                 inner.slacker.count(now, fired, live);
