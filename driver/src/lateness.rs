@@ -127,7 +127,8 @@ impl fmt::Debug for Lateness {
 /// `1000 timers, late by at most: p50 28.6µs, p90 40.9µs, p99 114.6µs, max 1.2ms`
 impl fmt::Display for Lateness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} timers, late by at most:", self.count())?;
+        let count = self.count();
+        write!(f, "{count} timer{}, late by at most:", if count == 1 { "" } else { "s" })?;
         for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
             write!(f, " {name} {:.1?},", self.percentile(share))?;
         }
