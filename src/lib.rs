@@ -38,6 +38,7 @@ pub mod runtime;
 mod sync;
 pub mod task;
 pub mod time;
+mod trace;
 
 pub use runtime::{Builder, Handle, Runtime, block_on};
 pub use task::spawn;

@@ -19,6 +19,11 @@
 //! registration); no foreign code runs under the lock; every duration is legal; the work of a call is bounded
 //! by its budget; in a steady state nothing is allocated.
 //!
+//! The feature `tracing` (off by default) sends an event, at the level TRACE under the target `mainspring::timer`, when a timer is
+//! `armed`, `reset` (both with `deadline_ns`), has `fired` (with `late_ns`) or is `cancelled`, each with `timer`, which
+//! tells those that live at the same time apart, and `made_at`; and one at DEBUG when the driver is `shut down`, with the
+//! number of `timers` that waited. None is sent under the lock.
+//!
 //! Two examples embed it: `examples/own_loop.rs` in a loop of a few lines around `park_timeout`, and
 //! `examples/under_smol.rs` on a thread of its own, its sleeps awaited by tasks of another runtime.
 //!
@@ -54,6 +59,7 @@ mod state;
 mod steer;
 mod sync;
 mod tolerance;
+mod trace;
 mod wake_list;
 pub mod wheel;
 

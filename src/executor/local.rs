@@ -336,6 +336,12 @@ pub(super) fn is_current(remote: &Arc<Remote>) -> bool {
     CURRENT.with(|current| ptr::eq(current.remote.get(), Arc::as_ptr(remote)))
 }
 
+/// The number of the task that this thread polls now, or has polled last.
+#[cfg(feature = "tracing")]
+pub(crate) fn polled() -> Option<u64> {
+    CURRENT.with(|current| current.local.borrow().as_deref().map(|local| local.polling.get().number))
+}
+
 /// Looks at the executor that `remote` belongs to, if this thread has entered it.
 pub(super) fn here<R>(remote: &Arc<Remote>, look: impl FnOnce(&Local) -> R) -> Option<R> {
     let local = CURRENT.with(|current| {

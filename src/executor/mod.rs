@@ -34,6 +34,8 @@ mod tests;
 pub(crate) use census::{Census, Stand};
 pub use coop::{Unconstrained, unconstrained, yield_now};
 pub use join::{JoinError, JoinHandle};
+#[cfg(feature = "tracing")]
+pub(crate) use local::polled;
 pub(crate) use local::{Enter, spawn_local};
 pub(crate) use remote::{Notify, Remote};
 pub(crate) use root::Root;

@@ -15,6 +15,7 @@ use super::snapshot::Questions;
 use super::virtual_clock::VirtualClock;
 use crate::executor::{JoinHandle, Remote};
 use crate::reactor::Io;
+use crate::trace;
 
 /// A runtime, seen from anywhere: it may be cloned, sent and shared.
 ///
@@ -118,7 +119,7 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.shared.remote.spawn(future)
+        self.shared.remote.spawn(trace::task(future))
     }
 
     /// What the runtime has done so far. From any thread, at any time; it takes the timers' lock for a moment.

@@ -30,6 +30,7 @@ use super::snapshot::Snapshot;
 use super::turn::Turner;
 use crate::executor::{Executor, JoinHandle, Notify, Root, budget};
 use crate::reactor::{Counted, Io, Reactor};
+use crate::trace;
 
 /// A single-threaded runtime: tasks, timers and I/O on the thread that calls
 /// [`block_on`](Runtime::block_on).
@@ -243,7 +244,7 @@ impl Runtime {
     /// need not be `Send`.
     #[track_caller]
     pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        self.executor.spawn(future)
+        self.executor.spawn(trace::task(future))
     }
 
     /// What is pending.

@@ -43,6 +43,7 @@ use super::Handle;
 use super::metrics::LongestTurn;
 use super::system_clock::Offset;
 use crate::reactor::{Counted, Reactor, Until};
+use crate::trace;
 
 /// So many looks at the I/O a turn takes at the most before it fires timers.
 const LOOKS: usize = 64;
@@ -105,15 +106,12 @@ impl Turner {
     /// The turn that began last has come to its end.
     fn end_turn(&mut self, handle: &Handle, now: Nanos) {
         let duration = now.saturating_duration_since(self.began);
+        let polls = handle.counters().polls.get().wrapping_sub(self.polls_before);
+        trace::long_turn(duration, polls, self.fired as u64);
         if duration > self.longest {
             self.longest = duration;
-            handle.counters().set_longest(self.turn_made_of(handle, duration));
+            handle.counters().set_longest(LongestTurn { duration, polls, timers: self.fired as u64 });
         }
-    }
-
-    fn turn_made_of(&self, handle: &Handle, duration: Duration) -> LongestTurn {
-        let polls = handle.counters().polls.get().wrapping_sub(self.polls_before);
-        LongestTurn { duration, polls, timers: self.fired as u64 }
     }
 
     /// One turn; it sleeps if it `may_sleep` and no timer is due.
@@ -151,6 +149,11 @@ impl Turner {
         let counters = handle.counters();
         let mut arrived = false;
         for _ in 0..LOOKS {
+            match until {
+                Until::Now => {}
+                Until::Event => trace::parking(None),
+                Until::Time { timeout, .. } => trace::parking(Some(timeout)),
+            }
             let parked = match self.reactor.park(until) {
                 Ok(parked) => parked,
                 // The poller is ours, valid and open: what it can fail with is a defect of this program.
@@ -163,7 +166,9 @@ impl Turner {
                 // Where there is no alarm the poller's timeout ends the sleep, and leaves no other trace.
                 let nothing_else = !parked.notified && !parked.partial && parked.events == 0;
                 let timed_out = nothing_else && matches!(until, Until::Time { .. });
-                counters.by_timer.add(u64::from(parked.alarm || timed_out));
+                let by_timer = parked.alarm || timed_out;
+                counters.by_timer.add(u64::from(by_timer));
+                trace::woken(by_timer, parked.events, parked.notified);
             }
             arrived |= parked.notified || parked.events > 0;
             counters.events.add(self.reactor.dispatch() as u64);

@@ -22,9 +22,10 @@ pub use handle::{Handle, Stats};
 pub use pending::{Pending, Waits};
 pub(crate) use shared::Inner;
 
-use crate::entry::Next;
+use crate::entry::{Fired, Next};
 use crate::steer::Steering;
 use crate::sync::{Arc, Ordering, lock};
+use crate::trace::{self, Batch};
 use crate::wake_list::{PanicPayload, WakeList, keep_first};
 use crate::{Clock, Nanos, Tolerance};
 use shared::Shared;
@@ -179,6 +180,7 @@ impl Driver {
     pub fn process(&mut self, now: Nanos, budget: usize) -> Processed {
         let shared = &*self.handle.shared;
         let mut list = WakeList::new();
+        let mut batch = Batch::new();
         let mut panic: Option<PanicPayload> = None;
         let mut fired = 0;
         let mut counted = 0;
@@ -201,10 +203,12 @@ impl Driver {
         let more = loop {
             let next = if left == 0 { Next::Exhausted } else { inner.entries.fire_next(now, &mut left) };
             let end = match next {
-                Next::Fired(waker, deadline) => {
+                Next::Fired(Fired { waker, deadline, told }) => {
                     left = left.saturating_sub(1);
                     fired += 1;
-                    inner.lateness.note(read.get() - deadline.get());
+                    let late = read.get() - deadline.get();
+                    inner.lateness.note(late);
+                    batch.push(told, late);
                     list.push(waker);
                     None
                 }
@@ -227,6 +231,7 @@ impl Driver {
                 if let Some(payload) = list.wake_all() {
                     keep_first(&mut panic, payload);
                 }
+                batch.send();
                 if let Some(more) = end {
                     break more;
                 }
@@ -255,7 +260,11 @@ impl Driver {
         let shared = &*self.handle.shared;
         let mut list = WakeList::new();
         let mut panic = None;
+        let mut waited = 0;
         let mut inner = lock(&shared.inner);
+        if inner.closed {
+            return None;
+        }
         inner.closed = true;
         inner.draining = false;
         inner.parked_until = None;
@@ -264,6 +273,7 @@ impl Driver {
             let end = next.is_none();
             if let Some(waker) = next {
                 inner.cancelled += 1;
+                waited += 1;
                 list.push(waker);
             }
             if list.is_full() || end {
@@ -272,6 +282,7 @@ impl Driver {
                     keep_first(&mut panic, payload);
                 }
                 if end {
+                    trace::shut_down(waited);
                     return panic;
                 }
                 inner = lock(&shared.inner);

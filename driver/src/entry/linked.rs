@@ -16,6 +16,7 @@ use super::TimerEntry;
 use crate::Nanos;
 use crate::driver::{Pending, Waits};
 use crate::state::{State, StateCell};
+use crate::trace::Told;
 use crate::wheel::{Due, Occupancy, Place, Rank, Slack, Store, Wheel};
 
 /// So many entries ahead of the one that is read are fetched into the cache.
@@ -72,7 +73,7 @@ impl EntryRef {
         self,
         now: Nanos,
         leave: impl Fn(&StateCell, Nanos) -> Result<(), State>,
-    ) -> Result<(Waker, Nanos), Nanos> {
+    ) -> Result<Fired, Nanos> {
         // SAFETY: as the caller promises; after the swap succeeds it is not used.
         let entry = unsafe { self.entry() };
         let mut state = entry.state.load();
@@ -90,19 +91,27 @@ impl EntryRef {
                 unsafe { held.read() }
             });
             entry.keep(deadline);
+            let told = Told::of(entry);
             match leave(&entry.state, deadline) {
                 // SAFETY: the swap moved the waker's ownership from the entry to this copy.
-                Ok(()) => return Ok((unsafe { copy.assume_init() }, deadline)),
+                Ok(()) => return Ok(Fired { waker: unsafe { copy.assume_init() }, deadline, told }),
                 Err(now_at) => state = now_at,
             }
         }
     }
 }
 
+/// What is left of an entry that has fired.
+pub(crate) struct Fired {
+    pub(crate) waker: Waker,
+    pub(crate) deadline: Nanos,
+    pub(crate) told: Told,
+}
+
 /// What the driver asks of the next entry.
 pub(crate) enum Next {
-    /// This one has fired, which was due then.
-    Fired(Waker, Nanos),
+    /// This one has fired.
+    Fired(Fired),
     /// The moves are used up.
     Exhausted,
     /// Nothing further is due.
@@ -147,7 +156,7 @@ impl Entries {
                     // SAFETY: `&mut self` means that the lock is held; the entry was in the wheel until a
                     // moment ago, so it is linked.
                     match unsafe { key.fire(now, StateCell::fire) } {
-                        Ok((waker, deadline)) => return Next::Fired(waker, deadline),
+                        Ok(fired) => return Next::Fired(fired),
                         Err(later) => {
                             self.wheel.put_back(&mut Places, key, later, rank);
                             *moves = moves.saturating_sub(1);
@@ -165,7 +174,7 @@ impl Entries {
     pub(crate) fn shut_down_next(&mut self) -> Option<Waker> {
         let (key, _) = self.wheel.take_any()?;
         // SAFETY: as in `fire_next`. No deadline is later than NEVER, so it cannot be refused.
-        unsafe { key.fire(Nanos::NEVER, StateCell::shut_down) }.ok().map(|(waker, _)| waker)
+        unsafe { key.fire(Nanos::NEVER, StateCell::shut_down) }.ok().map(|fired| fired.waker)
     }
 
     #[inline]

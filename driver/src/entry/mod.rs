@@ -34,11 +34,12 @@ use std::time::Duration;
 
 use crate::Nanos;
 use linked::EntryRef;
-pub(crate) use linked::{Entries, Next};
+pub(crate) use linked::{Entries, Fired, Next};
 
 use crate::driver::{Handle, Inner};
 use crate::state::{State, StateCell};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
+use crate::trace::{self, Told};
 use crate::wheel::{Place, Rank, Slack};
 
 /// The driver was shut down, so the timer can never fire.
@@ -240,7 +241,10 @@ impl TimerEntry {
     pub fn reset(self: Pin<&mut Self>, deadline: Nanos) {
         let this = self.as_ref();
         match this.state.extend(deadline) {
-            Ok(()) => this.handle.count_reset(),
+            Ok(()) => {
+                this.handle.count_reset();
+                trace::reset(&this, deadline);
+            }
             Err(State::Deadline(_)) => this.bring_forward(deadline),
             Err(_) => this.reset_unlinked(deadline),
         }
@@ -259,9 +263,17 @@ impl TimerEntry {
     pub fn cancel(self: Pin<&mut Self>) {
         let this = self.as_ref();
         match this.state.load() {
-            State::Deadline(_) => drop(this.unlink(StateCell::disarm, Inner::count_cancelled)),
+            State::Deadline(_) => this.disarm(),
             State::Fired => this.state.forget(),
             State::Idle | State::Shutdown => {}
+        }
+    }
+
+    /// Takes the entry out of the wheel, if it is still there, and its waker with it.
+    fn disarm(&self) {
+        if let Some(waker) = self.unlink(StateCell::disarm, Inner::count_cancelled) {
+            drop(waker);
+            trace::cancelled(self);
         }
     }
 
@@ -277,6 +289,7 @@ impl TimerEntry {
                 if unpark {
                     self.handle.unpark();
                 }
+                Told::of(&self).armed(deadline);
                 Poll::Pending
             }
             Err((refused, waker)) => {
@@ -328,6 +341,7 @@ impl TimerEntry {
         match self.unlink(StateCell::settle, |inner| inner.count_overdue(deadline, now)) {
             Some(waker) => {
                 drop(waker);
+                trace::fired(Told::of(&self), now.get().saturating_sub(deadline.get()));
                 Poll::Ready(Ok(()))
             }
             None => self.poll_ended(),
@@ -380,6 +394,8 @@ impl TimerEntry {
             locked.count_fired();
             drop(locked);
             waker.wake();
+            trace::reset(&self, deadline);
+            trace::fired(Told::of(&self), 0);
             return;
         }
         let slack = self.slack(&mut locked, deadline);
@@ -391,6 +407,7 @@ impl TimerEntry {
         if unpark {
             self.handle.unpark();
         }
+        trace::reset(&self, deadline);
     }
 
     /// The slack of this timer, if it is armed now, for this deadline.
@@ -466,7 +483,7 @@ impl Drop for TimerEntry {
         // A state that is no deadline means that the driver has no pointer to the entry, and no lock is
         // needed: `load` acquires the driver's last touch.
         if let State::Deadline(_) = self.state.load() {
-            drop(self.unlink(StateCell::disarm, Inner::count_cancelled));
+            self.disarm();
         }
         // From here on the memory is no entry's. Loom is told, so that it finds a driver which still reads it.
         #[cfg(loom)]
