@@ -176,7 +176,7 @@ twin "drop: the state is not read again after locking" driver/src/entry/mod.rs \
         match state {' \
     loom_fire_against_drop loom_two_owners_against_fire loom_shutdown_against_drop_and_reset
 
-twin "park: its end is published after the lock was let go" driver/src/driver.rs \
+twin "park: its end is published after the lock was let go" driver/src/driver/mod.rs \
 '        inner.parked_until = Some(wake.unwrap_or(Nanos::NEVER));
         wake
 ' \

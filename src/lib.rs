@@ -24,8 +24,10 @@
 //! * [`sleep`], [`timeout`], [`interval`], [`time`]: timers.
 //! * [`time::pause`], [`time::advance`], [`Builder::start_paused`]: time that a program controls, for tests and
 //!   simulations. [`Builder::clock`]: another clock than the monotonic one.
+//! * [`Handle::metrics`], [`Handle::dump`], [`dump`]: what a runtime does, and what is pending.
 //! * [`net`]: TCP and UDP sockets (feature `net`, on by default).
 
+pub mod dump;
 mod executor;
 #[cfg(feature = "net")]
 pub mod io;
@@ -36,6 +38,7 @@ pub mod runtime;
 mod sync;
 pub mod task;
 pub mod time;
+mod trace;
 
 pub use runtime::{Builder, Handle, Runtime, block_on};
 pub use task::spawn;

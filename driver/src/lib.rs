@@ -11,12 +11,18 @@
 //! * [`Driver`] and [`Handle`]: the lock around the wheel. The loop asks [`Driver::next_wake`] before it parks
 //!   and calls [`Driver::process`] after.
 //! * [`Tolerance`]: how far a park may outlast a deadline, so that timers end together.
+//! * [`Handle::stats`], [`Lateness`], [`Handle::pending`]: what was done, how late, and what waits.
 //! * [`WakeList`]: a batch of wakers, woken without the lock.
 //! * [`Clock`], [`TestClock`], [`Nanos`]: what time it is. [`Handle::pause`] stops a clock, also a real one.
 //!
 //! Promises: a timer never fires early and is never lost; timers that are due fire by (deadline,
 //! registration); no foreign code runs under the lock; every duration is legal; the work of a call is bounded
 //! by its budget; in a steady state nothing is allocated.
+//!
+//! The feature `tracing` (off by default) sends an event, at the level TRACE under the target `mainspring::timer`, when a timer is
+//! `armed`, `reset` (both with `deadline_ns`), has `fired` (with `late_ns`) or is `cancelled`, each with `timer`, which
+//! tells those that live at the same time apart, and `made_at`; and one at DEBUG when the driver is `shut down`, with the
+//! number of `timers` that waited. None is sent under the lock.
 //!
 //! Two examples embed it: `examples/own_loop.rs` in a loop of a few lines around `park_timeout`, and
 //! `examples/under_smol.rs` on a thread of its own, its sleeps awaited by tasks of another runtime.
@@ -47,18 +53,21 @@ pub mod agenda;
 mod clock;
 mod driver;
 mod entry;
+mod lateness;
 mod nanos;
 mod state;
 mod steer;
 mod sync;
 mod tolerance;
+mod trace;
 mod wake_list;
 pub mod wheel;
 
 pub use agenda::Agenda;
 pub use clock::{Clock, TestClock};
-pub use driver::{Driver, Handle, Processed, Stats, Unpark};
+pub use driver::{Driver, Handle, Pending, Processed, Stats, Unpark, Waits};
 pub use entry::{Shutdown, TimerEntry};
+pub use lateness::Lateness;
 pub use nanos::Nanos;
 pub use state::{State, StateCell};
 pub use tolerance::Tolerance;

@@ -11,6 +11,7 @@
 //! * The thread-local has no destructor: that makes it cheap to reach, and there to the end of the thread. What
 //!   it holds is taken out by the guard that put it in.
 
+use super::census::{Origin, Seen, Stand};
 use super::join::JoinHandle;
 use super::remote::{Item, Notify, Owner, Remote};
 use super::task::{self, NUMBERS, Progress, TaskRef};
@@ -18,6 +19,7 @@ use super::tasks::{KEEP, Tasks};
 use crate::sync::thread_local;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
+use std::panic::Location;
 use std::ptr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,6 +38,15 @@ thread_local! {
 /// Runs between two looks at whether memory of a past burst should be given back.
 const TRIM_EVERY: u32 = 1024;
 
+/// What there is to say of the task that is being polled.
+#[derive(Clone, Copy, Default)]
+struct Polling {
+    /// Zero: there is none.
+    address: usize,
+    key: u32,
+    number: u64,
+}
+
 /// The owner thread's part of an executor.
 pub(super) struct Local {
     owner: Owner,
@@ -44,6 +55,9 @@ pub(super) struct Local {
     spare: RefCell<Vec<Item>>,
     closed: Cell<bool>,
     running: Cell<bool>,
+    /// The task that is being polled, or was polled last and has not completed. While it is polled it is not in the
+    /// table; so what is here and there is not being polled.
+    polling: Cell<Polling>,
     next_number: Cell<u64>,
     polls: Cell<u64>,
     /// The longest queue since the last trim, and the runs left until the next.
@@ -65,6 +79,7 @@ impl Local {
             spare: RefCell::default(),
             closed: Cell::new(false),
             running: Cell::new(false),
+            polling: Cell::new(Polling::default()),
             next_number: Cell::new(count),
             polls: Cell::new(count),
             longest: Cell::new(0),
@@ -90,6 +105,22 @@ impl Local {
         !self.tasks.borrow().is_idle() || self.remote().has_items()
     }
 
+    /// What the tasks look like, in no order, those included that other threads have sent until now.
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        if !self.closed.get() {
+            self.take_inbox();
+        }
+        let tasks = self.tasks.borrow();
+        let mut seen = tasks.seen();
+        let Polling { address, key, number } = self.polling.get();
+        if address != 0 && seen.iter().all(|task| task.address != address) {
+            // If it has shut its own executor down, the table is empty, and nothing is left to be told.
+            let origin = tasks.origin(key);
+            seen.extend(origin.map(|origin| Seen { number, address, origin, stand: Stand::Running }));
+        }
+        seen
+    }
+
     /// Makes `self` this thread's executor until the guard is dropped.
     pub(super) fn enter(self: &Rc<Self>) -> Enter {
         Enter { previous: exchange(Some(self.clone())) }
@@ -97,7 +128,7 @@ impl Local {
 
     /// Makes `future` a task. After the shutdown it is dropped.
     #[inline]
-    pub(super) fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
+    pub(super) fn spawn<F: Future + 'static>(&self, future: F, origin: Origin) -> JoinHandle<F::Output> {
         if self.closed.get() {
             return self.refuse(future);
         }
@@ -105,7 +136,7 @@ impl Local {
         let mut tasks = self.tasks.borrow_mut();
         let remote = tasks.spare_remote().unwrap_or_else(|| self.remote().clone());
         let (task, claim) = task::local(future, &self.owner, remote);
-        tasks.insert(task, self.number());
+        tasks.insert(task, self.number(), origin);
         JoinHandle::new(claim)
     }
 
@@ -132,6 +163,7 @@ impl Local {
         let before = self.polls.get();
         for _ in 0..limit {
             let Some(task) = self.next() else { break };
+            self.polling.set(Polling { address: task.address(), key: task.key(), number: task.number() });
             let progress = task.run(&self.owner);
             if matches!(progress, Progress::Pending | Progress::Completed) {
                 self.polls.set(self.polls.get().wrapping_add(1));
@@ -152,7 +184,7 @@ impl Local {
         let _entered = self.enter();
         let late = self.owner.close();
         for item in late {
-            if matches!(item, Item::Spawn(_)) {
+            if matches!(item, Item::Spawn(..)) {
                 self.take_in(item);
             }
         }
@@ -169,6 +201,9 @@ impl Local {
     /// What becomes of a task after its go.
     #[inline]
     fn keep(&self, task: TaskRef, progress: Progress) {
+        if progress != Progress::Pending {
+            self.polling.take();
+        }
         if self.closed.get() {
             // It has shut its own executor down.
             task.cancel(&self.owner);
@@ -191,7 +226,7 @@ impl Local {
 
     fn take_in(&self, item: Item) {
         match item {
-            Item::Spawn(task) => self.tasks.borrow_mut().insert(task, self.number()),
+            Item::Spawn(task, origin) => self.tasks.borrow_mut().insert(task, self.number(), origin),
             Item::Wake(task) => {
                 // If SCHEDULED is unset, the task has been polled since, for another wake.
                 if task.is_scheduled() && !task.is_complete() && !task.is_queued() {
@@ -272,12 +307,14 @@ fn exchange(local: Option<Rc<Local>>) -> Option<Rc<Local>> {
 
 /// Makes `future` a task of the executor this thread has entered, or hands it back if there is none.
 #[inline]
+#[track_caller]
 pub(crate) fn spawn_local<F: Future + 'static>(future: F) -> Result<JoinHandle<F::Output>, F> {
+    let origin = Location::caller();
     let mut future = Some(future);
     let closed = CURRENT.with(|current| {
         let entered = current.local.borrow();
         match (entered.as_deref(), future.take()) {
-            (Some(local), Some(mine)) if !local.closed.get() => Ok(local.spawn(mine)),
+            (Some(local), Some(mine)) if !local.closed.get() => Ok(local.spawn(mine, origin)),
             (local, mine) => {
                 future = mine;
                 Err(local.cloned())
@@ -287,7 +324,7 @@ pub(crate) fn spawn_local<F: Future + 'static>(future: F) -> Result<JoinHandle<F
     match (closed, future) {
         (Ok(handle), _) => Ok(handle),
         // A closed executor drops the future, which may then enter or leave one: the borrow has ended.
-        (Err(Some(closed)), Some(future)) => Ok(closed.spawn(future)),
+        (Err(Some(closed)), Some(future)) => Ok(closed.spawn(future, origin)),
         (Err(_), Some(future)) => Err(future),
         (Err(_), None) => unreachable!("the future was handed back"),
     }
@@ -297,6 +334,22 @@ pub(crate) fn spawn_local<F: Future + 'static>(future: F) -> Result<JoinHandle<F
 #[inline]
 pub(super) fn is_current(remote: &Arc<Remote>) -> bool {
     CURRENT.with(|current| ptr::eq(current.remote.get(), Arc::as_ptr(remote)))
+}
+
+/// The number of the task that this thread polls now, or has polled last.
+#[cfg(feature = "tracing")]
+pub(crate) fn polled() -> Option<u64> {
+    CURRENT.with(|current| current.local.borrow().as_deref().map(|local| local.polling.get().number))
+}
+
+/// Looks at the executor that `remote` belongs to, if this thread has entered it.
+pub(super) fn here<R>(remote: &Arc<Remote>, look: impl FnOnce(&Local) -> R) -> Option<R> {
+    let local = CURRENT.with(|current| {
+        let entered = current.local.borrow();
+        entered.as_deref().filter(|local| Arc::ptr_eq(local.remote(), remote)).cloned()
+    });
+    // The borrow has ended, so that nothing that the look does is too much.
+    local.as_deref().map(look)
 }
 
 /// Wakes `task` if this thread has entered its executor; false if it has not.

@@ -18,6 +18,7 @@
 //! * What has been handed to the queue or the inbox may be freed by its new owner at once.
 
 pub(crate) mod budget;
+mod census;
 mod coop;
 mod join;
 mod local;
@@ -30,13 +31,17 @@ mod tasks;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub(crate) use census::{Census, Stand};
 pub use coop::{Unconstrained, unconstrained, yield_now};
 pub use join::{JoinError, JoinHandle};
+#[cfg(feature = "tracing")]
+pub(crate) use local::polled;
 pub(crate) use local::{Enter, spawn_local};
 pub(crate) use remote::{Notify, Remote};
 pub(crate) use root::Root;
 
 use local::Local;
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -64,8 +69,9 @@ impl Executor {
 
     /// Makes `future` a task. After [`shutdown`](Executor::shutdown) it is dropped at once, and the handle
     /// says that it was cancelled.
+    #[track_caller]
     pub(crate) fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        self.local.spawn(future)
+        self.local.spawn(future, Location::caller())
     }
 
     /// Whether a task waits to be polled. A thread that is about to park says so first, in a sequentially
@@ -90,6 +96,11 @@ impl Executor {
     /// Tasks that were spawned, have been taken in, and have not completed.
     pub(crate) fn alive(&self) -> usize {
         self.local.alive()
+    }
+
+    /// What the tasks look like now.
+    pub(crate) fn census(&self) -> Census {
+        Census::take(&self.local)
     }
 
     /// Polls made so far. Wraps around.

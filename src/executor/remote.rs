@@ -17,11 +17,14 @@
 //! * Once closed an inbox stays closed and empty.
 //! * There is one [`Owner`] to a `Remote`, and it never leaves the thread that made it.
 
+use super::census::{Census, Origin};
 use super::join::JoinHandle;
+use super::local;
 use super::task::{self, TaskRef};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use std::marker::PhantomData;
 use std::mem;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// How an executor rouses its owner thread.
@@ -38,7 +41,7 @@ pub(super) enum Item {
     /// A task of the executor is ready.
     Wake(TaskRef),
     /// A new task: register it and queue it.
-    Spawn(TaskRef),
+    Spawn(TaskRef, Origin),
 }
 
 struct Inbox {
@@ -56,13 +59,14 @@ pub(crate) struct Remote {
 impl Remote {
     /// Makes `future` a task of the executor. If that has shut down the future is dropped here and now, and
     /// the handle says that it was cancelled.
+    #[track_caller]
     pub(crate) fn spawn<F>(self: &Arc<Self>, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
         let (task, mut claim) = task::remote(future, self.clone());
-        if let Err(item) = self.push(Item::Spawn(task)) {
+        if let Err(item) = self.push(Item::Spawn(task, Location::caller())) {
             // The inbox did not keep it, so that this thread has the task for itself again.
             drop(item);
             claim.refuse();
@@ -73,6 +77,16 @@ impl Remote {
     /// Whether the executor has shut down.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed
+    }
+
+    /// Tasks that have not completed, if this is the owner thread and it has entered the executor.
+    pub(crate) fn alive_here(self: &Arc<Self>) -> Option<usize> {
+        local::here(self, |local| local.alive())
+    }
+
+    /// What the tasks look like now, if this is the owner thread and it has entered the executor.
+    pub(crate) fn census_here(self: &Arc<Self>) -> Option<Census> {
+        local::here(self, Census::take)
     }
 
     /// Rouses the owner.

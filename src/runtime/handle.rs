@@ -11,9 +11,11 @@ use mainspring_driver::wheel::Occupancy;
 use super::context::{self, EnterGuard, NoRuntime};
 use super::metrics::{Counters, Metrics};
 use super::registry::{self, Number};
+use super::snapshot::Questions;
 use super::virtual_clock::VirtualClock;
 use crate::executor::{JoinHandle, Remote};
 use crate::reactor::Io;
+use crate::trace;
 
 /// A runtime, seen from anywhere: it may be cloned, sent and shared.
 ///
@@ -34,6 +36,7 @@ pub(super) struct Shared {
     /// Whether its clock is the process's own, as long as nobody stops it.
     pub(super) on_system_clock: bool,
     pub(super) virtual_clock: VirtualClock,
+    pub(super) questions: Questions,
 }
 
 impl Drop for Shared {
@@ -110,17 +113,18 @@ impl Handle {
     ///
     /// If the runtime was dropped, the future is dropped here and now, and the handle's result says that it
     /// was cancelled.
+    #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.shared.remote.spawn(future)
+        self.shared.remote.spawn(trace::task(future))
     }
 
-    /// What the runtime has done so far.
+    /// What the runtime has done so far. From any thread, at any time; it takes the timers' lock for a moment.
     pub fn metrics(&self) -> Metrics {
-        Metrics::new(&self.shared.counters, self.shared.timers.stats())
+        Metrics::new(&self.shared.counters, &self.shared.timers, self.shared.remote.alive_here())
     }
 
     /// How many timers wait in each slot of the runtime's timing wheel: for a view of it. Takes about a
@@ -175,12 +179,21 @@ impl Handle {
         &self.shared.virtual_clock
     }
 
+    pub(super) fn remote(&self) -> &Arc<Remote> {
+        &self.shared.remote
+    }
+
+    pub(super) fn questions(&self) -> &Questions {
+        &self.shared.questions
+    }
+
     pub(super) fn counters(&self) -> &Counters {
         &self.shared.counters
     }
 }
 
 impl Spawn for Handle {
+    #[track_caller]
     fn spawn_obj(&self, future: FutureObj<'static, ()>) -> Result<(), SpawnError> {
         self.status()?;
         drop(self.spawn(future));

@@ -4,18 +4,35 @@
 //!
 //! * Only the runtime's own thread writes, so a load and a store are enough to count, and a reader sees each
 //!   count as it was a moment ago. Different counts are not read in one instant.
+//! * Nothing here takes a system call, an allocation, or a reading of the clock that the turn would not take anyway.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use mainspring_driver::Stats;
+use mainspring_driver::{Handle as Timers, Lateness, Stats};
 
 /// What the runtime's thread counts itself.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) turns: Counter,
     pub(super) wakeups: Counter,
+    pub(super) by_timer: Counter,
+    pub(super) by_io: Counter,
+    pub(super) by_thread: Counter,
     pub(super) polls: Counter,
     pub(super) events: Counter,
+    pub(super) tasks: Counter,
+    /// Under a lock, because its parts belong together; taken when a turn is longer than all before.
+    longest: Mutex<LongestTurn>,
+}
+
+impl Counters {
+    /// A turn was longer than all before.
+    pub(super) fn set_longest(&self, turn: LongestTurn) {
+        *self.longest.lock().unwrap_or_else(PoisonError::into_inner) = turn;
+    }
 }
 
 /// A count with one writer.
@@ -29,12 +46,41 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    fn get(&self) -> u64 {
+    #[inline]
+    pub(super) fn set(&self, n: u64) {
+        // Relaxed: as above.
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
+/// The longest turn of a runtime, and what it was made of; see [`Metrics::longest_turn`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LongestTurn {
+    /// From the runtime's reading of the clock after one look at the I/O to that at the next look, or before the next
+    /// sleep. By the runtime's own clock: while that is paused, no turn takes any time.
+    pub duration: Duration,
+    /// Polls of tasks, and of `block_on`'s own future.
+    pub polls: u64,
+    /// Timers that fired.
+    pub timers: u64,
+}
+
+impl fmt::Display for LongestTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1?} ({} timers fired, {} polls)", self.duration, self.timers, self.polls)
+    }
+}
+
 /// What a runtime has done so far. Made by [`Handle::metrics`](super::Handle::metrics).
+///
+/// Everything is counted always, in memory that is there from the beginning. What that costs stands at [`Lateness`] for a
+/// timer that fires; the other counts are a few additions a turn.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,19 +96,32 @@ impl Counter {
 pub struct Metrics {
     turns: u64,
     wakeups: u64,
+    by_timer: u64,
+    by_io: u64,
+    by_thread: u64,
     polls: u64,
     events: u64,
+    tasks: u64,
+    longest: LongestTurn,
     timers: Stats,
+    lateness: Lateness,
 }
 
 impl Metrics {
-    pub(super) fn new(counters: &Counters, timers: Stats) -> Metrics {
+    /// What was counted; `tasks` is better knowledge of how many are alive, if there is any.
+    pub(super) fn new(counters: &Counters, timers: &Timers, tasks: Option<usize>) -> Metrics {
         Metrics {
             turns: counters.turns.get(),
             wakeups: counters.wakeups.get(),
             polls: counters.polls.get(),
+            by_timer: counters.by_timer.get(),
+            by_io: counters.by_io.get(),
+            by_thread: counters.by_thread.get(),
             events: counters.events.get(),
-            timers,
+            tasks: tasks.map_or_else(|| counters.tasks.get(), |tasks| tasks as u64),
+            longest: *counters.longest.lock().unwrap_or_else(PoisonError::into_inner),
+            timers: timers.stats(),
+            lateness: timers.lateness(),
         }
     }
 
@@ -71,12 +130,48 @@ impl Metrics {
         self.turns
     }
 
-    /// Turns in which it went to sleep, and so was woken again: by a timer, an event or another thread.
+    /// Turns in which it went to sleep, and so was woken again: by a timer, an event or another thread. Of these causes
+    /// there may be several at once, or none: a signal, or the hour after which every sleep is looked after.
     pub fn wakeups(&self) -> u64 {
         self.wakeups
     }
 
-    /// Polls of tasks and of `block_on`'s own future.
+    /// Wake-ups in which the time had come for which the runtime had set its alarm.
+    pub fn wakeups_by_timer(&self) -> u64 {
+        self.by_timer
+    }
+
+    /// Wake-ups in which there were I/O events.
+    pub fn wakeups_by_io(&self) -> u64 {
+        self.by_io
+    }
+
+    /// Wake-ups in which another thread had called: to wake a task or spawn one, or because it armed a timer that is
+    /// due before the alarm.
+    pub fn wakeups_by_thread(&self) -> u64 {
+        self.by_thread
+    }
+
+    /// Sleeps that were meant to last longer than until the earliest deadline, because the
+    /// [tolerance](crate::time::Tolerance) of all timers that are due till then allowed it. What ended a sleep sooner
+    /// (an event, another thread) does not change that it counts.
+    pub fn parks_widened(&self) -> u64 {
+        self.timers.put_off
+    }
+
+    /// The longest turn so far: for so long the runtime looked neither at its I/O nor at its timers.
+    pub fn longest_turn(&self) -> LongestTurn {
+        self.longest
+    }
+
+    /// Tasks that were spawned and have not ended. On the runtime's own thread exact; elsewhere as of the last
+    /// stretch of polls, without those that other threads have spawned since.
+    pub fn tasks_alive(&self) -> usize {
+        self.tasks as usize
+    }
+
+    /// Polls of tasks and of `block_on`'s own future. Counted after a stretch of them, of at most
+    /// [`event_interval`](super::Builder::event_interval).
     pub fn polls(&self) -> u64 {
         self.polls
     }
@@ -111,7 +206,23 @@ impl Metrics {
         self.timers.reset
     }
 
-    /// Moves of timers within the wheel.
+    /// How late timers fired.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// mainspring::block_on(async {
+    ///     mainspring::sleep(Duration::from_millis(1)).await;
+    ///     let lateness = mainspring::Handle::current().metrics().lateness();
+    ///     assert_eq!(lateness.count(), 1);
+    ///     println!("99 % at most {:?} late", lateness.percentile(0.99));
+    /// });
+    /// ```
+    pub fn lateness(&self) -> Lateness {
+        self.lateness
+    }
+
+    /// Moves of timers within the wheel: cascades, and timers filed anew because they were reset to a later time.
     pub fn timers_moved(&self) -> u64 {
         self.timers.moved
     }
@@ -120,5 +231,31 @@ impl Metrics {
     /// [`Tolerance::Adaptive`](crate::time::Tolerance::Adaptive).
     pub fn timers_widened(&self) -> u64 {
         self.timers.widened
+    }
+}
+
+/// A line for each subject.
+impl fmt::Display for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let timers = &self.timers;
+        writeln!(f, "tasks:     {} alive, {} polls, {} I/O events", self.tasks, self.polls, self.events)?;
+        writeln!(f, "turns:     {}, the longest {}", self.turns, self.longest)?;
+        writeln!(
+            f,
+            "wake-ups:  {} (timer {}, I/O {}, other thread {}), {} sleeps widened",
+            self.wakeups, self.by_timer, self.by_io, self.by_thread, timers.put_off
+        )?;
+        writeln!(
+            f,
+            "timers:    {} live; {} armed, {} fired, {} cancelled, {} reset, {} moved, {} widened",
+            timers.live,
+            timers.armed,
+            timers.fired,
+            timers.cancelled,
+            timers.reset,
+            timers.moved,
+            timers.widened
+        )?;
+        write!(f, "lateness:  {}", self.lateness)
     }
 }

@@ -25,6 +25,7 @@ mod metrics;
 #[cfg(all(test, loom))]
 mod models;
 mod registry;
+mod snapshot;
 mod system_clock;
 mod turn;
 pub(crate) mod virtual_clock;
@@ -36,7 +37,9 @@ pub(crate) use anchor::{anchor, now};
 pub use builder::Builder;
 pub use context::{EnterGuard, NoRuntime};
 pub use handle::Handle;
+pub use mainspring_driver::Lateness;
 pub use mainspring_driver::wheel::Occupancy;
-pub use metrics::Metrics;
+pub use metrics::{LongestTurn, Metrics};
 pub(crate) use registry::Number;
 pub use runtime::{Runtime, block_on};
+pub(crate) use snapshot::Snapshot;

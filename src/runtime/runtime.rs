@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::SystemTime;
 
 use futures_task::{FutureObj, LocalFutureObj, LocalSpawn, Spawn, SpawnError, waker_ref};
@@ -26,9 +26,11 @@ use super::clock::Clock;
 use super::context::Running;
 use super::handle::{Handle, Shared};
 use super::registry;
+use super::snapshot::Snapshot;
 use super::turn::Turner;
 use crate::executor::{Executor, JoinHandle, Notify, Root, budget};
 use crate::reactor::{Counted, Io, Reactor};
+use crate::trace;
 
 /// A single-threaded runtime: tasks, timers and I/O on the thread that calls
 /// [`block_on`](Runtime::block_on).
@@ -73,6 +75,22 @@ pub struct Runtime {
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runtime").field("tasks", &self.executor.alive()).finish_non_exhaustive()
+    }
+}
+
+/// While it lives, it is known with which waker the root is polled.
+struct Told<'a>(&'a Handle);
+
+impl<'a> Told<'a> {
+    fn root(handle: &'a Handle, waker: &Waker) -> Told<'a> {
+        handle.questions().set_root(Some(waker));
+        Told(handle)
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.0.questions().set_root(None);
     }
 }
 
@@ -146,6 +164,7 @@ impl Runtime {
             remote: executor.remote().clone(),
             counters: Default::default(),
             virtual_clock: Default::default(),
+            questions: Default::default(),
         });
         if builder.paused || driver.handle().clock().is_test() || builder.wall.is_some() {
             let wall = builder.wall.unwrap_or_else(SystemTime::now);
@@ -182,8 +201,10 @@ impl Runtime {
         let root = Root::new(self.executor.remote());
         let waker = waker_ref(&root);
         let mut cx = Context::from_waker(&waker);
+        let _root = Told::root(&self.handle, &waker);
         let mut future = pin!(future);
         let mut turned = false;
+        turner.begin(&self.handle);
         loop {
             let mut output = None;
             // So many polls of tasks, or goes of the root alone, are left until the I/O and the timers are looked
@@ -202,6 +223,7 @@ impl Runtime {
                 // After the root's last poll of this stretch the tasks still get a go.
                 let polled = self.executor.run(left.max(1));
                 counters.polls.add(polled as u64);
+                counters.tasks.set(self.executor.alive() as u64);
                 // A go that polls nothing, because all it found was aborted, counts as well.
                 left = left.saturating_sub(polled.max(1));
                 if output.is_some() || !(root.is_woken() || self.executor.has_ready()) {
@@ -210,6 +232,7 @@ impl Runtime {
             }
             let may_sleep = output.is_none() && !root.is_woken() && !self.executor.has_ready();
             turner.turn(&self.handle, may_sleep);
+            self.handle.answer();
             turned = true;
             if let Some(output) = output {
                 return output;
@@ -219,8 +242,14 @@ impl Runtime {
 
     /// Makes `future` a task of this runtime. It is polled while a [`block_on`](Runtime::block_on) runs, and
     /// need not be `Send`.
+    #[track_caller]
     pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        self.executor.spawn(future)
+        self.executor.spawn(trace::task(future))
+    }
+
+    /// What is pending.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::with(&self.handle, self.executor.census())
     }
 
     /// This runtime, as other threads see it.
@@ -234,8 +263,11 @@ impl Drop for Runtime {
         // Entered, so that what the tasks' futures do as they are dropped finds its runtime.
         let _entered = self.handle.enter();
         self.executor.shutdown();
+        self.handle.counters().tasks.set(0);
         // An advance that is awaited elsewhere is told that it has no end.
         let result = catch_unwind(AssertUnwindSafe(|| self.handle.virtual_clock().settle(Nanos::NEVER)));
+        // And so is who waits for a look at what is pending.
+        let result = catch_unwind(AssertUnwindSafe(|| self.handle.close_questions())).and(result);
         // A second panic while one is under way would abort the process.
         if let (Err(payload), false) = (result, std::thread::panicking()) {
             resume_unwind(payload);
@@ -245,6 +277,7 @@ impl Drop for Runtime {
 }
 
 impl Spawn for Runtime {
+    #[track_caller]
     fn spawn_obj(&self, future: FutureObj<'static, ()>) -> Result<(), SpawnError> {
         drop(self.spawn(future));
         Ok(())
@@ -252,6 +285,7 @@ impl Spawn for Runtime {
 }
 
 impl LocalSpawn for Runtime {
+    #[track_caller]
     fn spawn_local_obj(&self, future: LocalFutureObj<'static, ()>) -> Result<(), SpawnError> {
         drop(self.spawn(future));
         Ok(())

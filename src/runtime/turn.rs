@@ -29,16 +29,21 @@
 //! * I/O goes before timers: what has arrived in time is seen before the timeout that waits for it. A look
 //!   that may not have told of everything, because a signal interrupted it or the batch was full, is followed
 //!   by another, a bounded number of times.
-//! * The clock is read once before a sleep and once after it.
+//! * The clock is read once before a sleep and once after it, and once in a turn that does not sleep. From these
+//!   readings timers fire, and from these the length of a turn is taken.
 //! * A backlog of timers that exceeds the budget keeps the next turn from sleeping.
 //! * Paused time moves in a step and nowhere else, by one deadline a step, and only after a look that found
 //!   nothing: what has arrived, and what a step wakes, runs to rest before the next.
 
+use std::time::Duration;
+
 use mainspring_driver::{Driver, Nanos};
 
 use super::Handle;
+use super::metrics::LongestTurn;
 use super::system_clock::Offset;
 use crate::reactor::{Counted, Reactor, Until};
+use crate::trace;
 
 /// So many looks at the I/O a turn takes at the most before it fires timers.
 const LOOKS: usize = 64;
@@ -55,6 +60,11 @@ pub(super) struct Turner {
     auto_advance: bool,
     /// Whether the clock is turned by hand, so that there is no waiting for a time.
     turned_by_hand: bool,
+    /// The turn under way: when it began, how many polls there had been before, and how many timers it has fired.
+    began: Nanos,
+    polls_before: u64,
+    fired: usize,
+    longest: Duration,
 }
 
 impl Turner {
@@ -67,7 +77,41 @@ impl Turner {
     ) -> Turner {
         let offset = Offset::measure(driver.handle(), counted);
         let turned_by_hand = driver.handle().clock().is_test();
-        Turner { reactor, driver, offset, timer_budget, backlog: false, auto_advance, turned_by_hand }
+        Turner {
+            reactor,
+            driver,
+            offset,
+            timer_budget,
+            backlog: false,
+            auto_advance,
+            turned_by_hand,
+            began: Nanos::ZERO,
+            polls_before: 0,
+            fired: 0,
+            longest: Duration::ZERO,
+        }
+    }
+
+    /// A `block_on` begins. What the thread did before is no turn.
+    pub(super) fn begin(&mut self, handle: &Handle) {
+        self.begin_turn(handle, self.driver.handle().now(), 0);
+    }
+
+    fn begin_turn(&mut self, handle: &Handle, now: Nanos, fired: usize) {
+        self.began = now;
+        self.polls_before = handle.counters().polls.get();
+        self.fired = fired;
+    }
+
+    /// The turn that began last has come to its end.
+    fn end_turn(&mut self, handle: &Handle, now: Nanos) {
+        let duration = now.saturating_duration_since(self.began);
+        let polls = handle.counters().polls.get().wrapping_sub(self.polls_before);
+        trace::long_turn(duration, polls, self.fired as u64);
+        if duration > self.longest {
+            self.longest = duration;
+            handle.counters().set_longest(LongestTurn { duration, polls, timers: self.fired as u64 });
+        }
     }
 
     /// One turn; it sleeps if it `may_sleep` and no timer is due.
@@ -79,14 +123,25 @@ impl Turner {
     pub(super) fn turn(&mut self, handle: &Handle, may_sleep: bool) {
         handle.counters().turns.add(1);
         let idle = may_sleep && !self.backlog;
-        if idle && self.driver.handle().is_paused() {
-            self.step(handle);
+        if idle {
+            let now = self.driver.handle().now();
+            self.end_turn(handle, now);
+            if self.driver.handle().is_paused() {
+                self.step(handle);
+            } else {
+                let until = self.next_wake(now);
+                self.look(handle, until);
+            }
         } else {
-            let until = if idle { self.next_wake() } else { Until::Now };
-            self.look(handle, until);
+            self.look(handle, Until::Now);
         }
-        let processed = self.driver.process(self.driver.handle().now(), self.timer_budget);
+        let now = self.driver.handle().now();
+        if !idle {
+            self.end_turn(handle, now);
+        }
+        let processed = self.driver.process(now, self.timer_budget);
         self.backlog = processed.more;
+        self.begin_turn(handle, now, processed.fired);
     }
 
     /// Sees what has happened, sleeping `until` then if nothing has. Says whether anything arrived, or may have.
@@ -94,12 +149,27 @@ impl Turner {
         let counters = handle.counters();
         let mut arrived = false;
         for _ in 0..LOOKS {
+            match until {
+                Until::Now => {}
+                Until::Event => trace::parking(None),
+                Until::Time { timeout, .. } => trace::parking(Some(timeout)),
+            }
             let parked = match self.reactor.park(until) {
                 Ok(parked) => parked,
                 // The poller is ours, valid and open: what it can fail with is a defect of this program.
                 Err(error) => panic!("the system's poller failed: {error}"),
             };
-            counters.wakeups.add(u64::from(parked.slept));
+            if parked.slept {
+                counters.wakeups.add(1);
+                counters.by_io.add(u64::from(parked.events > 0));
+                counters.by_thread.add(u64::from(parked.notified));
+                // Where there is no alarm the poller's timeout ends the sleep, and leaves no other trace.
+                let nothing_else = !parked.notified && !parked.partial && parked.events == 0;
+                let timed_out = nothing_else && matches!(until, Until::Time { .. });
+                let by_timer = parked.alarm || timed_out;
+                counters.by_timer.add(u64::from(by_timer));
+                trace::woken(by_timer, parked.events, parked.notified);
+            }
             arrived |= parked.notified || parked.events > 0;
             counters.events.add(self.reactor.dispatch() as u64);
             if !parked.partial {
@@ -110,12 +180,13 @@ impl Turner {
         true
     }
 
-    fn next_wake(&mut self) -> Until {
+    /// Until when to sleep, if it is `now`.
+    fn next_wake(&mut self, now: Nanos) -> Until {
         let Some(at) = self.driver.next_wake() else { return Until::Event };
         if at == Nanos::NEVER {
             return Until::Event;
         }
-        let timeout = at.saturating_duration_since(self.driver.handle().now());
+        let timeout = at.saturating_duration_since(now);
         if timeout.is_zero() {
             return Until::Now;
         }

@@ -12,6 +12,7 @@
 pub use crate::executor::{JoinError, JoinHandle, Unconstrained, unconstrained, yield_now};
 
 use crate::executor::spawn_local;
+use crate::trace;
 
 /// Makes `future` a task of the runtime that runs on this thread. It need not be `Send`.
 ///
@@ -30,7 +31,7 @@ use crate::executor::spawn_local;
 /// ```
 #[track_caller]
 pub fn spawn<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
-    match spawn_local(future) {
+    match spawn_local(trace::task(future)) {
         Ok(handle) => handle,
         Err(_) => panic!(
             "no Mainspring runtime runs on this thread: call `spawn` inside `mainspring::block_on` or inside \

@@ -147,7 +147,7 @@ fn apart() -> Option<(Instant, StdInstant)> {
 
 /// The moment that a runtime's clock shows as `at`; the end of time stays the end of time.
 #[inline]
-pub(super) fn from_nanos(at: Nanos) -> Instant {
+pub(crate) fn from_nanos(at: Nanos) -> Instant {
     Instant(i64::try_from(at.get()).unwrap_or(i64::MAX))
 }
 

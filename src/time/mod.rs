@@ -73,6 +73,7 @@ pub use crate::runtime::clock::{Clock, TestClock};
 pub use delay_queue::DelayQueue;
 pub use future_ext::FutureExt;
 pub use instant::Instant;
+pub(crate) use instant::from_nanos;
 pub use interval::{Interval, MissedTickBehavior, Tick, interval, interval_at};
 pub use paused::{Advance, StandStill, advance, advance_to, is_paused, pause, resume, stand_still, wall_now};
 pub use sleep::{Sleep, TrySleep, sleep, sleep_until, try_sleep, try_sleep_until};

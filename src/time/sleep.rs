@@ -98,7 +98,6 @@ pin_project! {
     pub struct Sleep {
         #[pin]
         inner: Inner,
-        made_at: &'static Location<'static>,
     }
 }
 
@@ -107,7 +106,12 @@ pin_project! {
     enum Inner {
         /// Does not count yet: it was made outside a runtime, or wants to count from its first poll. A number
         /// stands for the runtime, because most of those that wait never need it.
-        Waiting { runtime: Option<Number>, when: When, tolerance: Option<Slack> },
+        Waiting {
+            runtime: Option<Number>,
+            when: When,
+            tolerance: Option<Slack>,
+            origin: &'static Location<'static>,
+        },
         /// Belongs to a runtime, and counts.
         Bound { #[pin] entry: TimerEntry },
     }
@@ -144,11 +148,13 @@ impl Sleep {
     #[inline]
     #[track_caller]
     pub(super) fn new(when: When) -> Sleep {
-        let made_at = Location::caller();
+        let origin = Location::caller();
         // The entry is made in its place, not handed through: a copy that straddles fresh stores is slow.
         match context::with(|handle| (handle.timers().clone(), when.deadline(handle.timers()))) {
-            Ok((timers, at)) => Sleep { inner: Inner::Bound { entry: TimerEntry::new(timers, at) }, made_at },
-            Err(_) => Sleep { inner: Inner::Waiting { runtime: None, when, tolerance: None }, made_at },
+            Ok((timers, at)) => {
+                Sleep { inner: Inner::Bound { entry: TimerEntry::with_origin(timers, at, origin) } }
+            }
+            Err(_) => Sleep { inner: Inner::Waiting { runtime: None, when, tolerance: None, origin } },
         }
     }
 
@@ -156,8 +162,8 @@ impl Sleep {
     #[inline]
     #[track_caller]
     pub(super) fn from_first_poll(after: Duration) -> Sleep {
-        let inner = Inner::Waiting { runtime: context::number(), when: When::After(after), tolerance: None };
-        Sleep { inner, made_at: Location::caller() }
+        let (runtime, origin) = (context::number(), Location::caller());
+        Sleep { inner: Inner::Waiting { runtime, when: When::After(after), tolerance: None, origin } }
     }
 
     /// A sleep that never ends, until it is [reset](Sleep::reset).
@@ -209,12 +215,12 @@ impl Sleep {
     /// ```
     pub fn tolerance(self, most: Duration) -> Sleep {
         let inner = match self.inner {
-            Inner::Waiting { runtime, when, .. } => {
-                Inner::Waiting { runtime, when, tolerance: Some(Slack::at_most(most)) }
+            Inner::Waiting { runtime, when, origin, .. } => {
+                Inner::Waiting { runtime, when, tolerance: Some(Slack::at_most(most)), origin }
             }
             Inner::Bound { entry } => Inner::Bound { entry: entry.tolerance(most) },
         };
-        Sleep { inner, ..self }
+        Sleep { inner }
     }
 
     /// Ends this sleep as exactly as the system can: no tolerance, also under load.
@@ -291,7 +297,7 @@ impl Sleep {
     #[inline]
     pub(super) fn poll_elapsed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let mut inner = self.project().inner;
-        if let Inner::Waiting { runtime, when, tolerance } = *inner.as_ref().get_ref() {
+        if let Inner::Waiting { runtime, when, tolerance, origin } = *inner.as_ref().get_ref() {
             let look = |handle: &Handle| (handle.timers().clone(), when.deadline(handle.timers()));
             let bound = match runtime {
                 Some(runtime) => context::with_number(runtime, look).map_err(|_| Error(Kind::Shutdown)),
@@ -301,7 +307,7 @@ impl Sleep {
                 Ok(bound) => bound,
                 Err(error) => return Poll::Ready(Err(error)),
             };
-            inner.set(Inner::Bound { entry: TimerEntry::new(timers, at) });
+            inner.set(Inner::Bound { entry: TimerEntry::with_origin(timers, at, origin) });
             if let (InnerProj::Bound { entry }, Some(slack)) = (inner.as_mut().project(), tolerance) {
                 entry.set_tolerance(Some(slack.as_duration()));
             }
@@ -316,7 +322,11 @@ impl Sleep {
     #[cold]
     #[track_caller]
     pub(super) fn fail(&self, error: Error) -> ! {
-        panic!("{error} (the timer was made at {})", self.made_at)
+        let origin = match &self.inner {
+            Inner::Waiting { origin, .. } => origin,
+            Inner::Bound { entry } => entry.origin(),
+        };
+        panic!("{error} (the timer was made at {origin})")
     }
 }
 

@@ -7,14 +7,20 @@
 //! * An [`EntryRef`] is in the wheel exactly while its entry is linked. Between two unlocks the driver may take
 //!   one out to fire it; then it fires it or files it again.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::Waker;
 
 use super::TimerEntry;
 use crate::Nanos;
+use crate::driver::{Pending, Waits};
 use crate::state::{State, StateCell};
+use crate::trace::Told;
 use crate::wheel::{Due, Occupancy, Place, Rank, Slack, Store, Wheel};
+
+/// So many entries ahead of the one that is read are fetched into the cache.
+const AHEAD: usize = 12;
 
 /// The wheel's pointer to a linked entry.
 ///
@@ -55,8 +61,8 @@ impl EntryRef {
     }
 
     /// Arrows 3 and 4: moves the entry out of its deadline if that is not after `now`, and returns its
-    /// waker; the entry may be gone when this returns. If it was reset to a time after `now`, returns that:
-    /// it stays linked and must be filed again.
+    /// waker and its deadline; the entry may be gone when this returns. If it was reset to a time after `now`,
+    /// returns that: it stays linked and must be filed again.
     ///
     /// # Safety
     ///
@@ -67,7 +73,7 @@ impl EntryRef {
         self,
         now: Nanos,
         leave: impl Fn(&StateCell, Nanos) -> Result<(), State>,
-    ) -> Result<Waker, Nanos> {
+    ) -> Result<Fired, Nanos> {
         // SAFETY: as the caller promises; after the swap succeeds it is not used.
         let entry = unsafe { self.entry() };
         let mut state = entry.state.load();
@@ -85,19 +91,27 @@ impl EntryRef {
                 unsafe { held.read() }
             });
             entry.keep(deadline);
+            let told = Told::of(entry);
             match leave(&entry.state, deadline) {
                 // SAFETY: the swap moved the waker's ownership from the entry to this copy.
-                Ok(()) => return Ok(unsafe { copy.assume_init() }),
+                Ok(()) => return Ok(Fired { waker: unsafe { copy.assume_init() }, deadline, told }),
                 Err(now_at) => state = now_at,
             }
         }
     }
 }
 
+/// What is left of an entry that has fired.
+pub(crate) struct Fired {
+    pub(crate) waker: Waker,
+    pub(crate) deadline: Nanos,
+    pub(crate) told: Told,
+}
+
 /// What the driver asks of the next entry.
 pub(crate) enum Next {
     /// This one has fired.
-    Fired(Waker),
+    Fired(Fired),
     /// The moves are used up.
     Exhausted,
     /// Nothing further is due.
@@ -142,7 +156,7 @@ impl Entries {
                     // SAFETY: `&mut self` means that the lock is held; the entry was in the wheel until a
                     // moment ago, so it is linked.
                     match unsafe { key.fire(now, StateCell::fire) } {
-                        Ok(waker) => return Next::Fired(waker),
+                        Ok(fired) => return Next::Fired(fired),
                         Err(later) => {
                             self.wheel.put_back(&mut Places, key, later, rank);
                             *moves = moves.saturating_sub(1);
@@ -160,12 +174,12 @@ impl Entries {
     pub(crate) fn shut_down_next(&mut self) -> Option<Waker> {
         let (key, _) = self.wheel.take_any()?;
         // SAFETY: as in `fire_next`. No deadline is later than NEVER, so it cannot be refused.
-        unsafe { key.fire(Nanos::NEVER, StateCell::shut_down) }.ok()
+        unsafe { key.fire(Nanos::NEVER, StateCell::shut_down) }.ok().map(|fired| fired.waker)
     }
 
     #[inline]
-    pub(crate) fn next_wake(&self) -> Option<Nanos> {
-        self.wheel.next_wake()
+    pub(crate) fn next_park(&self) -> Option<(Nanos, Nanos)> {
+        self.wheel.next_park()
     }
 
     pub(crate) fn next_deadline(&mut self) -> Option<Nanos> {
@@ -183,6 +197,33 @@ impl Entries {
 
     pub(crate) fn occupancy(&self) -> Occupancy {
         self.wheel.occupancy()
+    }
+
+    /// Calls `each`, which is ours and takes notes, for every linked entry, in no particular order.
+    pub(crate) fn each(&self, mut each: impl FnMut(Pending)) {
+        // Entries lie anywhere: a few are fetched ahead of the one that is read.
+        let mut ahead = VecDeque::with_capacity(AHEAD + 1);
+        self.wheel.for_each(|key, rank| {
+            prefetch(key.0.as_ptr());
+            ahead.push_back((key, rank));
+            if ahead.len() > AHEAD {
+                // There is one, for one has just been put in.
+                ahead.pop_front().into_iter().for_each(|(key, rank)| each(self.seen(key, rank)));
+            }
+        });
+        ahead.into_iter().for_each(|(key, rank)| each(self.seen(key, rank)));
+    }
+
+    /// What a linked entry of this wheel looks like.
+    fn seen(&self, key: EntryRef, rank: Rank) -> Pending {
+        // SAFETY: `&self` means that the lock is held, and the key is in the wheel.
+        let entry = unsafe { key.entry() };
+        let waits = entry.waker.with(|held| {
+            // SAFETY: the lock is held and the entry is linked: the waker is present, and nobody writes it. Only its
+            // two pointers are read.
+            Waits::of(unsafe { (*held).assume_init_ref() })
+        });
+        Pending { deadline: entry.deadline(), number: rank.number(), origin: entry.origin, waits }
     }
 
     /// Asserts the wheel's invariants.

@@ -27,17 +27,19 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::Nanos;
 use linked::EntryRef;
-pub(crate) use linked::{Entries, Next};
+pub(crate) use linked::{Entries, Fired, Next};
 
 use crate::driver::{Handle, Inner};
 use crate::state::{State, StateCell};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
+use crate::trace::{self, Told};
 use crate::wheel::{Place, Rank, Slack};
 
 /// The driver was shut down, so the timer can never fire.
@@ -95,6 +97,8 @@ pub struct TimerEntry {
     filed: UnsafeCell<Filed>,
     /// The deadline asked for, while the state does not say it.
     wanted: AtomicU64,
+    /// Where the timer was made.
+    origin: &'static Location<'static>,
     _pin: PhantomPinned,
 }
 
@@ -124,13 +128,21 @@ impl fmt::Debug for TimerEntry {
 impl TimerEntry {
     /// A timer of this driver, due at `deadline`. It is registered at its first pending poll.
     #[inline]
+    #[track_caller]
     pub fn new(handle: Handle, deadline: Nanos) -> TimerEntry {
+        TimerEntry::with_origin(handle, deadline, Location::caller())
+    }
+
+    /// As [`new`](TimerEntry::new), made on behalf of somebody else: `origin` is what [`origin`](TimerEntry::origin) says.
+    #[inline]
+    pub fn with_origin(handle: Handle, deadline: Nanos, origin: &'static Location<'static>) -> TimerEntry {
         TimerEntry {
             handle,
             waker: UnsafeCell::new(MaybeUninit::uninit()),
             state: StateCell::new(),
             filed: UnsafeCell::new(Filed { place: Place::NOWHERE, tolerance: None }),
             wanted: AtomicU64::new(deadline.get()),
+            origin,
             _pin: PhantomPinned,
         }
     }
@@ -138,6 +150,12 @@ impl TimerEntry {
     /// The driver to which this timer belongs.
     pub fn handle(&self) -> &Handle {
         &self.handle
+    }
+
+    /// Where the timer was made: the line that called [`TimerEntry::new`] or [`Handle::sleep`].
+    #[inline]
+    pub fn origin(&self) -> &'static Location<'static> {
+        self.origin
     }
 
     /// When the timer is due.
@@ -223,7 +241,10 @@ impl TimerEntry {
     pub fn reset(self: Pin<&mut Self>, deadline: Nanos) {
         let this = self.as_ref();
         match this.state.extend(deadline) {
-            Ok(()) => this.handle.count_reset(),
+            Ok(()) => {
+                this.handle.count_reset();
+                trace::reset(&this, deadline);
+            }
             Err(State::Deadline(_)) => this.bring_forward(deadline),
             Err(_) => this.reset_unlinked(deadline),
         }
@@ -242,9 +263,17 @@ impl TimerEntry {
     pub fn cancel(self: Pin<&mut Self>) {
         let this = self.as_ref();
         match this.state.load() {
-            State::Deadline(_) => drop(this.unlink(StateCell::disarm, Inner::count_cancelled)),
+            State::Deadline(_) => this.disarm(),
             State::Fired => this.state.forget(),
             State::Idle | State::Shutdown => {}
+        }
+    }
+
+    /// Takes the entry out of the wheel, if it is still there, and its waker with it.
+    fn disarm(&self) {
+        if let Some(waker) = self.unlink(StateCell::disarm, Inner::count_cancelled) {
+            drop(waker);
+            trace::cancelled(self);
         }
     }
 
@@ -260,6 +289,7 @@ impl TimerEntry {
                 if unpark {
                     self.handle.unpark();
                 }
+                Told::of(&self).armed(deadline);
                 Poll::Pending
             }
             Err((refused, waker)) => {
@@ -307,9 +337,11 @@ impl TimerEntry {
     /// The deadline has passed, and nobody has let the driver fire it.
     #[cold]
     fn poll_overdue(self: Pin<&Self>) -> Poll<Result<(), Shutdown>> {
-        match self.unlink(StateCell::settle, Inner::count_fired) {
+        let (deadline, now) = (self.deadline(), self.handle.latest());
+        match self.unlink(StateCell::settle, |inner| inner.count_overdue(deadline, now)) {
             Some(waker) => {
                 drop(waker);
+                trace::fired(Told::of(&self), now.get().saturating_sub(deadline.get()));
                 Poll::Ready(Ok(()))
             }
             None => self.poll_ended(),
@@ -362,6 +394,8 @@ impl TimerEntry {
             locked.count_fired();
             drop(locked);
             waker.wake();
+            trace::reset(&self, deadline);
+            trace::fired(Told::of(&self), 0);
             return;
         }
         let slack = self.slack(&mut locked, deadline);
@@ -373,6 +407,7 @@ impl TimerEntry {
         if unpark {
             self.handle.unpark();
         }
+        trace::reset(&self, deadline);
     }
 
     /// The slack of this timer, if it is armed now, for this deadline.
@@ -448,7 +483,7 @@ impl Drop for TimerEntry {
         // A state that is no deadline means that the driver has no pointer to the entry, and no lock is
         // needed: `load` acquires the driver's last touch.
         if let State::Deadline(_) = self.state.load() {
-            drop(self.unlink(StateCell::disarm, Inner::count_cancelled));
+            self.disarm();
         }
         // From here on the memory is no entry's. Loom is told, so that it finds a driver which still reads it.
         #[cfg(loom)]

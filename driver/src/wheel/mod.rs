@@ -328,21 +328,27 @@ impl<K: Copy> Wheel<K> {
     ///
     /// While timers are due that have not left yet, it is a time not later than the wheel's own.
     pub fn next_wake(&self) -> Option<Nanos> {
+        self.next_park().map(|(wake, _)| wake)
+    }
+
+    /// [`next_wake`](Wheel::next_wake), and the earliest deadline that is filed: how far slack puts it off.
+    pub(crate) fn next_park(&self) -> Option<(Nanos, Nanos)> {
         if let Some(cell) = self.batch[self.cursor..].iter().flatten().next() {
-            return Some(cell.when.min(self.elapsed));
+            let at = cell.when.min(self.elapsed);
+            return Some((at, at));
         }
         if self.dealing.is_some() || self.leaving.is_some() {
-            return Some(self.elapsed);
+            return Some((self.elapsed, self.elapsed));
         }
-        let mut most = None;
+        // Slots come in the order of time and do not overlap, so the first has the earliest deadline.
+        let due = self.slots.earliest(self.occupied.earliest()?);
+        let mut most = Nanos::NEVER;
         for slot in self.occupied.iter() {
-            if most.is_some_and(|most| slot.start(self.elapsed) > most) {
+            if slot.start(self.elapsed) > most {
                 break;
             }
-            let wake = self.slots.wake(slot);
-            most = Some(most.map_or(wake, |most: Nanos| most.min(wake)));
+            most = most.min(self.slots.wake(slot));
         }
-        let most = most?;
         let mut last = most.min(self.elapsed);
         for slot in self.occupied.iter() {
             if slot.start(self.elapsed) > most || last == most {
@@ -352,7 +358,19 @@ impl<K: Copy> Wheel<K> {
                 last = last.max(self.slots.last_until(slot, most));
             }
         }
-        Some(last)
+        Some((last, due))
+    }
+
+    /// Calls `each` for every timer in the wheel, in no particular order: its key and its rank. O(n).
+    pub fn for_each(&self, mut each: impl FnMut(K, Rank)) {
+        for cell in self.batch[self.cursor..].iter().flatten() {
+            each(cell.key, cell.rank);
+        }
+        for slot in self.occupied.iter() {
+            for (cell, _) in self.slots.cells(slot) {
+                each(cell.key, cell.rank);
+            }
+        }
     }
 
     /// The earliest deadline of all, exactly. Timers whose deadline has moved are filed anew on the way, so

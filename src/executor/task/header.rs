@@ -160,6 +160,12 @@ impl TaskRef {
         self.header
     }
 
+    /// Where the task lies: what its wakers' data pointers say.
+    #[inline]
+    pub(in crate::executor) fn address(&self) -> usize {
+        self.header.as_ptr() as usize
+    }
+
     /// Whether this is the only reference.
     pub(super) fn is_only(&self) -> bool {
         self.state.load().refs() == 1
@@ -289,6 +295,11 @@ pub(super) fn task_of(waker: &Waker) -> Option<usize> {
     // Of two copies of this crate in one program each knows its own: it may overlook a task, and mistakes nothing
     // else for one.
     ptr::eq(waker.vtable(), &WAKER).then(|| waker.data() as usize)
+}
+
+/// The address of the functions that the wakers of all our tasks share, and nobody else's.
+pub(in crate::executor) fn waker_functions() -> usize {
+    ptr::from_ref(&WAKER) as usize
 }
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);

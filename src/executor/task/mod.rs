@@ -47,7 +47,7 @@ mod header;
 mod state;
 
 pub(super) use claim::{Claim, local, remote};
-pub(super) use header::{NUMBERS, TaskRef, prefetch};
+pub(super) use header::{NUMBERS, TaskRef, prefetch, waker_functions};
 #[cfg(test)]
 pub(super) use header::{ON_CLONE, waker_with_hook};
 

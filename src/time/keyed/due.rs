@@ -146,7 +146,8 @@ impl<T> Due<T> {
                     alarm
                 }
                 None => {
-                    let alarm = Box::pin(self.timers().sleep_until(next));
+                    let made_at = self.made_at;
+                    let alarm = Box::pin(TimerEntry::with_origin(self.timers().clone(), next, made_at));
                     self.alarm.insert(alarm)
                 }
             };

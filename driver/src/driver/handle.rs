@@ -1,0 +1,208 @@
+//! `Handle`: a driver as those see it who make timers.
+//!
+//! Ground rules:
+//!
+//! * It may be used on any thread. It reads the clock and the counts, and takes the lock only for what lies under it.
+//! * A reading of the clock never goes back: the latest that anybody took through this driver stands.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::shared::{Inner, Shared};
+use crate::steer::Steering;
+use crate::sync::{Arc, MutexGuard, Ordering, lock};
+use crate::wheel::Occupancy;
+use crate::{Clock, Lateness, Nanos, TimerEntry};
+
+/// A pending poll reads the clock if the deadline lies no further than this from the latest reading.
+const NEAR: u64 = 1_000_000;
+/// Of so many pending polls since the last turn, one reads the clock in any case.
+const POLLS_PER_READING: u32 = 64;
+
+/// Counts since the driver began; see [`Handle::stats`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Timers in the wheel now.
+    pub live: usize,
+    /// Timers that were registered.
+    pub armed: u64,
+    /// Timers that came due.
+    pub fired: u64,
+    /// Timers that were unregistered before their deadline, also by a shutdown. What was armed has fired,
+    /// was cancelled, or is live.
+    pub cancelled: u64,
+    /// Resets of registered timers.
+    pub reset: u64,
+    /// Moves of timers within the wheel.
+    pub moved: u64,
+    /// Timers that were armed with the wider slack that load allows; see [`Tolerance::Adaptive`](crate::Tolerance::Adaptive).
+    pub widened: u64,
+    /// Parks that slack has put off: how often [`Driver::next_wake`](crate::Driver::next_wake) named a time that lies after
+    /// the earliest deadline. (If that timer was cancelled or reset since, after the earliest that was filed.)
+    pub put_off: u64,
+}
+
+/// Makes timers. Cheap to clone; may be used on any thread.
+#[derive(Clone)]
+pub struct Handle {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("clock", &self.shared.clock).finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    pub(super) fn new(shared: Arc<Shared>) -> Handle {
+        Handle { shared }
+    }
+
+    /// A timer that is due `duration` from now. Reads the clock, unless `duration` is zero.
+    #[inline]
+    #[track_caller]
+    pub fn sleep(&self, duration: Duration) -> TimerEntry {
+        TimerEntry::new(self.clone(), self.deadline_after(duration))
+    }
+
+    /// The moment `duration` from now. Reads the clock, unless `duration` is zero: then any reading will do,
+    /// for that moment has passed.
+    #[inline]
+    pub fn deadline_after(&self, duration: Duration) -> Nanos {
+        let now = if duration.is_zero() { self.latest() } else { self.now() };
+        now.saturating_add(duration)
+    }
+
+    /// A timer that is due at `deadline`.
+    #[inline]
+    #[track_caller]
+    pub fn sleep_until(&self, deadline: Nanos) -> TimerEntry {
+        TimerEntry::new(self.clone(), deadline)
+    }
+
+    /// Reads the driver's clock. If that has gone back, the latest reading stands: what is timed from it
+    /// ends rather late than early.
+    #[inline]
+    pub fn now(&self) -> Nanos {
+        self.shared.note(self.shared.steering.read(&self.shared.clock))
+    }
+
+    /// As [`now`](Handle::now), for someone who has just read this driver's clock himself and got `now`. Only while
+    /// [nobody has stopped it](Handle::clock_changes).
+    #[inline]
+    pub fn now_is(&self, now: Nanos) -> Nanos {
+        self.shared.note(now)
+    }
+
+    /// What the clock shows, or the driver's own time if that has been stopped.
+    #[inline]
+    fn read(&self) -> Nanos {
+        let now = self.shared.steering.read(&self.shared.clock);
+        let _ = self.shared.note(now);
+        now
+    }
+
+    /// The latest reading of the clock that was taken through this driver: not later than now.
+    #[inline]
+    pub fn latest(&self) -> Nanos {
+        // Relaxed: a reading that is a little old is as good.
+        Nanos::new(self.shared.latest.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn steering(&self) -> &Steering {
+        &self.shared.steering
+    }
+
+    /// The clock that the driver was made on. Its readings are the driver's time as long as that was not
+    /// [stopped](Handle::pause).
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    /// Whether the driver was shut down.
+    pub fn is_shutdown(&self) -> bool {
+        lock(&self.shared.inner).closed
+    }
+
+    /// Whether two handles belong to one driver.
+    pub fn same_driver(&self, other: &Handle) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// What the driver has done so far.
+    pub fn stats(&self) -> Stats {
+        let inner = lock(&self.shared.inner);
+        Stats {
+            live: inner.entries.len(),
+            armed: inner.armed,
+            fired: inner.fired,
+            cancelled: inner.cancelled,
+            reset: self.shared.resets.load(Ordering::Relaxed),
+            moved: inner.entries.moved(),
+            widened: inner.slacker.widened(),
+            put_off: inner.put_off,
+        }
+    }
+
+    /// How late timers fired so far. Copies some 800 bytes, under the lock.
+    pub fn lateness(&self) -> Lateness {
+        lock(&self.shared.inner).lateness
+    }
+
+    /// How full the wheel's slots are, for a view of it. Takes about a microsecond, under the lock.
+    pub fn occupancy(&self) -> Occupancy {
+        lock(&self.shared.inner).entries.occupancy()
+    }
+
+    /// Asserts that the wheel's invariants hold and that every entry in it is linked and knows its place.
+    /// O(n), under the lock; for tests.
+    ///
+    /// # Panics
+    ///
+    /// If one does not hold: then the driver has a defect.
+    pub fn check(&self) {
+        lock(&self.shared.inner).entries.check();
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        lock(&self.shared.inner)
+    }
+
+    pub(crate) fn unpark(&self) {
+        self.shared.unpark.unpark();
+    }
+
+    /// Whether `deadline` has passed, for a timer that is not registered. Reads the clock only if it is near.
+    #[inline]
+    pub(crate) fn has_passed(&self, deadline: Nanos) -> bool {
+        let latest = self.latest();
+        deadline <= latest || (deadline.get() - latest.get() <= NEAR && deadline <= self.read())
+    }
+
+    /// Whether a poll of a timer that is registered should read the clock, because the driver would have fired it
+    /// had it been let: if the deadline is near, or now and then.
+    #[inline]
+    pub(crate) fn is_time_to_look(&self, deadline: Nanos) -> bool {
+        // Relaxed, and not one atomic step: a count that is lost only delays a reading.
+        let polls = self.shared.polls.load(Ordering::Relaxed).wrapping_add(1);
+        self.shared.polls.store(polls, Ordering::Relaxed);
+        let near = deadline.get() <= self.latest().get().saturating_add(NEAR);
+        near || polls % POLLS_PER_READING == 0
+    }
+
+    /// Whether `deadline` has passed by the clock, which is read.
+    pub(crate) fn has_passed_now(&self, deadline: Nanos) -> bool {
+        deadline <= self.read()
+    }
+
+    #[inline]
+    pub(crate) fn count_reset(&self) {
+        // Relaxed, and not one atomic step: only a count, and mostly from one thread.
+        let resets = self.shared.resets.load(Ordering::Relaxed);
+        self.shared.resets.store(resets + 1, Ordering::Relaxed);
+    }
+}

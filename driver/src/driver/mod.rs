@@ -1,0 +1,302 @@
+//! `Driver` and `Handle`: the lock around the wheel, the next wake-up, firing, shutdown.
+//!
+//! Ground rules:
+//!
+//! * No foreign code runs under the lock: no waker is woken, cloned or dropped, no unpark called.
+//! * The wheel and what the driver publishes about its park change under the same lock. So a timer that is
+//!   armed either is seen by the driver before it parks, or sees that the driver has parked too long and
+//!   unparks it.
+//! * `process` publishes its `now` before it fires anything, and arming at or before it settles at once: so
+//!   nothing joins the drain that is under way, and a waker that arms a timer in the past starves nobody.
+//! * A drain that is cut short goes on at the next call with the same `now`.
+//! * Every waker of a `process` call is woken, whatever the others do; the first panic is resumed last.
+
+mod handle;
+mod pending;
+mod shared;
+
+use std::fmt;
+use std::panic::resume_unwind;
+
+pub use handle::{Handle, Stats};
+pub use pending::{Pending, Waits};
+pub(crate) use shared::Inner;
+
+use crate::entry::{Fired, Next};
+use crate::steer::Steering;
+use crate::sync::{Arc, Ordering, lock};
+use crate::trace::{self, Batch};
+use crate::wake_list::{PanicPayload, WakeList, keep_first};
+use crate::{Clock, Nanos, Tolerance};
+use shared::Shared;
+
+/// How the driver's thread is roused from its park.
+///
+/// # Contract
+///
+/// * `unpark` may be called from any thread, at any time, also when nobody is parked.
+/// * It must make the park that is under way, or else the next one, return soon.
+/// * It is called without the driver's lock, and may call the driver.
+///
+/// Every `Fn() + Send + Sync` is one.
+pub trait Unpark: Send + Sync + 'static {
+    /// Rouses the driver's thread.
+    fn unpark(&self);
+}
+
+impl<F: Fn() + Send + Sync + 'static> Unpark for F {
+    fn unpark(&self) {
+        self();
+    }
+}
+
+/// What [`Driver::process`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "if `more` is set, `process` wants to be called again before a park"]
+pub struct Processed {
+    /// How many timers fired.
+    pub fired: usize,
+    /// Whether the budget was used up: there may be more that was due.
+    pub more: bool,
+}
+
+/// Fires timers for one thread that parks until the next.
+///
+/// # Contract, for whoever runs the loop
+///
+/// 1. Run what there is to run.
+/// 2. If nothing is left to run: `next_wake()`, and park until then, or until [`Unpark::unpark`] is called,
+///    whichever comes first. A park that ends earlier does no harm. If something is left, do not park.
+/// 3. `process(now, budget)`, with a fresh reading of the driver's clock, after the park and at least now
+///    and then while there is always something to run. If it says `more`, do not park before the next call.
+///
+/// Timers then fire never early, by (deadline, registration), each once.
+///
+/// Dropping the driver [shuts it down](Driver::shutdown).
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring_driver::{Clock, Driver};
+/// use futures::FutureExt;
+///
+/// let clock = Clock::monotonic();
+/// let thread = std::thread::current();
+/// let mut driver = Driver::new(clock.clone(), move || thread.unpark());
+/// let mut timer = Box::pin(driver.handle().sleep(Duration::from_millis(2)));
+///
+/// let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+/// while timer.poll_unpin(&mut cx).is_pending() {
+///     if let Some(at) = driver.next_wake() {
+///         std::thread::park_timeout(at.saturating_duration_since(clock.now()));
+///     }
+///     let _ = driver.process(clock.now(), 1024);
+/// }
+/// ```
+pub struct Driver {
+    handle: Handle,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("stats", &self.handle.stats()).finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// A driver without timers, on this clock. `unpark` is how its thread is roused when a timer is armed
+    /// that is due before its park would end.
+    pub fn new(clock: Clock, unpark: impl Unpark) -> Driver {
+        let now = clock.now();
+        Driver::begin(clock, now, Steering::real(), unpark)
+    }
+
+    /// A driver whose time stands from the beginning, at zero, until [`Handle::resume`]; see
+    /// [`Handle::pause`].
+    pub fn paused(clock: Clock, unpark: impl Unpark) -> Driver {
+        Driver::begin(clock, Nanos::ZERO, Steering::paused(Nanos::ZERO), unpark)
+    }
+
+    fn begin(clock: Clock, now: Nanos, steering: Steering, unpark: impl Unpark) -> Driver {
+        let shared = Shared::new(clock, now, steering, unpark);
+        Driver { handle: Handle::new(Arc::new(shared)) }
+    }
+
+    /// Sets how much slack timers get that ask for none in particular. The default is
+    /// [`Tolerance::Adaptive`].
+    ///
+    /// # Panics
+    ///
+    /// If a fixed ratio does not lie between 0 and 1.
+    #[track_caller]
+    #[must_use]
+    pub fn with_tolerance(self, tolerance: Tolerance) -> Driver {
+        lock(&self.handle.shared.inner).slacker.set(tolerance);
+        self
+    }
+
+    /// What makes timers for this driver.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Until when the driver's thread may park; `None` if no timer is armed. From now on, until the next
+    /// [`process`](Driver::process), a timer that is due before that calls [`Unpark::unpark`].
+    ///
+    /// It lies at most the slack of a timer after its deadline (see [`TimerEntry::set_tolerance`]), and may lie
+    /// before it when timers were cancelled: then `process` finds nothing due, and that is all.
+    pub fn next_wake(&mut self) -> Option<Nanos> {
+        let mut inner = lock(&self.handle.shared.inner);
+        let wake = if inner.draining {
+            Some(inner.published)
+        } else {
+            let (wake, due) = inner.entries.next_park().unzip();
+            inner.put_off += u64::from(wake > due && !self.handle.is_paused());
+            wake
+        };
+        inner.parked_until = Some(wake.unwrap_or(Nanos::NEVER));
+        wake
+    }
+
+    /// The earliest deadline of all, exactly; `None` if no timer is armed. Unlike
+    /// [`next_wake`](Driver::next_wake) it knows no slack, publishes nothing, and may take O(n) once after
+    /// many timers were reset: it is for clocks that are turned by hand.
+    pub fn next_deadline(&mut self) -> Option<Nanos> {
+        lock(&self.handle.shared.inner).entries.next_deadline()
+    }
+
+    /// Fires what is due at `now`, by (deadline, registration), until nothing is left or `budget` is used
+    /// up: a timer that fires costs one, and so does each move of one within the wheel. So no more than
+    /// `budget` fire. Those of one level-0 slot are sorted in one step, whatever the budget.
+    ///
+    /// The wakers are called in batches, without the lock; they may arm, reset and drop timers. What they
+    /// arm at or before `now` is ready at its next poll and does not join this drain. A drain that the
+    /// budget cut short goes on, at the `now` it began with, in the next call. A `now` that lies before an
+    /// earlier one fires nothing.
+    ///
+    /// # Panics
+    ///
+    /// If a waker panics: all others are woken first, then the first panic is resumed.
+    pub fn process(&mut self, now: Nanos, budget: usize) -> Processed {
+        let shared = &*self.handle.shared;
+        let mut list = WakeList::new();
+        let mut batch = Batch::new();
+        let mut panic: Option<PanicPayload> = None;
+        let mut fired = 0;
+        let mut counted = 0;
+        let mut left = budget;
+        // Relaxed: only a hint for the polls that come.
+        shared.polls.store(0, Ordering::Relaxed);
+        // A clock never reads NEVER, and a timer that never comes due must not fire.
+        let now = now.min(Nanos::new(Nanos::NEVER.get() - 1));
+        let _ = shared.note(now);
+
+        let mut inner = lock(&shared.inner);
+        inner.parked_until = None;
+        if !inner.draining {
+            inner.published = inner.published.max(now);
+            inner.draining = true;
+        }
+        // What is left of an earlier drain is late by this reading, not by the one that the drain began with.
+        let read = now.max(inner.published);
+        let now = inner.published;
+        let more = loop {
+            let next = if left == 0 { Next::Exhausted } else { inner.entries.fire_next(now, &mut left) };
+            let end = match next {
+                Next::Fired(Fired { waker, deadline, told }) => {
+                    left = left.saturating_sub(1);
+                    fired += 1;
+                    let late = read.get() - deadline.get();
+                    inner.lateness.note(late);
+                    batch.push(told, late);
+                    list.push(waker);
+                    None
+                }
+                Next::Exhausted => Some(true),
+                Next::Idle => {
+                    inner.draining = false;
+                    Some(false)
+                }
+            };
+            if list.is_full() || end.is_some() {
+                inner.fired += (fired - counted) as u64;
+                counted = fired;
+            }
+            if end.is_some() {
+                let live = inner.entries.len();
+                inner.slacker.count(now, fired, live);
+            }
+            if list.is_full() || end.is_some() {
+                drop(inner);
+                if let Some(payload) = list.wake_all() {
+                    keep_first(&mut panic, payload);
+                }
+                batch.send();
+                if let Some(more) = end {
+                    break more;
+                }
+                inner = lock(&shared.inner);
+            }
+        };
+        if let Some(payload) = panic {
+            resume_unwind(payload);
+        }
+        Processed { fired, more }
+    }
+
+    /// Closes the driver: every timer that waits is woken and resolves to [`Shutdown`](crate::Shutdown), and
+    /// so does every one that is polled later, unless it fired before. Closing it again does nothing.
+    ///
+    /// # Panics
+    ///
+    /// If a waker panics: all others are woken first, then the first panic is resumed.
+    pub fn shutdown(&mut self) {
+        if let Some(payload) = self.close() {
+            resume_unwind(payload);
+        }
+    }
+
+    fn close(&mut self) -> Option<PanicPayload> {
+        let shared = &*self.handle.shared;
+        let mut list = WakeList::new();
+        let mut panic = None;
+        let mut waited = 0;
+        let mut inner = lock(&shared.inner);
+        if inner.closed {
+            return None;
+        }
+        inner.closed = true;
+        inner.draining = false;
+        inner.parked_until = None;
+        loop {
+            let next = inner.entries.shut_down_next();
+            let end = next.is_none();
+            if let Some(waker) = next {
+                inner.cancelled += 1;
+                waited += 1;
+                list.push(waker);
+            }
+            if list.is_full() || end {
+                drop(inner);
+                if let Some(payload) = list.wake_all() {
+                    keep_first(&mut panic, payload);
+                }
+                if end {
+                    trace::shut_down(waited);
+                    return panic;
+                }
+                inner = lock(&shared.inner);
+            }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let panic = self.close();
+        // A second panic while one is under way would abort the process.
+        if let (Some(payload), false) = (panic, std::thread::panicking()) {
+            resume_unwind(payload);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! `Shared`: what the driver and all its handles share, and `Inner`: what of it the lock protects.
+//!
+//! Ground rules:
+//!
+//! * What is atomic here is a hint or a count: nothing hangs on the order in which it is seen.
+//! * All else is changed under the lock, and nobody else's code is called there.
+
+use super::Unpark;
+use crate::entry::Entries;
+use crate::steer::Steering;
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
+use crate::tolerance::Slacker;
+use crate::wheel::Slack;
+use crate::{Clock, Lateness, Nanos};
+
+pub(super) struct Shared {
+    pub(super) clock: Clock,
+    /// The latest reading of the clock that anybody took through this driver.
+    pub(super) latest: AtomicU64,
+    /// Whether that clock is stopped, or was. Beside `latest`, which each reading touches.
+    pub(super) steering: Steering,
+    /// Pending polls since the last turn.
+    pub(super) polls: AtomicU32,
+    pub(super) resets: AtomicU64,
+    pub(super) unpark: Box<dyn Unpark>,
+    pub(super) inner: Mutex<Inner>,
+}
+
+/// What the lock protects.
+pub(crate) struct Inner {
+    pub(crate) entries: Entries,
+    /// The `now` of the latest drain.
+    pub(super) published: Nanos,
+    /// Whether the latest drain is not finished.
+    pub(super) draining: bool,
+    /// Until when the driver's thread is going to be parked; `None` while it runs, or is about to.
+    pub(super) parked_until: Option<Nanos>,
+    pub(super) closed: bool,
+    pub(super) slacker: Slacker,
+    /// How many timers were registered; the next one's number.
+    pub(super) armed: u64,
+    pub(super) fired: u64,
+    pub(super) cancelled: u64,
+    /// Parks whose end lies after the earliest deadline.
+    pub(super) put_off: u64,
+    pub(super) lateness: Lateness,
+}
+
+impl Shared {
+    pub(super) fn new(clock: Clock, now: Nanos, steering: Steering, unpark: impl Unpark) -> Shared {
+        let inner = Inner {
+            entries: Entries::new(now),
+            published: now,
+            draining: false,
+            parked_until: None,
+            closed: false,
+            slacker: Slacker::new(now),
+            armed: 0,
+            fired: 0,
+            cancelled: 0,
+            put_off: 0,
+            lateness: Lateness::default(),
+        };
+        Shared {
+            clock,
+            latest: AtomicU64::new(now.get()),
+            steering,
+            polls: AtomicU32::new(0),
+            resets: AtomicU64::new(0),
+            unpark: Box::new(unpark),
+            inner: Mutex::new(inner),
+        }
+    }
+
+    /// Remembers a reading of the clock; returns the latest of all.
+    #[inline]
+    pub(super) fn note(&self, now: Nanos) -> Nanos {
+        // Relaxed: only a hint of how late it is; readings of several threads may overtake each other.
+        let latest = Nanos::new(self.latest.load(Ordering::Relaxed));
+        if now <= latest {
+            return latest;
+        }
+        self.latest.store(now.get(), Ordering::Relaxed);
+        now
+    }
+}
+
+impl Inner {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// What is armed at or before this is due already.
+    #[inline]
+    pub(crate) fn published(&self) -> Nanos {
+        self.published
+    }
+
+    /// The number of a timer that is registered now.
+    #[inline]
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.armed += 1;
+        self.armed
+    }
+
+    /// The slack of a timer that is armed now and asks for none in particular.
+    #[inline]
+    pub(crate) fn default_slack(&mut self, latest: Nanos, deadline: Nanos) -> Slack {
+        self.slacker.slack(latest, deadline)
+    }
+
+    /// Whether the driver's thread is parked for longer than a timer that has just been filed may wait.
+    #[inline]
+    pub(crate) fn must_unpark(&mut self, deadline: Nanos, slack: Slack) -> bool {
+        let Some(until) = self.parked_until else { return false };
+        let wake = Nanos::new(deadline.get().saturating_add(slack.as_nanos()));
+        if wake >= until {
+            return false;
+        }
+        // The park is about to be ended, so nobody needs to end it again, however early the timer.
+        self.parked_until = None;
+        true
+    }
+
+    /// A timer has ended because its time has come, or was moved to the past.
+    #[inline]
+    pub(crate) fn count_fired(&mut self) {
+        self.fired += 1;
+    }
+
+    /// A timer that was due at `deadline` has been found due by its own poll, at `now`.
+    #[inline]
+    pub(crate) fn count_overdue(&mut self, deadline: Nanos, now: Nanos) {
+        self.fired += 1;
+        self.lateness.note(now.get().saturating_sub(deadline.get()));
+    }
+
+    #[inline]
+    pub(crate) fn count_cancelled(&mut self) {
+        self.cancelled += 1;
+    }
+}

@@ -1,0 +1,151 @@
+//! A program that tells, when it is asked with a signal, what it is waiting for: every task and every timer, each with
+//! its line in this file.
+//!
+//! Run it with `cargo run --example dump`, and ask it from another terminal with the command that it prints,
+//! `kill -USR1` and its number. It ends by itself after `--duration`.
+//!
+//! The signal is taken in on a thread of its own, for what a signal handler may do is next to nothing. That thread asks the
+//! runtime with `Handle::dump_within` and so learns also that a runtime does not answer, which is worth as much.
+
+#[path = "common/duration.rs"]
+mod duration;
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use futures::StreamExt;
+use mainspring::net::TcpListener;
+use mainspring::time::{DelayQueue, interval};
+use mainspring::{Handle, Runtime, sleep, spawn, timeout};
+
+/// A program that tells on SIGUSR1 what it is waiting for.
+///
+/// Durations are written as 50ms or 30s; a plain number is in milliseconds.
+#[derive(Debug, Parser)]
+#[command(name = "dump")]
+struct Options {
+    /// After which time the program ends
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
+    duration: Duration,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("dump: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> io::Result<()> {
+    let runtime = Runtime::new()?;
+    let signals = Signals::listen(runtime.handle().clone())?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        spawn(accept_clients(listener));
+        spawn(keep_the_books());
+        spawn(expire_sessions());
+        for number in 1..=3 {
+            spawn(work(number));
+        }
+        let length = humantime::format_duration(options.duration);
+        println!("process {} runs for {length}; {}", std::process::id(), Signals::HOW);
+        sleep(options.duration).await;
+        Ok::<(), io::Error>(())
+    })?;
+    signals.end();
+    println!("{}", runtime.handle().metrics());
+    Ok(())
+}
+
+/// Waits for a socket, and for no time.
+async fn accept_clients(listener: TcpListener) {
+    while let Ok((_stream, peer)) = listener.accept().await {
+        println!("{peer} came and was sent away");
+    }
+}
+
+/// Waits for a tick.
+async fn keep_the_books() {
+    let mut ticks = interval(Duration::from_secs(10));
+    loop {
+        ticks.tick().await;
+    }
+}
+
+/// Waits for whichever session ends first. The queue has one timer, for all of them.
+async fn expire_sessions() {
+    let mut sessions = DelayQueue::new();
+    for minutes in 1..=5 {
+        sessions.insert(minutes, Duration::from_secs(60 * minutes));
+    }
+    while let Some(session) = sessions.next().await {
+        sessions.insert(session.into_inner(), Duration::from_secs(60));
+    }
+}
+
+/// Waits for an answer that does not come, and takes a rest before it asks anew.
+async fn work(number: u64) {
+    loop {
+        let answer = timeout(Duration::from_secs(30 * number), std::future::pending::<()>());
+        if answer.await.is_err() {
+            sleep(Duration::from_secs(number)).await;
+        }
+    }
+}
+
+/// The thread that waits for the signal.
+#[cfg(unix)]
+struct Signals {
+    ending: signal_hook::iterator::Handle,
+    thread: std::thread::JoinHandle<()>,
+}
+
+#[cfg(unix)]
+impl Signals {
+    const HOW: &'static str = "ask it what it waits for: kill -USR1 with that number";
+
+    fn listen(runtime: Handle) -> io::Result<Self> {
+        let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGUSR1])?;
+        let ending = signals.handle();
+        let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for _ in signals.forever() {
+                match runtime.dump_within(Duration::from_secs(5)) {
+                    Ok(dump) => println!("{dump}"),
+                    Err(error) => println!("no dump: {error}"),
+                }
+            }
+        })?;
+        Ok(Self { ending, thread })
+    }
+
+    fn end(self) {
+        self.ending.close();
+        // If it panicked, that has been reported where it did.
+        let _ = self.thread.join();
+    }
+}
+
+/// There are no such signals here.
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    const HOW: &'static str = "this system has no SIGUSR1 to ask it with, so it tells once now";
+
+    fn listen(runtime: Handle) -> io::Result<Self> {
+        runtime.request_dump(|dump| match dump {
+            Ok(dump) => println!("{dump}"),
+            Err(error) => println!("no dump: {error}"),
+        });
+        Ok(Self)
+    }
+
+    fn end(self) {}
+}

@@ -1,0 +1,297 @@
+//! What is pending: every task with the line that spawned it, every timer with the line that made it.
+//!
+//! Three ways lead to a [`Dump`], of which none can hang:
+//!
+//! | where | what |
+//! |---|---|
+//! | on the runtime's own thread, in a task or in `block_on`'s future | [`Handle::dump`] |
+//! | where the [`Runtime`] is at hand, between two `block_on` | [`Runtime::dump`] |
+//! | on any other thread | [`Handle::dump_within`], which waits so long and no longer; [`Handle::request_dump`], which does not wait |
+//!
+//! ```
+//! use std::time::Duration;
+//! use mainspring::{Handle, sleep, spawn};
+//!
+//! mainspring::block_on(async {
+//!     spawn(sleep(Duration::from_secs(30)));
+//!     sleep(Duration::from_millis(1)).await;
+//!     let dump = Handle::current().dump()?;
+//!     assert_eq!((dump.tasks.len(), dump.timers.len()), (1, 1));
+//!     assert_eq!(dump.tasks[0].spawned_at.file(), file!());
+//!     println!("{dump}");
+//!     # Ok::<(), mainspring::dump::DumpError>(())
+//! })?;
+//! # Ok::<(), mainspring::dump::DumpError>(())
+//! ```
+//!
+//! It prints, with the names of the files and the lines:
+//!
+//! ```text
+//! 1 task, 1 timer
+//! timers, by deadline:
+//!   in 30.0s       made at src/main.rs:5:11    wakes task 0
+//! tasks, in the order of spawning:
+//!   task 0         spawned at src/main.rs:5:5  waiting, for 1 timer: in 30.0s
+//! ```
+//!
+//! A task that waits and has no timer waits for something else: a socket, a channel, another task. Timers that are made
+//! and not yet polled are not pending. A `DelayQueue` or a `TimerMap` shows as one timer, made where the queue was:
+//! the one that it waits for next.
+//!
+//! It takes some 100 ns for each task and timer, and room for them; nothing is kept up for it meanwhile but eight bytes
+//! a task and eight a timer.
+//
+// Ground rules:
+//
+// * A dump is a copy: it holds nothing of the runtime.
+// * Who is woken is told by comparing addresses, taken at one moment on the thread that owns the tasks. So what is
+//   said of a task is true of that task.
+
+mod text;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::panic::Location;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use crate::executor::Stand;
+use crate::runtime::{Handle, Runtime, Snapshot};
+use crate::time::{Instant, from_nanos};
+
+/// What a runtime had pending at one moment. See [the module](self).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Dump {
+    /// When that was, by the runtime's clock.
+    pub at: Instant,
+    /// The tasks that had not ended, in the order of spawning.
+    pub tasks: Vec<TaskInfo>,
+    /// The timers that were armed, in the order in which they are due.
+    pub timers: Vec<TimerInfo>,
+}
+
+/// A task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskInfo {
+    /// Its number: tasks are numbered from zero in the order in which their runtime got to know them.
+    pub id: u64,
+    /// The line that spawned it.
+    pub spawned_at: &'static Location<'static>,
+    /// How it stands.
+    pub state: TaskState,
+}
+
+/// How a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TaskState {
+    /// It is being polled: it is the one that asked for the dump.
+    Running,
+    /// It was woken, and will be polled.
+    Ready,
+    /// It waits for somebody to wake it.
+    Waiting,
+}
+
+/// A timer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TimerInfo {
+    /// When it is due. If it is due already, the runtime has not come to it yet.
+    pub deadline: Instant,
+    /// The line that made it.
+    pub made_at: &'static Location<'static>,
+    /// Who is woken when it fires.
+    pub wakes: Wakes,
+}
+
+/// Who is woken by a timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Wakes {
+    /// The task of this [id](TaskInfo::id).
+    Task(u64),
+    /// The future of the `block_on` that is under way.
+    BlockOn,
+    /// A waker that is not the runtime's own, such as those of `FuturesUnordered` and `join_all` or of another
+    /// runtime; or that of a `block_on` that has returned.
+    Foreign,
+}
+
+impl Dump {
+    fn of(snapshot: Snapshot) -> Dump {
+        let Snapshot { now, census, timers, root } = snapshot;
+        let numbers: HashMap<usize, u64> =
+            census.tasks.iter().map(|task| (task.address, task.number)).collect();
+        let tasks = census.tasks.iter().map(|task| TaskInfo {
+            id: task.number,
+            spawned_at: task.origin,
+            state: match task.stand {
+                Stand::Running => TaskState::Running,
+                Stand::Ready => TaskState::Ready,
+                Stand::Waiting => TaskState::Waiting,
+            },
+        });
+        let timers = timers.iter().map(|timer| {
+            let (data, functions) = (timer.waits.data(), timer.waits.vtable());
+            let task = numbers.get(&data).filter(|_| functions == census.functions);
+            let wakes = match task {
+                Some(number) => Wakes::Task(*number),
+                // The root lives while its `block_on` runs, so nobody else's data lies there.
+                None if root != 0 && data == root => Wakes::BlockOn,
+                None => Wakes::Foreign,
+            };
+            TimerInfo { deadline: from_nanos(timer.deadline), made_at: timer.origin, wakes }
+        });
+        Dump { at: from_nanos(now), tasks: tasks.collect(), timers: timers.collect() }
+    }
+
+    /// The timers that wake a task, in the order in which they are due.
+    pub fn timers_of(&self, task: u64) -> impl Iterator<Item = &TimerInfo> {
+        self.timers.iter().filter(move |timer| timer.wakes == Wakes::Task(task))
+    }
+}
+
+/// Why there is no dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DumpError(Kind);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Elsewhere,
+    Shutdown,
+    TimedOut(Duration),
+}
+
+impl DumpError {
+    /// Whether the runtime was dropped.
+    pub fn is_shutdown(&self) -> bool {
+        self.0 == Kind::Shutdown
+    }
+
+    /// Whether the runtime did not answer in time: it is in no `block_on`, or a task does not let it go on.
+    pub fn is_timed_out(&self) -> bool {
+        matches!(self.0, Kind::TimedOut(_))
+    }
+
+    /// Whether [`Handle::dump`] was called elsewhere than on the runtime's own thread, or outside of its `block_on`.
+    pub fn is_elsewhere(&self) -> bool {
+        self.0 == Kind::Elsewhere
+    }
+}
+
+impl fmt::Display for DumpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Kind::Elsewhere => f.write_str(
+                "only the runtime's own thread, inside `block_on`, can see its tasks at once: use \
+                 `Handle::dump_within` or `Handle::request_dump` elsewhere",
+            ),
+            Kind::Shutdown => f.write_str("the runtime was dropped: nothing is pending"),
+            Kind::TimedOut(waited) => write!(
+                f,
+                "the runtime did not answer within {waited:?}: it is in no `block_on`, or a task does not let it go on"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DumpError {}
+
+impl Handle {
+    /// What is pending, seen from the runtime's own thread: from a task, or from `block_on`'s future.
+    ///
+    /// # Errors
+    ///
+    /// If this is not that thread, or it is not inside `block_on`; or if the runtime was dropped.
+    pub fn dump(&self) -> Result<Dump, DumpError> {
+        if self.is_shutdown() {
+            return Err(DumpError(Kind::Shutdown));
+        }
+        self.look().map(Dump::of).ok_or(DumpError(Kind::Elsewhere))
+    }
+
+    /// What is pending, from any thread. The runtime answers after its next turn, and is woken for it if it sleeps; this
+    /// thread waits for at most `timeout`. On the runtime's own thread, inside `block_on`, it is
+    /// [`dump`](Handle::dump).
+    ///
+    /// # Errors
+    ///
+    /// If the runtime was dropped, or does not answer in time. It does not while a task blocks it, nor while it is in no
+    /// `block_on`: on the thread that is to run it next, use [`Runtime::dump`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::{Runtime, sleep};
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let handle = runtime.handle().clone();
+    /// let other = std::thread::spawn(move || handle.dump_within(Duration::from_secs(10)));
+    /// let dump = runtime.block_on(async {
+    ///     while !other.is_finished() {
+    ///         sleep(Duration::from_millis(1)).await;
+    ///     }
+    ///     other.join().unwrap()
+    /// });
+    /// assert!(dump?.tasks.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn dump_within(&self, timeout: Duration) -> Result<Dump, DumpError> {
+        match self.dump() {
+            Err(DumpError(Kind::Elsewhere)) => {}
+            known => return known,
+        }
+        let (sender, receiver) = sync_channel(1);
+        // If nobody waits any more, the answer goes nowhere.
+        self.ask(Box::new(move |snapshot| drop(sender.send(snapshot))));
+        match receiver.recv_timeout(timeout) {
+            // It is made into a dump here, and not on the runtime's time.
+            Ok(Some(snapshot)) => Ok(Dump::of(snapshot)),
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => Err(DumpError(Kind::Shutdown)),
+            Err(RecvTimeoutError::Timeout) => Err(DumpError(Kind::TimedOut(timeout))),
+        }
+    }
+
+    /// Has `answer` called with what is pending, once: on the runtime's own thread, after its next turn. If the runtime
+    /// is dropped before that, it is called with the error then; if it was dropped already, here and now. Nobody waits,
+    /// so it may be called from anywhere.
+    ///
+    /// A panic of `answer` comes out of `block_on`, or out of the runtime's drop.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::{Handle, sleep};
+    ///
+    /// mainspring::block_on(async {
+    ///     Handle::current().request_dump(|dump| match dump {
+    ///         Ok(dump) => eprintln!("{dump}"),
+    ///         Err(error) => eprintln!("{error}"),
+    ///     });
+    ///     sleep(Duration::from_millis(1)).await;
+    /// });
+    /// ```
+    pub fn request_dump(&self, answer: impl FnOnce(Result<Dump, DumpError>) + Send + 'static) {
+        self.ask(Box::new(move |snapshot| {
+            answer(snapshot.map(Dump::of).ok_or(DumpError(Kind::Shutdown)));
+        }));
+    }
+}
+
+impl Runtime {
+    /// What is pending. As the runtime does not leave its thread, this is always possible.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::{Runtime, sleep};
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let _nap = runtime.spawn(async { sleep(Duration::from_secs(30)).await });
+    /// assert_eq!(runtime.dump().tasks.len(), 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn dump(&self) -> Dump {
+        Dump::of(self.snapshot())
+    }
+}

@@ -1,0 +1,99 @@
+//! What the runtime does, as spans and events of `tracing`: with the feature of that name. Without it, nothing: no code,
+//! no word of memory. The table of names stands in the crate's documentation.
+//!
+//! Ground rule: a subscriber is foreign code. It is called where no lock and no borrow is held that it could run into.
+
+#[cfg(not(feature = "tracing"))]
+pub(crate) use off::{long_turn, parking, task, woken};
+#[cfg(feature = "tracing")]
+pub(crate) use on::{long_turn, parking, task, woken};
+
+#[cfg(feature = "tracing")]
+mod on {
+    use std::panic::Location;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use std::time::Duration;
+
+    use pin_project_lite::pin_project;
+    use tracing::Span;
+    use tracing::field::{Empty, display};
+
+    use crate::executor::polled;
+
+    /// A turn that is longer than this is told of.
+    const LONG_TURN: Duration = Duration::from_millis(10);
+
+    pin_project! {
+        /// A task's future, in the task's span while it is polled.
+        pub(crate) struct Traced<F> {
+            #[pin]
+            future: F,
+            span: Span,
+            begun: bool,
+        }
+    }
+
+    /// The future of a task that is spawned by the caller.
+    #[track_caller]
+    pub(crate) fn task<F: Future>(future: F) -> Traced<F> {
+        let spawned_at = display(Location::caller());
+        // It has no parent: it may outlive the span in which it is spawned.
+        let span = tracing::debug_span!(
+            target: "mainspring::task", parent: None, "task", id = Empty, spawned_at
+        );
+        Traced { future, span, begun: false }
+    }
+
+    impl<F: Future> Future for Traced<F> {
+        type Output = F::Output;
+
+        fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+            let this = self.project();
+            if !std::mem::replace(this.begun, true) {
+                // Its executor gave it a number after it was spawned.
+                if let Some(number) = polled() {
+                    this.span.record("id", number);
+                }
+            }
+            let _entered = this.span.enter();
+            this.future.poll(cx)
+        }
+    }
+
+    pub(crate) fn parking(timeout: Option<Duration>) {
+        // Half a thousand years fit.
+        let timeout_ns = timeout.map(|timeout| timeout.as_nanos() as u64);
+        tracing::trace!(target: "mainspring::park", timeout_ns, "parking");
+    }
+
+    pub(crate) fn woken(timer: bool, io_events: usize, thread: bool) {
+        tracing::trace!(target: "mainspring::park", timer, io_events, thread, "woken");
+    }
+
+    pub(crate) fn long_turn(duration: Duration, polls: u64, timers: u64) {
+        if duration >= LONG_TURN {
+            let duration_us = duration.as_micros() as u64;
+            tracing::warn!(target: "mainspring::turn", duration_us, polls, timers, "long turn");
+        }
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+mod off {
+    use std::time::Duration;
+
+    #[inline(always)]
+    pub(crate) fn task<F: Future>(future: F) -> F {
+        future
+    }
+
+    #[inline(always)]
+    pub(crate) fn parking(_: Option<Duration>) {}
+
+    #[inline(always)]
+    pub(crate) fn woken(_: bool, _: usize, _: bool) {}
+
+    #[inline(always)]
+    pub(crate) fn long_turn(_: Duration, _: u64, _: u64) {}
+}

@@ -1,0 +1,192 @@
+//! What a runtime counts: each cause under its own name, and nothing under two.
+
+mod common;
+
+use std::thread;
+use std::time::Duration;
+
+use common::{HOUR, LONG, metrics, ms, us, watchdog};
+use mainspring::task::yield_now;
+use mainspring::time::{Instant, Tolerance, advance};
+use mainspring::{Builder, Runtime, block_on, sleep, spawn};
+
+#[test]
+fn a_timer_that_ends_a_sleep_is_no_cause() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        for _ in 0..5 {
+            sleep(ms(2)).await;
+        }
+        let metrics = metrics();
+        assert!(metrics.wakeups_by_timer() >= 5, "{metrics}");
+        assert!(metrics.wakeups_by_timer() <= metrics.wakeups(), "{metrics}");
+        assert_eq!((metrics.wakeups_by_io(), metrics.wakeups_by_thread()), (0, 0), "{metrics}");
+    });
+}
+
+#[test]
+fn another_thread_is_no_cause() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    let other = thread::spawn(move || {
+        for _ in 0..3 {
+            thread::sleep(ms(20));
+            futures::executor::block_on(handle.spawn(async {})).unwrap();
+        }
+        handle.metrics().wakeups_by_thread()
+    });
+    runtime.block_on(async {
+        while !other.is_finished() {
+            sleep(ms(200)).await;
+        }
+    });
+    assert!(other.join().unwrap() >= 1);
+}
+
+#[cfg(feature = "net")]
+#[test]
+fn a_socket_is_no_cause() {
+    use mainspring::net::UdpSocket;
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let socket = UdpSocket::bind(("127.0.0.1", 0)).await.unwrap();
+        let to = socket.local_addr().unwrap();
+        let sending = thread::spawn(move || {
+            thread::sleep(ms(30));
+            std::net::UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"hello", to).unwrap();
+        });
+        socket.recv_from(&mut [0; 16]).await.unwrap();
+        let metrics = metrics();
+        assert!(metrics.wakeups_by_io() >= 1 && metrics.wakeups_by_timer() == 0, "{metrics}");
+        sending.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sleep_that_slack_put_off_is_not_counted_or_any_is() {
+    let _watchdog = watchdog(LONG);
+    for (tolerance, widens) in
+        [(Tolerance::Precise, false), (Tolerance::Fixed { ratio: 0.5, max: Duration::from_millis(1) }, true)]
+    {
+        let runtime = Builder::new().timer_tolerance(tolerance).build().unwrap();
+        runtime.block_on(async {
+            for _ in 0..3 {
+                sleep(ms(2)).await;
+            }
+            let metrics = metrics();
+            assert_eq!(metrics.parks_widened() >= 3, widens, "{metrics}");
+            assert!(widens || metrics.parks_widened() == 0, "{metrics}");
+            assert!(metrics.parks_widened() <= metrics.turns(), "{metrics}");
+        });
+    }
+    // One that is precise ends the sleep on time, whatever slack a later one has.
+    let runtime = Builder::new().build().unwrap();
+    runtime.block_on(async {
+        drop(spawn(sleep(HOUR).tolerance(ms(500))));
+        sleep(ms(2)).precise().await;
+        assert_eq!(metrics().parks_widened(), 0);
+    });
+    // Virtual time knows no slack.
+    let runtime = Builder::new().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        sleep(HOUR).await;
+        assert_eq!(metrics().parks_widened(), 0);
+    });
+}
+
+#[test]
+fn lateness_is_not_what_the_clock_says() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Builder::new().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        for n in 0..10 {
+            drop(spawn(sleep(ms(n))));
+        }
+        sleep(HOUR).await;
+        // Time stops at each deadline, so nothing is late.
+        let lateness = metrics().lateness();
+        assert_eq!((lateness.count(), lateness.max()), (10, Duration::ZERO), "{lateness}");
+        // A jump over deadlines makes them late by as much.
+        for n in 1..=4 {
+            drop(spawn(sleep(ms(n))));
+        }
+        yield_now().await;
+        let before = metrics().lateness();
+        mainspring::time::advance_to(Instant::now() + ms(5)).await;
+        let since = metrics().lateness().since(&before);
+        assert_eq!(since.count(), 4, "{since}");
+        assert_eq!(metrics().lateness().max(), ms(4));
+        assert!(since.percentile(0.25) >= ms(1) && since.percentile(0.25) <= us(1_250), "{since}");
+        assert!(since.percentile(0.75) >= ms(3) && since.percentile(1.0) == ms(4), "{since}");
+        advance(ms(1)).await;
+    });
+}
+
+#[test]
+fn the_longest_turn_is_forgotten_or_of_something_else() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        for _ in 0..7 {
+            drop(spawn(async { thread::sleep(ms(10)) }));
+        }
+        sleep(ms(1)).await;
+    });
+    let longest = runtime.handle().metrics().longest_turn();
+    assert!(longest.duration >= ms(70) && longest.polls >= 7, "{longest}");
+    assert_eq!(longest.timers, 0, "{longest}");
+    // What the thread does in between is no turn.
+    thread::sleep(longest.duration + ms(50));
+    runtime.block_on(sleep(ms(1)));
+    assert_eq!(runtime.handle().metrics().longest_turn(), longest);
+}
+
+#[test]
+fn tasks_that_have_ended_are_alive() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    runtime.block_on(async {
+        let tasks: Vec<_> = (0..4).map(|n| spawn(sleep(ms(n * 1000)))).collect();
+        assert_eq!(metrics().tasks_alive(), 4);
+        for task in tasks.into_iter().skip(1) {
+            task.abort();
+            task.await.unwrap_err();
+        }
+        while metrics().tasks_alive() > 0 {
+            yield_now().await;
+        }
+        drop(spawn(sleep(HOUR)));
+        sleep(ms(1)).await;
+    });
+    let asked = handle.clone();
+    assert_eq!(thread::spawn(move || asked.metrics().tasks_alive()).join().unwrap(), 1);
+    drop(runtime);
+    assert_eq!(handle.metrics().tasks_alive(), 0);
+}
+
+#[test]
+fn moves_and_resets_are_not_told_apart() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Builder::new().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut sleep = std::pin::pin!(sleep(HOUR));
+        assert!(futures::poll!(sleep.as_mut()).is_pending());
+        for n in 1..=3 {
+            sleep.as_mut().reset(Instant::now() + n * 2 * HOUR);
+        }
+        assert_eq!((metrics().timers_reset(), metrics().timers_moved()), (3, 0));
+        // It is filed an hour from now and due in six.
+        sleep.await;
+        let metrics = metrics();
+        assert!(metrics.timers_moved() >= 1, "{metrics}");
+        let counts = [metrics.timers_armed(), metrics.timers_fired(), metrics.timers_cancelled()];
+        assert_eq!((counts, metrics.timers_live()), ([1, 1, 0], 0), "{metrics}");
+        // Each subject has its line.
+        let text = metrics.to_string();
+        for word in ["tasks:", "turns:", "wake-ups:", "timers:", "lateness:"] {
+            assert_eq!(text.matches(word).count(), 1, "{text}");
+        }
+    });
+}
