@@ -345,7 +345,9 @@ fn a_burst_gives_its_memory_back() {
 fn values_that_go_through_a_delay_queue_allocate_nothing() {
     let _alone = alone();
     let _watchdog = watchdog(LONG);
-    block_on(async {
+    // By virtual time, so that it is not the machine that says how many come out at once.
+    let runtime = mainspring::Builder::new().start_paused(true).build().unwrap();
+    runtime.block_on(async {
         let mut queue = DelayQueue::new();
         let one_by_one = steady(500, async || {
             queue.insert(1, us(10));
@@ -374,7 +376,9 @@ fn values_that_go_through_a_delay_queue_allocate_nothing() {
 fn entries_that_go_through_a_timer_map_allocate_nothing() {
     let _alone = alone();
     let _watchdog = watchdog(LONG);
-    block_on(async {
+    // By virtual time, so that it is not the machine that says how many come out at once.
+    let runtime = mainspring::Builder::new().start_paused(true).build().unwrap();
+    runtime.block_on(async {
         let mut map = TimerMap::new();
         let handle = map.handle();
         // An entry that stays, so that the map has no end.

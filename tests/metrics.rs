@@ -72,7 +72,10 @@ fn a_sleep_that_slack_put_off_is_not_counted_or_any_is() {
         let runtime = Builder::new().timer_tolerance(tolerance).build().unwrap();
         runtime.block_on(async {
             for _ in 0..3 {
+                // Another to gather: for one that is alone no sleep is put off.
+                let other = spawn(sleep(ms(2) + Duration::from_micros(200)));
                 sleep(ms(2)).await;
+                other.await.unwrap();
             }
             let metrics = metrics();
             assert_eq!(metrics.parks_widened() >= 3, widens, "{metrics}");
@@ -80,6 +83,12 @@ fn a_sleep_that_slack_put_off_is_not_counted_or_any_is() {
             assert!(metrics.parks_widened() <= metrics.turns(), "{metrics}");
         });
     }
+    // Alone it is not put off, whatever its slack.
+    let runtime = Builder::new().build().unwrap();
+    runtime.block_on(async {
+        sleep(ms(2)).tolerance(ms(500)).await;
+        assert_eq!(metrics().parks_widened(), 0);
+    });
     // One that is precise ends the sleep on time, whatever slack a later one has.
     let runtime = Builder::new().build().unwrap();
     runtime.block_on(async {

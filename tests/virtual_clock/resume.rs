@@ -128,8 +128,6 @@ fn conversion_goes_by_how_far_the_clocks_are_apart_at_that_moment() {
     let _watchdog = watchdog(LONG);
     let outside = Instant::now();
     paused().block_on(async {
-        let exact = Instant::now();
-        assert!(exact >= outside, "it begins beside the system's");
         sleep(100 * HOUR).await;
         let real = StdInstant::now();
         let std = (Instant::now() + HOUR).into_std();
