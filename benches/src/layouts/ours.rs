@@ -1,4 +1,4 @@
-//! Mainspring's own wheel: unordered slots, each a stack of chunks of cells; exact.
+//! Mainspring's own wheel: each slot a chain of chunks of cells; exact.
 //!
 //! What the runtime's entries do is done here too: they are asked for their true deadline when they are
 //! dealt out or fired, and fetched ahead of that.

@@ -1,10 +1,11 @@
 //! Our own wheel with the other kind of slot: a vector of chunks, and places of (slot, index). Exact.
 //!
 //! Geometry, cells, bounds, sorting and prefetch are those of `mainspring_driver::Wheel`; only the way from
-//! a slot to its chunks differs, so that the two can be compared. There a slot is a stack of chunks, each of
-//! which knows the one below; here it has a spine that lists them, which grows, and is copied when it does.
+//! a slot to its chunks differs, so that the two can be compared. There a slot is a chain of chunks that know their
+//! neighbours; here it has a spine that lists them, which grows, and is copied when it does.
 //!
-//! Left out: slicing, giving memory back, and cancelling what is being fired.
+//! Left out: slicing, giving memory back, cancelling what is being fired, handing whole slots over, and letting a slot
+//! that is in order leave without sorting it.
 
 use mainspring_driver::wheel::{Rank, Slack};
 
