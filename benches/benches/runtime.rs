@@ -243,11 +243,11 @@ fn timeout_yields(c: &mut Criterion) {
 fn reset_later(c: &mut Criterion) {
     fn of<P: Resets>(group: &mut Group<'_>) {
         measure::<P>(group, CROWD, async |peer, runs| {
-            let mut sleep = pin!(peer.resettable(Instant::now() + LONG));
+            let mut sleep = pin!(peer.resettable(P::now() + LONG));
             poll_once(sleep.as_mut()).await;
             let start = Instant::now();
             for _ in 0..runs {
-                P::reset(sleep.as_mut(), Instant::now() + LONG);
+                P::reset(sleep.as_mut(), P::now() + LONG);
                 poll_once(sleep.as_mut()).await;
             }
             start.elapsed()
@@ -272,15 +272,16 @@ fn reset_earlier(c: &mut Criterion) {
     const STEP: Duration = Duration::from_millis(1);
     fn of<P: Resets>(group: &mut Group<'_>) {
         measure::<P>(group, CROWD, async |peer, runs| {
-            let floor = Instant::now() + HOUR;
             // Far enough for all samples but the very longest; those begin again from above.
-            let ceiling = floor + 48 * HOUR;
+            let ceiling = P::now() + 49 * HOUR;
+            let steps = (48 * HOUR).as_millis() as u64;
             let mut at = ceiling;
+            let mut left = steps;
             let mut sleep = pin!(peer.resettable(at));
             poll_once(sleep.as_mut()).await;
             let start = Instant::now();
             for _ in 0..runs {
-                at = if at > floor { at - STEP } else { ceiling };
+                (at, left) = if left > 0 { (at - STEP, left - 1) } else { (ceiling, steps) };
                 P::reset(sleep.as_mut(), at);
                 poll_once(sleep.as_mut()).await;
             }
@@ -313,20 +314,20 @@ fn reset_many(c: &mut Criterion) {
             let mut random = Random::new(3);
             let mut sleeps = Vec::with_capacity(order.len());
             for _ in order {
-                let mut sleep = Box::pin(peer.resettable(Instant::now() + some_time(&mut random)));
+                let mut sleep = Box::pin(peer.resettable(P::now() + some_time(&mut random)));
                 poll_once(sleep.as_mut()).await;
                 sleeps.push(sleep);
             }
             // All the same from here on, whichever way they were armed first.
             for sleep in &mut sleeps {
-                P::reset(sleep.as_mut(), Instant::now() + LONG);
+                P::reset(sleep.as_mut(), P::now() + LONG);
                 poll_once(sleep.as_mut()).await;
             }
             let start = Instant::now();
             for _ in 0..runs {
                 for &key in order {
                     let sleep = &mut sleeps[key as usize];
-                    P::reset(sleep.as_mut(), Instant::now() + LONG);
+                    P::reset(sleep.as_mut(), P::now() + LONG);
                     poll_once(sleep.as_mut()).await;
                 }
             }

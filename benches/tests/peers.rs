@@ -76,14 +76,14 @@ fn echoes<P: Peer>() {
 
 fn resets<P: Resets>() {
     P::run(async |peer: P| {
-        let mut sleep = pin!(peer.resettable(Instant::now() + LONG));
+        let mut sleep = pin!(peer.resettable(P::now() + LONG));
         poll_fn(|cx| {
             assert!(sleep.as_mut().poll(cx).is_pending());
             Poll::Ready(())
         })
         .await;
         let deadline = Instant::now() + SHORT;
-        P::reset(sleep.as_mut(), deadline);
+        P::reset(sleep.as_mut(), P::now() + SHORT);
         sleep.await;
         let late = deadline.elapsed();
         assert!(Instant::now() >= deadline && late < LONG / 2, "{}: {late:?} late", P::NAME);

@@ -354,6 +354,42 @@ fn a_wheel_emptied_in_the_middle_of_a_deal_forgets_where_it_was() {
 }
 
 #[test]
+fn a_park_outlasts_the_last_deadline_that_it_can_gather() {
+    let slack = Slack::at_most_nanos(1 << 20);
+    let mut bench = Bench::new(0);
+    let file = |bench: &mut Bench, deadline: u64| {
+        let key = bench.add(Nanos::NEVER.get());
+        bench.cancel(key);
+        bench.owners.deadline[key] = at(deadline);
+        let rank = Rank::new(key as u64, slack);
+        bench.wheel.insert(&mut bench.owners, key, at(deadline), rank);
+        bench.check();
+        key
+    };
+    // Alone it is woken at its deadline, however far away and whatever its slack.
+    let first = 5 << 20;
+    file(&mut bench, first);
+    assert_eq!(bench.wheel.next_wake(), Some(at(first)));
+    // Others beyond the slack of the first change nothing, also where their slots begin before it.
+    let beyond = file(&mut bench, first + (1 << 20) + width(0));
+    file(&mut bench, 30 * width(3));
+    file(&mut bench, Nanos::NEVER.get());
+    assert_eq!(bench.wheel.next_wake(), Some(at(first)));
+    // Those within it are waited for, the last of them too; not longer than the slack of the first lasts.
+    for ahead in [100, width(0), 1 << 19] {
+        file(&mut bench, first + ahead);
+        assert_eq!(bench.wheel.next_wake(), Some(at(first + ahead)));
+    }
+    bench.cancel(beyond);
+    let edge = file(&mut bench, first + (1 << 20));
+    assert_eq!(bench.wheel.next_wake(), Some(at(first + (1 << 20))));
+    bench.cancel(edge);
+    let precise = bench.add(first + 50);
+    assert_eq!(bench.wheel.next_wake(), Some(at(first + 50)));
+    assert_eq!(bench.advance(first + 50, 100).last(), Some(&precise));
+}
+
+#[test]
 fn a_crowd_with_one_deadline_is_moved_or_sorted_before_its_first_fires() {
     let deadline = 3 * width(4) + 5 * width(2) + 77;
     let mut bench = Bench::new(0);

@@ -77,12 +77,17 @@ impl Peer for Mainspring {
 
 impl Resets for Mainspring {
     type Sleep = time::Sleep;
+    type Moment = time::Instant;
 
-    fn resettable(&self, deadline: Instant) -> time::Sleep {
-        time::sleep_until(deadline.into())
+    fn now() -> time::Instant {
+        time::Instant::now()
     }
 
-    fn reset(sleep: Pin<&mut time::Sleep>, deadline: Instant) {
-        sleep.reset(deadline.into());
+    fn resettable(&self, deadline: time::Instant) -> time::Sleep {
+        time::sleep_until(deadline)
+    }
+
+    fn reset(sleep: Pin<&mut time::Sleep>, deadline: time::Instant) {
+        sleep.reset(deadline);
     }
 }

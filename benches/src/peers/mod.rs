@@ -12,6 +12,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::io;
 use std::net::TcpStream;
+use std::ops::{Add, Sub};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -109,12 +110,17 @@ pub trait Peer: Clone + 'static {
 pub trait Resets: Peer {
     /// The sleep, by name.
     type Sleep: Future<Output = ()> + 'static;
+    /// The moment that it takes: the runtime's own, so that nothing is converted that its users do not convert.
+    type Moment: Copy + Add<Duration, Output = Self::Moment> + Sub<Duration, Output = Self::Moment> + 'static;
+
+    /// The present moment.
+    fn now() -> Self::Moment;
 
     /// As [`sleep_until`](Peer::sleep_until).
-    fn resettable(&self, deadline: Instant) -> Self::Sleep;
+    fn resettable(&self, deadline: Self::Moment) -> Self::Sleep;
 
     /// Gives `sleep` another deadline.
-    fn reset(sleep: Pin<&mut Self::Sleep>, deadline: Instant);
+    fn reset(sleep: Pin<&mut Self::Sleep>, deadline: Self::Moment);
 }
 
 /// Takes a task's result out of the handle of a runtime that tells whether the task ended well.

@@ -127,12 +127,17 @@ impl<D: Driver> Peer for MonoioOn<D> {
 
 impl<D: Driver> Resets for MonoioOn<D> {
     type Sleep = time::Sleep;
+    type Moment = time::Instant;
 
-    fn resettable(&self, deadline: Instant) -> time::Sleep {
-        time::sleep_until(deadline.into())
+    fn now() -> time::Instant {
+        time::Instant::now()
     }
 
-    fn reset(sleep: Pin<&mut time::Sleep>, deadline: Instant) {
-        sleep.reset(deadline.into());
+    fn resettable(&self, deadline: time::Instant) -> time::Sleep {
+        time::sleep_until(deadline)
+    }
+
+    fn reset(sleep: Pin<&mut time::Sleep>, deadline: time::Instant) {
+        sleep.reset(deadline);
     }
 }

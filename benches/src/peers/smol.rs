@@ -95,6 +95,11 @@ impl Peer for Smol {
 
 impl Resets for Smol {
     type Sleep = Nap;
+    type Moment = Instant;
+
+    fn now() -> Instant {
+        Instant::now()
+    }
 
     fn resettable(&self, deadline: Instant) -> Nap {
         Nap(Timer::at(deadline))

@@ -81,12 +81,17 @@ impl Peer for Tokio {
 
 impl Resets for Tokio {
     type Sleep = time::Sleep;
+    type Moment = time::Instant;
 
-    fn resettable(&self, deadline: Instant) -> time::Sleep {
-        time::sleep_until(deadline.into())
+    fn now() -> time::Instant {
+        time::Instant::now()
     }
 
-    fn reset(sleep: Pin<&mut time::Sleep>, deadline: Instant) {
-        sleep.reset(deadline.into());
+    fn resettable(&self, deadline: time::Instant) -> time::Sleep {
+        time::sleep_until(deadline)
+    }
+
+    fn reset(sleep: Pin<&mut time::Sleep>, deadline: time::Instant) {
+        sleep.reset(deadline);
     }
 }

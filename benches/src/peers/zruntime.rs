@@ -83,6 +83,11 @@ impl Peer for Zruntime {
 
 impl Resets for Zruntime {
     type Sleep = Sleep;
+    type Moment = Instant;
+
+    fn now() -> Instant {
+        Instant::now()
+    }
 
     fn resettable(&self, deadline: Instant) -> Sleep {
         self.0.sleep_until(deadline)

@@ -319,8 +319,12 @@ impl<K: Copy> Wheel<K> {
         }
     }
 
-    /// No timer wants to be woken before this: the earliest deadline-plus-slack, or somewhat less after
-    /// timers were cancelled or moved. `None` if the wheel is empty.
+    /// Until when one may sleep: the last deadline that is not later than the earliest deadline-plus-slack, because
+    /// to sleep on from there would gather nobody else. So a timer with nobody near is woken at its deadline,
+    /// whatever its slack. `None` if the wheel is empty.
+    ///
+    /// It is never later than that earliest deadline-plus-slack. It may be later than the last deadline before that,
+    /// where a crowded slot reaches beyond; and earlier than any, after timers were cancelled or moved.
     ///
     /// While timers are due that have not left yet, it is a time not later than the wheel's own.
     pub fn next_wake(&self) -> Option<Nanos> {
@@ -338,14 +342,23 @@ impl<K: Copy> Wheel<K> {
         }
         // Slots come in the order of time and do not overlap, so the first has the earliest deadline.
         let due = self.slots.earliest(self.occupied.earliest()?);
-        let mut best = Nanos::NEVER;
+        let mut most = Nanos::NEVER;
         for slot in self.occupied.iter() {
-            if slot.start(self.elapsed) > best {
+            if slot.start(self.elapsed) > most {
                 break;
             }
-            best = best.min(self.slots.wake(slot));
+            most = most.min(self.slots.wake(slot));
         }
-        Some((best, due))
+        let mut last = most.min(self.elapsed);
+        for slot in self.occupied.iter() {
+            if slot.start(self.elapsed) > most || last == most {
+                break;
+            }
+            if self.slots.earliest(slot) <= most {
+                last = last.max(self.slots.last_until(slot, most));
+            }
+        }
+        Some((last, due))
     }
 
     /// Calls `each` for every timer in the wheel, in no particular order: its key and its rank. O(n).
@@ -504,6 +517,7 @@ impl<K: Copy> Wheel<K> {
                 }
             },
             |key, place| store.borrow_mut().set_place(key, place),
+            |key| store.borrow_mut().prefetch(key),
         );
         let store = store.into_inner();
         if self.slots.is_empty(slot) {
@@ -537,6 +551,7 @@ impl<K: Copy> Wheel<K> {
             },
             |cell| late.push(cell),
             |key, place| store.borrow_mut().set_place(key, place),
+            |key| store.borrow_mut().prefetch(key),
         );
         let store = store.into_inner();
         if self.slots.is_empty(slot) {

@@ -33,6 +33,8 @@ use crate::Nanos;
 
 /// Cells of a chunk; a power of two.
 pub(super) const CHUNK: u32 = 32;
+/// A slot is searched for the last cell up to a time if it holds no more.
+const SEARCHED: u32 = 64;
 /// Free chunks that are kept however few were in use.
 const KEPT: usize = 16;
 /// No chunk.
@@ -167,6 +169,21 @@ impl<K: Copy> Slots<K> {
     #[inline]
     pub(super) fn wake(&self, id: SlotId) -> Nanos {
         self.chain(id).wake
+    }
+
+    /// The last time up to `most` at which a cell of a slot is due, which has one that is due by then; `most` where it
+    /// would take long to find out. May be too late, as bounds may.
+    #[inline]
+    pub(super) fn last_until(&self, id: SlotId, most: Nanos) -> Nanos {
+        let chain = self.chain(id);
+        if chain.latest <= most {
+            return chain.latest;
+        }
+        if chain.len > SEARCHED {
+            return most;
+        }
+        let due = self.cells(id).map(|(cell, _)| cell.when).filter(|when| *when <= most);
+        due.max().unwrap_or(most)
     }
 
     /// Whether a slot's cells lie in order, from the first to the last.
@@ -335,13 +352,14 @@ impl<K: Copy> Slots<K> {
 
     /// Walks a slot from its last cell to its first, and sets its bounds anew. `judge` sees each cell once, and
     /// may change its time; what it does not want kept is removed and handed to `removed`, and `moved` hears of
-    /// the cell that fills the hole.
+    /// the cell that fills the hole. `soon` hears of most a while before their turn.
     pub(super) fn sift(
         &mut self,
         id: SlotId,
         mut judge: impl FnMut(&mut Cell<K>) -> bool,
         mut removed: impl FnMut(Cell<K>),
         mut moved: impl FnMut(K, Place),
+        mut soon: impl FnMut(K),
     ) {
         let number = self.chain_of[id.index()];
         let Chain { mut top, begin, len, .. } = self.chains[usize::from(number)];
@@ -355,6 +373,11 @@ impl<K: Copy> Slots<K> {
             let first = if index <= CHUNK { begin } else { 0 };
             for offset in (first..=(index - 1) % CHUNK).rev() {
                 index -= 1;
+                if let Some(ahead) = offset.checked_sub(super::AHEAD) {
+                    if let Some(cell) = &self.pool.chunk(top).cells[ahead as usize] {
+                        soon(cell.key);
+                    }
+                }
                 let Some(cell) = &mut self.pool.chunk_mut(top).cells[offset as usize] else { continue };
                 let before = cell.when;
                 if judge(cell) {

@@ -269,7 +269,10 @@ fn workload(id: Id, scale: &Scale) -> Workload {
         Id::W3b => (
             format!("reset to now + 30 s and poll {others} sleeps in random order: CPU"),
             1,
-            vec![metric("reset", "reset", Nanoseconds, &[Times(0.45, Tokio)])],
+            vec![
+                metric("reset", "reset", Nanoseconds, &[Times(0.45, Tokio)]),
+                metric("reset, with a reading of the clock", "reset and clock", Nanoseconds, &[]),
+            ],
         ),
         Id::W3c => (
             format!("reset one sleep to an earlier time, then poll, {others} live: CPU"),
