@@ -26,6 +26,22 @@
 //!   simulations. [`Builder::clock`]: another clock than the monotonic one.
 //! * [`Handle::metrics`], [`Handle::dump`], [`dump`]: what a runtime does, and what is pending.
 //! * [`net`]: TCP and UDP sockets (feature `net`, on by default).
+//!
+//! # The feature `tracing`
+//!
+//! Off by default. It sends spans and events of the crate `tracing`; no lock is held while a subscriber is called. What happens
+//! inside a subscriber is not told, so it may use the runtime.
+//!
+//! | target | level | name | fields |
+//! |---|---|---|---|
+//! | `mainspring::task` | DEBUG | span `task`, entered while the task is polled, without a parent | `id` (as in a [dump], recorded at the first poll), `spawned_at` |
+//! | `mainspring::timer` | TRACE | `armed`, `reset` | `timer` (tells those that live at the same time apart), `deadline_ns`, `made_at` |
+//! | | TRACE | `fired` | `timer`, `late_ns`, `made_at` |
+//! | | TRACE | `cancelled` | `timer`, `made_at` |
+//! | | DEBUG | `shut down` | `timers` that still waited |
+//! | `mainspring::park` | TRACE | `parking` | `timeout_ns` (absent: until something happens) |
+//! | | TRACE | `woken` | `timer`, `io_events`, `thread` |
+//! | `mainspring::turn` | WARN | `long turn`, of 10 ms or more | `duration_us`, `polls`, `timers` |
 
 pub mod dump;
 mod executor;

@@ -27,8 +27,8 @@ const BUCKETS: usize = 2 + ((END - FIRST) << FINE) as usize;
 /// are ready before. A timer whose own poll found it due, without the driver, counts as well; one that was reset to a
 /// moment in the past does not.
 ///
-/// Counting costs a timer that fires about 1.0 ns here, 2 to 4 % of the whole: `process` takes 1.02 to 1.04 times as
-/// long as without it.
+/// Counting is cheap enough to be always on: `process` takes 1.03 times as long as without it for ten thousand timers
+/// with one deadline, and 1.02 times for as many that are spread over 10 ms.
 ///
 /// ```
 /// use std::time::Duration;

@@ -38,8 +38,8 @@
 //! and not yet polled are not pending. A `DelayQueue` or a `TimerMap` shows as one timer, made where the queue was:
 //! the one that it waits for next.
 //!
-//! It takes some 100 ns for each task and timer, and room for them; nothing is kept up for it meanwhile but eight bytes
-//! a task and eight a timer.
+//! It takes about half a microsecond for a task and its timer, and room for them. Timers are collected under the lock that
+//! arming them takes: of a million, that is 40 ms. In between nothing is kept up for it but eight bytes a task.
 //
 // Ground rules:
 //

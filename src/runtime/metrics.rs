@@ -80,7 +80,7 @@ impl fmt::Display for LongestTurn {
 /// What a runtime has done so far. Made by [`Handle::metrics`](super::Handle::metrics).
 ///
 /// Everything is counted always, in memory that is there from the beginning. What that costs stands at [`Lateness`] for a
-/// timer that fires; the other counts are a few additions a turn.
+/// timer that fires; the other counts are a few additions a turn. To make this copy takes less than 100 ns.
 ///
 /// ```
 /// use std::time::Duration;

@@ -63,7 +63,7 @@ impl Handle {
     /// All timers that are registered, by (deadline, number): to show what is pending.
     ///
     /// They are collected under the driver's lock, in one go, because they move meanwhile otherwise: arming on another
-    /// thread waits so long, about 20 ms for a million timers. They are sorted without it.
+    /// thread waits so long, about 40 ms for a million timers. They are sorted without it.
     ///
     /// ```
     /// use std::time::Duration;

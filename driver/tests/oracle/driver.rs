@@ -85,6 +85,12 @@ impl Case {
             );
         }
         world.parked_until = Some(wake.unwrap_or(Nanos::NEVER));
+        // Whoever looks at what is pending sees exactly those, in the order in which they will fire.
+        let pending = world.handle.pending();
+        let mut listed: Vec<_> = world.list.iter().map(|t| (t.deadline, t.number)).collect();
+        listed.sort_unstable();
+        assert!(pending.iter().map(|p| (p.deadline.get(), p.number)).eq(listed), "{pending:?}");
+        assert!(pending.iter().all(|p| p.origin.file().ends_with("world.rs")), "{pending:?}");
     }
 
     fn check_next_deadline(&mut self) {
