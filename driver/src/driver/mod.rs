@@ -143,7 +143,7 @@ impl Driver {
     /// Until when the driver's thread may park; `None` if no timer is armed. From now on, until the next
     /// [`process`](Driver::process), a timer that is due before that calls [`Unpark::unpark`].
     ///
-    /// It lies at most the slack of a timer after its deadline (see [`TimerEntry::set_tolerance`]), and may lie
+    /// It lies at most the slack of a timer after its deadline (see [`set_tolerance`](crate::TimerEntry::set_tolerance)), and may lie
     /// before it when timers were cancelled: then `process` finds nothing due, and that is all.
     pub fn next_wake(&mut self) -> Option<Nanos> {
         let mut inner = lock(&self.handle.shared.inner);
