@@ -23,22 +23,14 @@
 //!   due after the upper one. Removal does not narrow them; an empty slot has none.
 //! * `sorted` means that the cells lie by (when, rank) from the bottom to the top, as those do that were armed
 //!   one after the other for the same length of time. What disturbs the order clears it.
-//! * The pool keeps as many chunks as were in use at once lately (and a handful), so that what recurs does
-//!   not allocate; the surplus of a burst is released in small steps by [`Pool::release_some`].
 
 use super::level::{LEVELS, SLOTS, SlotId};
-use super::peak::Peak;
+use super::pool::{CHUNK, NONE, Pool};
 use super::{Place, Rank, Slack};
 use crate::Nanos;
 
-/// Cells of a chunk; a power of two.
-pub(super) const CHUNK: u32 = 32;
 /// A slot is searched for the last cell up to a time if it holds no more.
 const SEARCHED: u32 = 64;
-/// Free chunks that are kept however few were in use.
-const KEPT: usize = 16;
-/// No chunk.
-const NONE: u32 = u32::MAX;
 
 /// One timer in the wheel.
 #[derive(Clone, Copy, Debug)]
@@ -64,17 +56,6 @@ pub(super) struct Removed<K> {
     pub(super) slot: SlotId,
     /// The owner of the cell that now lies in its place.
     pub(super) filler: Option<K>,
-}
-
-#[derive(Debug)]
-struct Chunk<K> {
-    /// The chain this chunk belongs to.
-    chain: u16,
-    /// The chunk under this one. In the pool's list of free chunks: the next.
-    below: u32,
-    /// The chunk over this one.
-    above: u32,
-    cells: [Option<Cell<K>>; CHUNK as usize],
 }
 
 /// The cells of a slot. A cache line of its own.
@@ -415,7 +396,7 @@ impl<K: Copy> Slots<K> {
 
     /// Chunks in use.
     pub(super) fn chunks(&self) -> usize {
-        self.pool.used
+        self.pool.used()
     }
 
     /// How many chunks a slot uses.
@@ -426,11 +407,7 @@ impl<K: Copy> Slots<K> {
 
     /// Bytes that the slots have allocated.
     pub(super) fn allocated_bytes(&self) -> usize {
-        size_of_val(&*self.chain_of)
-            + size_of_val(&*self.chains)
-            + (self.pool.used + self.pool.free) * size_of::<Chunk<K>>()
-            + self.pool.chunks.capacity() * size_of::<Option<Box<Chunk<K>>>>()
-            + self.pool.vacant.capacity() * size_of::<u32>()
+        size_of_val(&*self.chain_of) + size_of_val(&*self.chains) + self.pool.allocated_bytes()
     }
 
     /// Visits all cells of a slot with their places, from the first to the last; for checks and listings.
@@ -470,110 +447,5 @@ impl<K: Copy> Slots<K> {
         assert!(chain.len == 0 || below == chain.top, "a chain does not end at its top");
         let keys = self.cells(id).map(|(cell, _)| (cell.when, cell.rank));
         assert!(!chain.sorted || keys.is_sorted(), "{id:?} is not in order");
-    }
-}
-
-/// The chunks of all slots. A chunk that is not in use is either free, its memory kept, or vacant.
-#[derive(Debug)]
-struct Pool<K> {
-    chunks: Vec<Option<Box<Chunk<K>>>>,
-    /// The free chunks, a list through `below`.
-    first_free: u32,
-    free: usize,
-    /// Chunks whose memory was released.
-    vacant: Vec<u32>,
-    used: usize,
-    /// How many were in use at once lately.
-    peak: Peak,
-}
-
-impl<K: Copy> Pool<K> {
-    fn new() -> Pool<K> {
-        Pool {
-            chunks: Vec::new(),
-            first_free: NONE,
-            free: 0,
-            vacant: Vec::new(),
-            used: 0,
-            peak: Peak::default(),
-        }
-    }
-
-    #[inline]
-    fn get(&self, id: u32) -> Option<&Chunk<K>> {
-        self.chunks.get(id as usize)?.as_deref()
-    }
-
-    #[inline]
-    fn get_mut(&mut self, id: u32) -> Option<&mut Chunk<K>> {
-        self.chunks.get_mut(id as usize)?.as_deref_mut()
-    }
-
-    #[inline]
-    fn chunk(&self, id: u32) -> &Chunk<K> {
-        // A slot's chunk is in the pool: `take` put it there, and only `give_back` frees it.
-        self.get(id).expect("a slot's chunk is in the pool")
-    }
-
-    #[inline]
-    fn chunk_mut(&mut self, id: u32) -> &mut Chunk<K> {
-        self.chunks[id as usize].as_deref_mut().expect("a slot's chunk is in the pool")
-    }
-
-    /// A chunk for a chain, to lie on top of `below`.
-    #[inline]
-    fn take(&mut self, chain: u16, below: u32) -> u32 {
-        self.used += 1;
-        self.peak.reach(self.used);
-        if self.first_free != NONE {
-            let id = self.first_free;
-            let chunk = self.chunk_mut(id);
-            let next = chunk.below;
-            chunk.chain = chain;
-            chunk.below = below;
-            chunk.above = NONE;
-            self.first_free = next;
-            self.free -= 1;
-            return id;
-        }
-        self.make(chain, below)
-    }
-
-    #[cold]
-    fn make(&mut self, chain: u16, below: u32) -> u32 {
-        let chunk = Box::new(Chunk { chain, below, above: NONE, cells: [const { None }; CHUNK as usize] });
-        if let Some(id) = self.vacant.pop() {
-            self.chunks[id as usize] = Some(chunk);
-            return id;
-        }
-        let id = self.chunks.len() as u32;
-        assert!(id < Place::MAX_CHUNKS, "more than two thousand million timers in one wheel");
-        self.chunks.push(Some(chunk));
-        id
-    }
-
-    /// Frees a chunk, whose cells have all been taken.
-    #[inline]
-    fn give_back(&mut self, id: u32) {
-        let first_free = self.first_free;
-        self.chunk_mut(id).below = first_free;
-        self.first_free = id;
-        self.free += 1;
-        self.used -= 1;
-    }
-
-    #[inline]
-    fn release_some(&mut self, now: Nanos) {
-        self.peak.pass(now, self.used);
-        for _ in 0..8 {
-            if self.used + self.free <= self.peak.get() + KEPT || self.free == 0 {
-                return;
-            }
-            let id = self.first_free;
-            self.first_free = self.chunk(id).below;
-            self.chunks[id as usize] = None;
-            self.vacant.push(id);
-            self.free -= 1;
-        }
     }
 }
