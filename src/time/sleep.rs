@@ -186,8 +186,8 @@ impl Sleep {
     }
 
     /// When it ends. A sleep that has not started to count, because it was made outside a runtime and has
-    /// not been polled, would end then if it were polled now. A moment before the sleep's runtime began is
-    /// given as the one at which it began.
+    /// not been polled, would end then if it were polled now. A moment before the first that this
+    /// process asked for is given as that one.
     pub fn deadline(&self) -> Instant {
         match &self.inner {
             Inner::Bound { entry } => instant::from_nanos(entry.deadline()),

@@ -65,7 +65,7 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 pub struct Interval {
     delay: Pin<Box<Sleep>>,
     /// The moment for which the next tick is scheduled, once there is one. The sleep's own deadline will not
-    /// do: it cannot lie before the runtime began.
+    /// do: it cannot lie before the first moment that the process asked for.
     next: Option<Instant>,
     /// From when the period counts that ends with the next tick; `None` if somebody has said when the next
     /// tick is to be.
