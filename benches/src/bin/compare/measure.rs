@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use mainspring_bench::peers::Peer;
+use mainspring_bench::random::Random;
 use rustix::time::{ClockId, clock_gettime};
 
 /// What one child found: a number for each metric of the workload.
@@ -122,21 +123,17 @@ pub(crate) fn percentiles(metrics: &mut Metrics, prefix: &str, histogram: &Histo
     }
 }
 
-/// SplitMix64: numbers that look random and are the same for the same seed, so also for every peer.
+/// Numbers that are the same for every peer, and what the workloads make of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
+pub(crate) struct Rng(Random);
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Rng {
-        Rng(seed)
+        Rng(Random::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next()
     }
 
     /// From `low` up to, not including, `high`.

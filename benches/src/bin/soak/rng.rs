@@ -2,34 +2,32 @@
 
 use std::time::Duration;
 
+use mainspring_bench::random::Random;
+
 /// The width of a slot of the wheel's lowest level, in nanoseconds.
 const SLOT: u64 = 1 << 16;
 
-/// SplitMix64: a few lines, well distributed, and forked without correlation.
+/// Numbers, and what the soak makes of them. Forked without correlation.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
+pub(crate) struct Rng(Random);
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Rng {
-        Rng(seed)
+        Rng(Random::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next()
     }
 
     /// Another stream of numbers.
     pub(crate) fn fork(&mut self) -> Rng {
-        Rng(self.next())
+        Rng::new(self.next())
     }
 
     /// Less than `limit`, which must not be zero.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        self.0.below(limit)
     }
 
     /// From `low` up to, not including, `high`.
