@@ -414,6 +414,86 @@ fn a_crowd_with_one_deadline_is_moved_or_sorted_before_its_first_fires() {
 }
 
 #[test]
+fn a_reset_leaves_the_old_slack() {
+    // Within its slot, and to another one.
+    for to in [(5 << 20) - 100, 3 << 20] {
+        let mut bench = Bench::new(0);
+        let (key, precise) = (bench.add(Nanos::NEVER.get()), bench.add(6 << 20));
+        bench.cancel(key);
+        bench.owners.deadline[key] = at(5 << 20);
+        let rank = Rank::new(key as u64, Slack::at_most_nanos(1 << 22));
+        bench.wheel.insert(&mut bench.owners, key, at(5 << 20), rank);
+        assert_eq!(bench.wheel.next_wake(), Some(at(6 << 20)));
+        let place = bench.owners.place[key];
+        bench.owners.deadline[key] = at(to);
+        assert!(bench.wheel.refile_at(&mut bench.owners, place, at(to), Slack::ZERO));
+        bench.check();
+        assert_eq!(bench.wheel.next_wake(), Some(at(to)), "it sleeps on as if it had not been reset");
+        let due = bench.wheel.next_due(&mut bench.owners, at(to), &mut 100);
+        assert_eq!(due, Due::Fire { key, deadline: at(to), rank: Rank::new(key as u64, Slack::ZERO) });
+        assert_eq!(bench.advance(6 << 20, 100), [precise]);
+    }
+}
+
+#[test]
+fn a_timer_that_was_reset_alone_in_its_slot_spoils_the_order_of_a_crowd() {
+    let deadline = width(3) + 10;
+    let mut bench = Bench::new(0);
+    let (first, second) = (bench.add(deadline - 2), bench.add(deadline - 1));
+    bench.cancel(second);
+    let place = bench.owners.place[first];
+    bench.owners.deadline[first] = at(deadline);
+    assert!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline), Slack::ZERO));
+    for _ in 0..99 {
+        bench.add(deadline);
+    }
+    // The last may go without harm.
+    bench.cancel(100);
+    let due = bench.wheel.next_due(&mut bench.owners, at(deadline), &mut 1);
+    assert!(matches!(due, Due::Fire { key, .. } if key == first), "{due:?}");
+    assert_eq!(bench.owners.asked, 1, "others were asked before it was their turn");
+    assert_eq!(bench.advance(deadline, 1), (2..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_slot_whose_last_was_moved_away_takes_the_next_for_in_order() {
+    let mut bench = Bench::new(0);
+    let [low, middle, high] = [(); 3].map(|()| bench.add(width(5)));
+    for (key, deadline) in [(high, 10), (low, 12)] {
+        bench.cancel(key);
+        bench.file(key, deadline);
+    }
+    bench.owners.deadline[low] = at(width(4));
+    assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(at(10)));
+    bench.check();
+    // Its number is above that of the one which has gone, and below that of the one which is there.
+    bench.cancel(middle);
+    bench.file(middle, 10);
+    bench.check();
+    assert_eq!(bench.advance(10, 100), [middle, high]);
+}
+
+#[test]
+fn a_crowd_that_was_put_off_is_moved_without_a_pause() {
+    // Armed in order and then put off in silence, one and all: to find that out is work that is granted in slices.
+    let mut bench = Bench::new(0);
+    for key in 0..100 {
+        bench.add(10);
+        bench.owners.deadline[key] = at(width(2));
+    }
+    for slice in 1..=14 {
+        let mut moves = 7;
+        assert_eq!(bench.wheel.next_due(&mut bench.owners, at(20), &mut moves), Due::Exhausted);
+        assert_eq!((moves, bench.wheel.moved()), (0, 7 * slice));
+        bench.check();
+    }
+    let mut moves = 7;
+    assert_eq!(bench.wheel.next_due(&mut bench.owners, at(20), &mut moves), Due::Idle);
+    assert_eq!((moves, bench.wheel.moved()), (5, 100));
+    assert_eq!(bench.advance(width(2), 7), (0..100).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_crowd_that_is_disturbed_while_it_leaves_loses_its_order() {
     let deadline = width(3) + 10;
     let leave = |bench: &mut Bench, n: usize| -> Vec<usize> {
