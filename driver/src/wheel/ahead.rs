@@ -15,7 +15,7 @@ impl<K: Copy> Wheel<K> {
     /// to sleep on from there would gather nobody else. So a timer with nobody near is woken at its deadline,
     /// whatever its slack. `None` if the wheel is empty.
     ///
-    /// It is never later than that earliest deadline-plus-slack. It may be later than the last deadline before that,
+    /// While nothing is due it is never later than that earliest deadline-plus-slack. It may be later than the last deadline before that,
     /// where a crowded slot reaches beyond; and earlier than any, after timers were cancelled or moved.
     ///
     /// While timers are due that have not left yet, it is a time not later than the wheel's own.
