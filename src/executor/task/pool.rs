@@ -369,7 +369,7 @@ mod tests {
         let owner = owner();
         let mut state = 0x9e37_79b9_7f4a_7c15;
         let mut blocks: Vec<Filled> = Vec::new();
-        let steps = if cfg!(miri) { 1_500 } else { 100_000 };
+        let steps = if cfg!(miri) { 300 } else { 100_000 };
         for step in 0..steps {
             // Waves: the blocks grow many, and few again.
             let grows = step / (steps / 6) % 2 == 0;
