@@ -14,7 +14,7 @@
 use super::census::{Origin, Seen, Stand};
 use super::join::JoinHandle;
 use super::remote::{Item, Notify, Owner, Remote};
-use super::task::{self, NUMBERS, Progress, TaskRef};
+use super::task::{self, NUMBERS, Pool, Progress, Remains, TaskRef};
 use super::tasks::{KEEP, Tasks};
 use crate::sync::thread_local;
 use std::cell::{Cell, RefCell};
@@ -158,6 +158,7 @@ impl Local {
         assert!(!self.running.replace(true), "a task cannot run the executor that is running it");
         let _running = Running(&self.running);
 
+        Pool::drain(&self.owner);
         self.take_inbox();
         self.note_length();
         let before = self.polls.get();
@@ -371,17 +372,22 @@ pub(super) fn wake_here(task: &TaskRef) -> bool {
     })
 }
 
-/// Keeps a reference that a task had for a task to come, or drops it.
+/// Frees what a task has left if this thread has entered its executor, and keeps the reference to the `Remote` for a
+/// task to come. Else the owner is left to free it.
 #[inline]
-pub(super) fn give_back(remote: Arc<Remote>) {
-    let mut remote = Some(remote);
-    CURRENT.with(|current| {
-        if let Some(local) = &*current.local.borrow() {
-            if let Some(mine) = remote.take_if(|remote| local.owner.owns(remote)) {
-                remote = local.tasks.borrow_mut().keep_remote(mine);
-            }
-        }
+pub(super) fn give_back(remains: Remains) {
+    let mut remains = Some(remains);
+    let unwanted = CURRENT.with(|current| {
+        let entered = current.local.borrow();
+        let local = entered.as_deref()?;
+        let mine = remains.take_if(|remains| local.owner.owns(remains.remote()))?;
+        // The allocator at most is called in there.
+        let remote = mine.free(&local.owner);
+        local.tasks.borrow_mut().keep_remote(remote)
     });
-    // Otherwise it is dropped here, after the borrows have ended.
-    drop(remote);
+    // References are dropped here, after the borrows have ended.
+    drop(unwanted);
+    if let Some(foreign) = remains {
+        drop(foreign.give_back());
+    }
 }

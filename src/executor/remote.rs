@@ -20,7 +20,7 @@
 use super::census::{Census, Origin};
 use super::join::JoinHandle;
 use super::local;
-use super::task::{self, TaskRef};
+use super::task::{self, Pool, TaskRef};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use std::marker::PhantomData;
 use std::mem;
@@ -54,6 +54,8 @@ pub(crate) struct Remote {
     inbox: Mutex<Inbox>,
     ready: AtomicBool,
     notify: Arc<dyn Notify>,
+    /// The memory of its tasks, all of which keep the `Remote`. The owner thread's.
+    pool: Pool,
 }
 
 impl Remote {
@@ -121,6 +123,12 @@ impl Remote {
         Ok(())
     }
 
+    /// The memory of its tasks.
+    #[inline]
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inbox> {
         lock(&self.inbox)
     }
@@ -140,6 +148,7 @@ impl Owner {
             inbox: Mutex::new(Inbox { items: Vec::new(), closed: false }),
             ready: AtomicBool::new(false),
             notify,
+            pool: Pool::new(),
         };
         Owner { remote: Arc::new(remote), _stays_here: PhantomData }
     }
@@ -172,5 +181,12 @@ impl Owner {
         inbox.closed = true;
         self.remote.ready.store(false, Ordering::Relaxed);
         mem::take(&mut inbox.items)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // The `Remote` may outlive the owner for long.
+        Pool::retire(self);
     }
 }

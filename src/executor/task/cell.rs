@@ -3,15 +3,17 @@
 //! Ground rules:
 //!
 //! * Only this file touches a stage, and only as `task/mod.rs` says who may.
-//! * The cell is allocated here, in `new`, and freed here, in `free`.
+//! * The cell is allocated here, in `new`, and ends here, in `end`; the pool's memory goes back by way of `local.rs`.
 
-use super::header::{Header, TaskRef, Vtable, lend};
+use super::header::{Header, Memory, TaskRef, Vtable, lend};
+use super::pool::{self, Pool, Remains};
 use super::{Progress, quietly};
 use crate::executor::budget;
 use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};
 use crate::sync::{Ordering, UnsafeCell};
-use std::mem::{self, ManuallyDrop, MaybeUninit};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::mem::{self, ManuallyDrop};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -56,23 +58,46 @@ impl<F: Future> Stage<F> {
 #[repr(C)]
 struct Cell<F: Future> {
     header: Header,
-    /// Not dropped with the cell, which always ends with nothing left in it: see `free`.
+    /// Not dropped with the cell, which always ends with nothing left in it: see `end`.
     stage: UnsafeCell<ManuallyDrop<Stage<F>>>,
 }
 
-/// A new task: the owner's reference to it, and the claim's.
+/// A new task: the owner's reference to it, and the claim's. Its memory is of the pool if it is made on the owner's
+/// thread, which has to be that of the `Remote`.
 #[inline]
-pub(super) fn new<F: Future + 'static>(future: F, remote: Arc<Remote>) -> (TaskRef, TaskRef) {
-    let vtable =
-        &Vtable { run: run::<F>, cancel: cancel::<F>, take_result: take_result::<F>, free: free::<F> };
-    // The room first and the parts after: they are then made where they stay, and not copied there.
-    let room = Box::leak(Box::new_uninit());
+pub(super) fn new<F: Future + 'static>(
+    future: F,
+    remote: Arc<Remote>,
+    owner: Option<&Owner>,
+) -> (TaskRef, TaskRef) {
+    let layout = const { Layout::new::<Cell<F>>() };
+    let (vtable, room) = match owner {
+        Some(owner) if const { pool::fits(Layout::new::<Cell<F>>()) } => {
+            assert!(owner.owns(&remote), "a task was made for an executor that is not the owner's");
+            (const { &vtable::<F>(Memory::Pool) }, Pool::allocate(owner, layout))
+        }
+        _ => {
+            // SAFETY: The layout's size is not zero: there is a header in it.
+            let room = NonNull::new(unsafe { alloc(layout) });
+            (
+                const { &vtable::<F>(Memory::Global(Layout::new::<Cell<F>>())) },
+                room.unwrap_or_else(|| handle_alloc_error(layout)),
+            )
+        }
+    };
     let stage = UnsafeCell::new(ManuallyDrop::new(Stage::Running(future)));
-    let cell: &mut Cell<F> = room.write(Cell { header: Header::new(vtable, remote), stage });
-    let task = NonNull::from(cell).cast();
-    // SAFETY: The pointer is the whole cell's, which is repr(C) and begins with the header. The word was made with
-    // two references, which are these.
+    // The room first and the parts after: they are then made where they stay, and not copied there.
+    //
+    // SAFETY: The room is as long and aligned as the layout says, and nobody else's.
+    unsafe { room.cast::<Cell<F>>().write(Cell { header: Header::new(vtable, remote), stage }) };
+    let task = room.cast();
+    // SAFETY: The pointer is that of the whole room, in which the cell is, which is repr(C) and begins with the header.
+    // The word was made with two references, which are these.
     unsafe { (TaskRef::from_raw(task), TaskRef::from_raw(task)) }
+}
+
+const fn vtable<F: Future + 'static>(memory: Memory) -> Vtable {
+    Vtable { run: run::<F>, cancel: cancel::<F>, take_result: take_result::<F>, memory }
 }
 
 /// Drops the future of a task that no executor has taken, and completes it as cancelled. `F` is the type of the
@@ -242,23 +267,32 @@ unsafe fn take_result<F: Future + 'static>(task: NonNull<Header>, to: NonNull<()
     }
 }
 
-/// Frees the task, and returns what it kept alive.
+/// Ends the task, whose memory is freed, or if it is the pool's, left to be.
 ///
 /// # Safety
 ///
-/// The pointer is that of a `Cell<F>`, reaches all of it, and the caller has the only reference, which this takes.
-/// Neither future nor output is left, and the claim is gone, which has emptied the cell of its waker, or found it
-/// emptied.
-unsafe fn free<F: Future + 'static>(task: NonNull<Header>) -> Arc<Remote> {
-    // SAFETY: By the caller's promise; the cell was leaked from such a Box by `new`. Its parts are not dropped: there
-    // is nothing in the stage nor in the cell of the waker, and the reference to the `Remote` is moved out below.
-    let mut cell: Box<MaybeUninit<Cell<F>>> = unsafe { Box::from_raw(task.cast().as_ptr()) };
-    // SAFETY: The cell is whole until here, and is not looked at again.
-    let header = unsafe { &mut cell.assume_init_mut().header };
+/// The pointer is that of a cell that [`new`] made, and the caller has the only reference, which this takes. Neither
+/// future nor output is left, and the claim is gone, which has emptied the cell of its waker, or found it emptied.
+#[inline]
+pub(super) unsafe fn end(task: NonNull<Header>) -> Remains {
+    // SAFETY: By the caller's promise the header is there, and nobody else looks at it.
+    let header = unsafe { &mut *task.as_ptr() };
     debug_assert!(header.join.with_mut(|join| {
         // SAFETY: The pointer is valid, being an UnsafeCell's, and nobody else has a reference to the task.
         unsafe { (*join).is_none() }
     }));
+    // The parts are not dropped: there is nothing in the stage nor in the cell of the waker, but this reference.
+    //
     // SAFETY: Taken out once, here, where the cell ends.
-    unsafe { ManuallyDrop::take(&mut header.remote) }
+    let remote = unsafe { ManuallyDrop::take(&mut header.remote) };
+    match header.memory() {
+        // SAFETY: It was allocated in `new`, from the pool of the owner whose `Remote` this is, as the assertion there
+        // says. The task has ended.
+        Memory::Pool => unsafe { Remains::with_block(task.cast(), remote) },
+        Memory::Global(layout) => {
+            // SAFETY: It was allocated in `new`, with this layout, which is that of the same type.
+            unsafe { dealloc(task.cast().as_ptr(), layout) };
+            Remains::without_block(remote)
+        }
+    }
 }

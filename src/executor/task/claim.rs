@@ -26,8 +26,7 @@ pub(in crate::executor) fn local<F: Future + 'static>(
     owner: &Owner,
     remote: Arc<Remote>,
 ) -> (TaskRef, Claim<F::Output>) {
-    debug_assert!(owner.owns(&remote));
-    new(future, remote)
+    new(future, remote, Some(owner))
 }
 
 /// As [`local`], of a task that will be sent to its owner's thread.
@@ -36,13 +35,17 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
-    let (task, claim) = new(future, remote);
+    let (task, claim) = new(future, remote, None);
     (task, Unsent { claim, _future: PhantomData })
 }
 
 #[inline]
-fn new<F: Future + 'static>(future: F, remote: Arc<Remote>) -> (TaskRef, Claim<F::Output>) {
-    let (task, claimed) = cell::new(future, remote);
+fn new<F: Future + 'static>(
+    future: F,
+    remote: Arc<Remote>,
+    owner: Option<&Owner>,
+) -> (TaskRef, Claim<F::Output>) {
+    let (task, claimed) = cell::new(future, remote, owner);
     (task, Claim { task: ManuallyDrop::new(claimed), left: EMPTY, _output: PhantomData })
 }
 

@@ -7,11 +7,13 @@
 //! * The pointer to a task is never derived from a reference to its header: it has to reach the rest of the task.
 //! * What is said to be the owner thread's in the header is an atomic only so that the header is `Sync`.
 
-use super::Progress;
+use super::page::header_of;
 use super::state::State;
+use super::{Progress, cell};
 use crate::executor::local;
 use crate::executor::remote::{Item, Owner, Remote};
 use crate::sync::{AtomicBool, Ordering, UnsafeCell};
+use std::alloc::Layout;
 use std::mem::{self, ManuallyDrop};
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
@@ -49,8 +51,17 @@ pub(super) struct Vtable {
     /// `Option<Result<F::Output, JoinError>>`. The caller is the task's one claim and has found COMPLETE, by a load
     /// that acquires, while its JOIN_INTEREST was set.
     pub(super) take_result: unsafe fn(NonNull<Header>, NonNull<()>),
-    /// Frees the task, to which the caller has the only reference, the future's end being past.
-    pub(super) free: unsafe fn(NonNull<Header>) -> Arc<Remote>,
+    /// Where the memory comes from.
+    pub(super) memory: Memory,
+}
+
+/// Where the memory of a task comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Memory {
+    /// The pool of its executor.
+    Pool,
+    /// The global allocator.
+    Global(Layout),
 }
 
 /// The highest task number, and the mask that wraps to it.
@@ -122,6 +133,12 @@ impl Header {
         self.state.load().is_scheduled()
     }
 
+    /// Where its memory comes from.
+    #[inline]
+    pub(super) fn memory(&self) -> Memory {
+        self.vtable.memory
+    }
+
     /// Whether this is the owner thread, and not inside this task's poll.
     #[inline]
     pub(super) fn is_at_home(&self) -> bool {
@@ -137,7 +154,7 @@ pub(in crate::executor) struct TaskRef {
 // SAFETY: The header is made of parts that are Send and Sync, but for the cell of the claim's waker, which is
 // itself Send and touched by one side at a time, as JOIN_WAKER and COMPLETE say. What lies behind the header is
 // reached through the table: `run` and `cancel` need an `Owner`, which stays on its thread; `take_result` is for
-// the claim; `free` drops a task in which neither future nor output is left.
+// the claim; `cell::end` frees a task in which neither future nor output is left.
 unsafe impl Send for TaskRef {}
 // SAFETY: As above; nothing that a shared reference allows touches the cell or what lies behind the header in
 // another way.
@@ -211,6 +228,8 @@ impl TaskRef {
         for line in 0..LINES {
             prefetch(first.wrapping_add(line * 64));
         }
+        // If it has a page, the end of the task goes there. If not, nothing is read.
+        prefetch(header_of(first));
     }
 }
 
@@ -258,10 +277,10 @@ impl Drop for TaskRef {
                 );
                 return;
             }
-            // SAFETY: This was the only reference, and the task is complete: its future has been dropped. The output
+            // SAFETY: The pointer is that of a task. This was the only reference, and the task is complete: its future has been dropped. The output
             // belongs to the claim, which gave it up before its reference, or has been dropped by the owner.
-            let remote = unsafe { (self.vtable.free)(self.header) };
-            local::give_back(remote);
+            let remains = unsafe { cell::end(self.header) };
+            local::give_back(remains);
         }
     }
 }
