@@ -12,23 +12,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::StreamExt;
+use mainspring::spawn;
 use mainspring::task::unconstrained;
 use mainspring::time::delay_queue::{DelayQueueHandle, Expired, Key};
 use mainspring::time::{DelayQueue, Instant, advance, advance_to, sleep};
-use mainspring::{Builder, Runtime, spawn};
 use proptest::prelude::*;
 
-use common::{Dropped, HOUR, LONG, Probe, Random, ms, panicked, us, watchdog};
-
-/// Time stands, unless it is advanced.
-fn manual() -> Runtime {
-    Builder::new().start_paused(true).auto_advance(false).build().unwrap()
-}
-
-/// Time jumps to the next deadline.
-fn paused() -> Runtime {
-    Builder::new().start_paused(true).build().unwrap()
-}
+use common::{Dropped, HOUR, LONG, Probe, Random, delay, manual, ms, panicked, paused, us, watchdog};
 
 /// All that is due, without waiting.
 async fn due_now<T>(queue: &mut DelayQueue<T>) -> Vec<Expired<T>> {
@@ -638,16 +628,6 @@ enum Op {
     Advance(u64),
     Compact,
     Clear,
-}
-
-/// Nanoseconds: around the edges of the wheel's slots, and here and there.
-fn delay() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        3 => (0u32..7, 0u64..600).prop_map(|(level, near)| ((1u64 << (16 + 6 * level)) - 300).saturating_add(near)),
-        3 => 0u64..300_000,
-        1 => Just(0),
-        1 => Just(u64::MAX),
-    ]
 }
 
 fn op() -> impl Strategy<Value = Op> {

@@ -13,23 +13,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::StreamExt;
+use mainspring::spawn;
 use mainspring::task::{unconstrained, yield_now};
 use mainspring::time::timer_map::TimerMapHandle;
 use mainspring::time::{Instant, TimerMap, advance, advance_to, sleep};
-use mainspring::{Builder, Runtime, spawn};
 use proptest::prelude::*;
 
-use common::{Dropped, HOUR, LONG, Probe, Random, ms, us, watchdog};
-
-/// Time stands, unless it is advanced.
-fn manual() -> Runtime {
-    Builder::new().start_paused(true).auto_advance(false).build().unwrap()
-}
-
-/// Time jumps to the next deadline.
-fn paused() -> Runtime {
-    Builder::new().start_paused(true).build().unwrap()
-}
+use common::{Dropped, HOUR, LONG, Probe, Random, delay, manual, ms, paused, us, watchdog};
 
 /// All that is due, without waiting.
 async fn due_now<K: Hash + Eq, V>(map: &mut TimerMap<K, V>) -> Vec<(K, V)> {
@@ -620,15 +610,6 @@ enum Op {
     SendRemove(u8),
     Advance(u64),
     Drain,
-}
-
-fn delay() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        3 => (0u32..7, 0u64..600).prop_map(|(level, near)| ((1u64 << (16 + 6 * level)) - 300).saturating_add(near)),
-        3 => 0u64..300_000,
-        1 => Just(0),
-        1 => Just(u64::MAX),
-    ]
 }
 
 fn op() -> impl Strategy<Value = Op> {

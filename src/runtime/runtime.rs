@@ -221,7 +221,7 @@ impl Runtime {
                     }
                 }
                 // After the root's last poll of this stretch the tasks still get a go.
-                let polled = self.executor.run(left.max(1));
+                let polled = self.executor.run(left);
                 counters.polls.add(polled as u64);
                 counters.tasks.set(self.executor.alive() as u64);
                 // A go that polls nothing, because all it found was aborted, counts as well.

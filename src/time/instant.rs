@@ -53,10 +53,7 @@ impl Instant {
     pub fn now() -> Instant {
         // Read first, so that the clock does not wait for the way to the runtime to be found.
         let now = runtime::now();
-        match context::with(|handle| handle.now_is(now)) {
-            Ok(now) => from_nanos(now),
-            Err(_) => from_nanos(now),
-        }
+        from_nanos(context::with(|handle| handle.now_is(now)).unwrap_or(now))
     }
 
     /// The same moment as std has it; see [above](Instant#on-which-timeline-it-lies) for a runtime whose time is not

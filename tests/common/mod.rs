@@ -19,12 +19,34 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use mainspring::runtime::{Handle, Metrics};
+use mainspring::{Builder, Runtime};
+use proptest::prelude::{Just, Strategy, prop_oneof};
 
 /// Longer than anything here takes, on a machine that has other things to do.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// A time that does not come.
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+
+/// A runtime whose time jumps to the next deadline.
+pub(crate) fn paused() -> Runtime {
+    Builder::new().start_paused(true).build().unwrap()
+}
+
+/// A runtime whose time stands, unless it is advanced.
+pub(crate) fn manual() -> Runtime {
+    Builder::new().start_paused(true).auto_advance(false).build().unwrap()
+}
+
+/// Nanoseconds for a property test: around the edges of the wheel's slots, and here and there.
+pub(crate) fn delay() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        3 => (0u32..7, 0u64..600).prop_map(|(level, near)| ((1u64 << (16 + 6 * level)) - 300).saturating_add(near)),
+        3 => 0u64..300_000,
+        1 => Just(0),
+        1 => Just(u64::MAX),
+    ]
+}
 
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

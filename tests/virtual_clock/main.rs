@@ -15,8 +15,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mainspring::runtime::{Builder, Runtime};
 use mainspring::time::Instant;
+
+use common::{manual, paused};
 
 const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
@@ -27,15 +28,6 @@ const fn ns(n: u64) -> Duration {
 }
 
 const YEAR: Duration = secs(365 * 86_400);
-
-fn paused() -> Runtime {
-    Builder::new().start_paused(true).build().unwrap()
-}
-
-/// Paused, and moved by `advance` alone.
-fn manual() -> Runtime {
-    Builder::new().start_paused(true).auto_advance(false).build().unwrap()
-}
 
 /// What happened, and how long after the start.
 #[derive(Clone)]

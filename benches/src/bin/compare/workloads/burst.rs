@@ -108,44 +108,37 @@ fn spread_out<P: Peer>(
         let deadlines = deadlines(base, count, spread);
         let begin = cpu();
         let burst = start(&peer, &deadlines).await;
-        if Instant::now() >= base {
-            return None;
-        }
-        let (registered, wakeups_before) = (cpu(), wakeups());
-        // What reading the wake-ups cost is not the workload's.
-        let resumed = cpu();
-        burst.fired.all_passed().await;
-        let end = Instant::now();
-        let fired = cpu();
-        Some(outcome(
-            suffix,
-            count,
-            registered - begin,
-            fired - resumed,
-            wakeups() - wakeups_before,
-            &deadlines,
-            end,
-        ))
+        outcome(suffix, base, &deadlines, begin, async || burst.fired.all_passed().await).await
     })
 }
 
-fn outcome(
+/// What it cost to register these timers, since `begin` by the CPU's clock, and then to wait for all of them. `None` if
+/// `base`, after which they are due, has come before they were registered.
+async fn outcome(
     suffix: &str,
-    count: usize,
-    registering: f64,
-    firing: f64,
-    wakeups: f64,
+    base: Instant,
     deadlines: &[Instant],
-    end: Instant,
-) -> Metrics {
+    begin: f64,
+    all_fired: impl AsyncFnOnce(),
+) -> Option<Metrics> {
+    if Instant::now() >= base {
+        return None;
+    }
+    let (registered, wakeups_before) = (cpu(), wakeups());
+    // What reading the wake-ups cost is not the workload's.
+    let resumed = cpu();
+    all_fired().await;
+    let end = Instant::now();
+    let fired = cpu();
     let last = deadlines.iter().max().expect("a burst is not empty");
     let late = end.saturating_duration_since(*last).as_nanos() as f64;
-    vec![
-        (format!("register{suffix}"), registering / count as f64),
-        (format!("fire{suffix}"), firing / count as f64),
-        (format!("wakeups{suffix}"), wakeups),
+    let count = deadlines.len() as f64;
+    Some(vec![
+        (format!("register{suffix}"), (registered - begin) / count),
+        (format!("fire{suffix}"), (fired - resumed) / count),
+        (format!("wakeups{suffix}"), wakeups() - wakeups_before),
         (format!("late{suffix}"), late),
-    ]
+    ])
 }
 
 /// The wall-clock time from the first completion to the last, per timer, and how late the first is.
@@ -185,22 +178,7 @@ fn queued(spread: Duration, lead: Duration, count: usize, suffix: &'static str) 
         for deadline in &deadlines {
             queue.insert_at((), (*deadline).into());
         }
-        if Instant::now() >= base {
-            return None;
-        }
-        let (registered, wakeups_before) = (cpu(), wakeups());
-        let resumed = cpu();
-        while poll_fn(|cx| queue.poll_expired(cx)).await.is_some() {}
-        let end = Instant::now();
-        let fired = cpu();
-        Some(outcome(
-            suffix,
-            count,
-            registered - begin,
-            fired - resumed,
-            wakeups() - wakeups_before,
-            &deadlines,
-            end,
-        ))
+        let all = async || while poll_fn(|cx| queue.poll_expired(cx)).await.is_some() {};
+        outcome(suffix, base, &deadlines, begin, all).await
     })
 }
