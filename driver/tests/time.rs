@@ -213,6 +213,50 @@ fn the_next_wake_up_is_early_late_or_absent() {
 }
 
 #[test]
+fn the_earliest_time_is_lowered_by_arming_and_raised_by_processing() {
+    let mut f = Fixture::new();
+    let earliest = |f: &Fixture| f.handle.earliest_due();
+    assert_eq!(earliest(&f), Nanos::NEVER);
+    let mut far = f.armed(50 * MS, Waker::noop());
+    assert_eq!(earliest(&f), Nanos::new(50 * MS));
+    let near = f.armed(20 * MS, Waker::noop());
+    let _middle = f.armed(30 * MS, Waker::noop());
+    assert_eq!(earliest(&f), Nanos::new(20 * MS));
+    // It says when a timer is due, whatever its slack.
+    far.as_mut().set_tolerance(Some(Duration::from_secs(1)));
+    far.as_mut().reset(Nanos::new(10 * MS));
+    assert_eq!((earliest(&f), f.driver.next_deadline()), (Nanos::new(10 * MS), Some(Nanos::new(10 * MS))));
+    // A reset to later and a cancellation may leave it too early, for one look.
+    far.as_mut().reset(Nanos::new(60 * MS));
+    drop(near);
+    assert!(earliest(&f) <= Nanos::new(30 * MS));
+    assert_eq!(f.advance_to(29 * MS), 0);
+    assert!((29 * MS + 1..=30 * MS).contains(&earliest(&f).get()), "{:?}", earliest(&f));
+    assert_eq!((f.advance_to(30 * MS), f.advance_to(59 * MS)), (1, 0));
+    assert!((59 * MS + 1..=60 * MS).contains(&earliest(&f).get()), "{:?}", earliest(&f));
+    assert_eq!((f.advance_to(60 * MS), earliest(&f)), (1, Nanos::NEVER));
+}
+
+#[test]
+fn the_earliest_time_tells_of_a_drain_that_was_cut_short_and_of_what_wakers_arm() {
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    let _timers: Vec<_> = (0..40).map(|_| f.armed(10 * MS, &probe.waker())).collect();
+    let (handle, kept) = (f.handle.clone(), Mutex::new(vec![]));
+    probe.on_wake(move || {
+        let mut timer = Box::pin(handle.sleep_until(Nanos::new(11 * MS)));
+        assert!(poll(&mut timer, Waker::noop()).is_pending());
+        kept.lock().expect("nobody panicked").push(timer);
+    });
+    f.clock.set(Nanos::new(10 * MS));
+    assert!(f.driver.process(Nanos::new(10 * MS), 7).more);
+    assert_eq!(f.handle.earliest_due(), Nanos::ZERO, "it says that nothing is left of the drain");
+    assert_eq!((f.advance_to(10 * MS), f.handle.earliest_due()), (33, Nanos::new(11 * MS)));
+    f.driver.shutdown();
+    assert_eq!(f.handle.earliest_due(), Nanos::NEVER);
+}
+
+#[test]
 fn a_cancelled_timer_wakes_the_driver_for_ever() {
     // A bound that has gone stale costs one idle wake-up for each level, not a spin, and hides nobody.
     let mut f = Fixture::new();

@@ -3,6 +3,7 @@
 //! Ground rules:
 //!
 //! * It may be used on any thread. It reads the clock and the counts, and takes the lock only for what lies under it.
+//! * What is published is written under the lock, and may be read without: it is never later than what it stands for.
 //! * A reading of the clock never goes back: the latest that anybody took through this driver stands.
 
 use std::fmt;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use super::shared::{Inner, Shared};
 use crate::steer::Steering;
 use crate::sync::{Arc, MutexGuard, Ordering, lock};
-use crate::wheel::Occupancy;
+use crate::wheel::{Occupancy, Slack};
 use crate::{Clock, Lateness, Nanos, TimerEntry};
 
 /// A pending poll reads the clock if the deadline lies no further than this from the latest reading.
@@ -111,6 +112,39 @@ impl Handle {
         Nanos::new(self.shared.latest.load(Ordering::Relaxed))
     }
 
+    /// No timer of this driver is due before this. One relaxed load: it is for a host that asks between two polls whether
+    /// it is time for [`Driver::process`](crate::Driver::process).
+    ///
+    /// Arming or resetting a timer to an earlier time lowers it, and `process` raises it to what is left, or to
+    /// [`Nanos::NEVER`] if nothing is; [`Nanos::ZERO`] says that the last `process` was cut short and wants to be called
+    /// again. It may be too early after timers were cancelled or reset, which costs one call that finds nothing due. It is
+    /// never too late on a thread that sees the arming; what another thread arms may show a moment later.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use std::task::{Context, Waker};
+    /// use mainspring_driver::{Driver, Nanos, TestClock};
+    /// use futures::FutureExt;
+    ///
+    /// let test = TestClock::new(Nanos::ZERO);
+    /// let mut driver = Driver::new(test.clock(), || ());
+    /// assert_eq!(driver.handle().earliest_due(), Nanos::NEVER);
+    ///
+    /// let mut timer = Box::pin(driver.handle().sleep(Duration::from_millis(5)));
+    /// assert!(timer.poll_unpin(&mut Context::from_waker(Waker::noop())).is_pending());
+    /// assert_eq!(driver.handle().earliest_due(), Nanos::new(5_000_000));
+    ///
+    /// test.advance(Duration::from_millis(5));
+    /// assert_eq!(driver.process(test.now(), 1024).fired, 1);
+    /// assert_eq!(driver.handle().earliest_due(), Nanos::NEVER);
+    /// ```
+    #[inline]
+    pub fn earliest_due(&self) -> Nanos {
+        // Relaxed: nothing is read on the strength of it but the clock, and then the lock orders all else. A thread sees
+        // its own stores; those of others need not be seen at once.
+        Nanos::new(self.shared.earliest.load(Ordering::Relaxed))
+    }
+
     #[inline]
     pub(crate) fn steering(&self) -> &Steering {
         &self.shared.steering
@@ -170,6 +204,13 @@ impl Handle {
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         lock(&self.shared.inner)
+    }
+
+    /// A timer has just been filed. Publishes that, and says whether the driver's thread must be unparked for it.
+    #[inline]
+    pub(crate) fn filed(&self, locked: &mut Inner, deadline: Nanos, slack: Slack) -> bool {
+        self.shared.lower_earliest(locked, deadline);
+        locked.must_unpark(deadline, slack)
     }
 
     pub(crate) fn unpark(&self) {

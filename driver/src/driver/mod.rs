@@ -222,9 +222,11 @@ impl Driver {
                 inner.fired += (fired - counted) as u64;
                 counted = fired;
             }
-            if end.is_some() {
+            if let Some(more) = end {
                 let live = inner.entries.len();
                 inner.slacker.count(now, fired, live);
+                let earliest = if more { Nanos::ZERO } else { inner.entries.earliest() };
+                shared.set_earliest(&inner, earliest);
             }
             if list.is_full() || end.is_some() {
                 drop(inner);
@@ -266,6 +268,7 @@ impl Driver {
             return None;
         }
         inner.closed = true;
+        shared.set_earliest(&inner, Nanos::NEVER);
         inner.draining = false;
         inner.parked_until = None;
         loop {

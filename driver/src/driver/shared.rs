@@ -17,7 +17,9 @@ pub(super) struct Shared {
     pub(super) clock: Clock,
     /// The latest reading of the clock that anybody took through this driver.
     pub(super) latest: AtomicU64,
-    /// Whether that clock is stopped, or was. Beside `latest`, which each reading touches.
+    /// No timer is due before this. Written under the lock, read without.
+    pub(super) earliest: AtomicU64,
+    /// Whether the clock is stopped, or was. Beside `latest`, which each reading touches.
     pub(super) steering: Steering,
     /// Pending polls since the last turn.
     pub(super) polls: AtomicU32,
@@ -64,6 +66,7 @@ impl Shared {
         Shared {
             clock,
             latest: AtomicU64::new(now.get()),
+            earliest: AtomicU64::new(Nanos::NEVER.get()),
             steering,
             polls: AtomicU32::new(0),
             resets: AtomicU64::new(0),
@@ -82,6 +85,22 @@ impl Shared {
         }
         self.latest.store(now.get(), Ordering::Relaxed);
         now
+    }
+
+    /// A timer that is due at `deadline` has just been filed.
+    #[inline]
+    pub(super) fn lower_earliest(&self, _locked: &Inner, deadline: Nanos) {
+        // Relaxed, and not one atomic step: only who holds the lock writes it.
+        if deadline.get() < self.earliest.load(Ordering::Relaxed) {
+            self.earliest.store(deadline.get(), Ordering::Relaxed);
+        }
+    }
+
+    /// Publishes a bound that has been computed from all timers.
+    #[inline]
+    pub(super) fn set_earliest(&self, _locked: &Inner, earliest: Nanos) {
+        // Relaxed: see `lower_earliest`, and `Handle::earliest_due` for who reads it.
+        self.earliest.store(earliest.get(), Ordering::Relaxed);
     }
 }
 
@@ -111,7 +130,7 @@ impl Inner {
 
     /// Whether the driver's thread is parked for longer than a timer that has just been filed may wait.
     #[inline]
-    pub(crate) fn must_unpark(&mut self, deadline: Nanos, slack: Slack) -> bool {
+    pub(super) fn must_unpark(&mut self, deadline: Nanos, slack: Slack) -> bool {
         let Some(until) = self.parked_until else { return false };
         let wake = Nanos::new(deadline.get().saturating_add(slack.as_nanos()));
         if wake >= until {

@@ -182,6 +182,11 @@ impl Entries {
         self.wheel.next_park()
     }
 
+    #[inline]
+    pub(crate) fn earliest(&self) -> Nanos {
+        self.wheel.earliest()
+    }
+
     pub(crate) fn next_deadline(&mut self) -> Option<Nanos> {
         self.wheel.next_deadline(&mut Places)
     }

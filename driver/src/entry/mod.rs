@@ -317,7 +317,7 @@ impl TimerEntry {
         let rank = Rank::new(locked.next_number(), self.slack(&mut locked, deadline));
         self.state.arm(deadline);
         locked.entries.insert(entry, deadline, rank);
-        Ok(locked.must_unpark(deadline, rank.slack()))
+        Ok(self.handle.filed(&mut locked, deadline, rank.slack()))
     }
 
     #[inline]
@@ -402,7 +402,7 @@ impl TimerEntry {
         self.state.arm(deadline);
         let place = self.place(&locked);
         locked.entries.refile(place, deadline, slack);
-        let unpark = locked.must_unpark(deadline, slack);
+        let unpark = self.handle.filed(&mut locked, deadline, slack);
         drop(locked);
         if unpark {
             self.handle.unpark();

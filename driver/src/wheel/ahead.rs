@@ -53,6 +53,17 @@ impl<K: Copy> Wheel<K> {
         Some((last, due))
     }
 
+    /// No timer in the wheel is due before this; [`Nanos::NEVER`] if it is empty. A few steps. While timers are due that
+    /// have not left yet it is [`Nanos::ZERO`].
+    #[inline]
+    pub fn earliest(&self) -> Nanos {
+        if self.cursor < self.batch.len() || self.dealing.is_some() || self.leaving.is_some() {
+            return Nanos::ZERO;
+        }
+        // Slots come in the order of time and do not overlap, so the first has the earliest deadline.
+        self.occupied.earliest().map_or(Nanos::NEVER, |slot| self.slots.earliest(slot))
+    }
+
     /// Calls `each` for every timer in the wheel, in no particular order: its key and its rank. O(n).
     pub fn for_each(&self, mut each: impl FnMut(K, Rank)) {
         for cell in self.batch[self.cursor..].iter().flatten() {

@@ -66,6 +66,11 @@ impl Case {
         assert_eq!(stats.reset, world.put_off);
         assert_eq!(self.unparks.load(SeqCst), world.unparked, "unparked too often, or not at all");
         assert!(world.list.iter().all(|t| !t.taken), "taken, but never woken");
+        // What may be read without the lock is never later than the truth, and says when there is work to do.
+        let (published, earliest) = (world.handle.earliest_due(), world.earliest());
+        assert!(published <= earliest.unwrap_or(Nanos::NEVER), "{published:?}, but {earliest:?} is armed");
+        let draining = world.drain.is_some() && !world.closed;
+        assert_eq!(published.get() <= world.published, draining, "{published:?}");
     }
 
     /// The driver is about to park; it must wake up for every timer, and for every one that is armed from now on.

@@ -189,12 +189,15 @@ impl Case {
         // What is not later than the wheel's own time is no sleep: that it says while more is due.
         let awake = wake.is_some_and(|wake| wake <= self.wheel.elapsed());
         assert!(awake || wake <= latest, "would sleep until {wake:?}, past {latest:?}");
+        let bound = self.wheel.earliest();
+        let earliest = self.list.iter().map(|t| Nanos::new(t.deadline)).min();
+        assert!(bound <= earliest.unwrap_or(Nanos::NEVER), "no timer before {bound:?}, but {earliest:?}");
+        assert!(self.past || bound.get() > self.now, "{bound:?} is past, and nobody is due");
         if !self.past {
             // Or else the park would never begin.
             assert!(wake.is_none_or(|wake| wake.get() > self.now), "would wake at {wake:?} for nobody");
         }
         if exactly {
-            let earliest = self.list.iter().map(|t| Nanos::new(t.deadline)).min();
             assert_eq!(self.wheel.next_deadline(&mut self.owners), earliest);
         }
     }
