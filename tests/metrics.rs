@@ -143,7 +143,8 @@ fn the_longest_turn_is_forgotten_or_of_something_else() {
         sleep(ms(1)).await;
     });
     let longest = runtime.handle().metrics().longest_turn();
-    assert!(longest.duration >= ms(70) && longest.polls >= 7, "{longest}");
+    // After a poll that takes so long a turn ends.
+    assert!(longest.duration >= ms(10) && longest.polls >= 1, "{longest}");
     assert_eq!(longest.timers, 0, "{longest}");
     // What the thread does in between is no turn.
     thread::sleep(longest.duration + ms(50));

@@ -1,28 +1,133 @@
-//! The cooperative budget: how many ready results one poll of a task may take.
+//! The cooperative budget: how many ready results one poll of a task may take, and for how long.
 //!
 //! A task that awaits an always-readable socket, or sleeps of no length, would never return to the
 //! executor, because each of its leaf futures is ready at once. So every leaf future asks [`poll_proceed`]
-//! before it looks for a result. After [`LIMIT`] results within one poll of a task the leaf wakes its own
-//! task and returns `Pending`, and everybody else gets a turn.
+//! before it looks for a result. After [`LIMIT`] results within one poll of a task, or when its slice of time is over, the
+//! leaf wakes its own task and returns `Pending`, and everybody else gets a turn.
 //!
 //! Ground rules:
 //!
-//! * The count belongs to the thread and is set anew by [`fresh`] around each poll of a task.
-//! * Outside a task (a foreign executor, a plain thread) there is no limit.
+//! * The budget belongs to the thread and is set anew by [`fresh`] around each poll of a task.
+//! * The slice belongs to the thread too. The runtime sets it when it reads the clock, which is not before each poll.
+//! * The clock is read after every few results: as many as recent ones say fit into an eighth of a slice.
+//! * Outside a task (a foreign executor, a plain thread) there is no limit. An executor that runs inside a task is known by
+//!   this: it polls on although it is refused ([`REFUSALS`] times), and has no limit from then on.
 //! * Only a result that was really taken is charged: a leaf that turns out to be pending pays nothing.
 
 use crate::sync::thread_local;
+use mainspring_driver::Nanos;
 use std::cell::Cell;
 use std::task::{Context, Poll};
 
 /// Ready results that one poll of a task may take from leaf futures.
 pub(crate) const LIMIT: u32 = 128;
 
+/// How long one poll of a task may go on taking ready results, in nanoseconds.
+pub(crate) const SLICE: u64 = 100_000;
+
 /// The count that stands for "no limit".
 const UNLIMITED: u32 = u32::MAX;
 
+/// At most so many results are taken between two readings of the clock.
+const MOST: u32 = 16;
+
+/// So often one poll is refused a result at the most. What goes on asking does not return when it should: it is
+/// an executor of its own.
+const REFUSALS: u32 = 1024;
+
+/// Until when a poll may take results.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slice {
+    /// The end, by that clock.
+    pub(crate) until: Nanos,
+    /// Reads the clock.
+    pub(crate) now: fn() -> Nanos,
+}
+
+struct Budget {
+    /// Results that may still be taken.
+    left: Cell<u32>,
+    /// Results until the clock is read.
+    check: Cell<u32>,
+    /// How often the running poll was refused.
+    refused: Cell<u32>,
+    /// A poll has used its budget up since this was last asked for.
+    exhausted: Cell<bool>,
+    /// Results between two readings of the clock.
+    every: Cell<u32>,
+    /// The latest reading of the running poll.
+    read: Cell<Option<Nanos>>,
+    slice: Cell<Option<Slice>>,
+}
+
 thread_local! {
-    static LEFT: Cell<u32> = const { Cell::new(UNLIMITED) };
+    static BUDGET: Budget = const {
+        Budget {
+            left: Cell::new(UNLIMITED),
+            check: Cell::new(MOST / 2),
+            refused: Cell::new(0),
+            exhausted: Cell::new(false),
+            every: Cell::new(MOST / 2),
+            read: Cell::new(None),
+            slice: Cell::new(None),
+        }
+    };
+}
+
+impl Budget {
+    #[inline]
+    fn spend(&self) {
+        let left = self.left.get();
+        if left == UNLIMITED {
+            return;
+        }
+        self.left.set(left.saturating_sub(1));
+        let check = self.check.get() - 1;
+        if check == 0 {
+            self.look_at_the_clock();
+        } else {
+            self.check.set(check);
+        }
+        if self.left.get() == 0 {
+            self.exhausted.set(true);
+        }
+    }
+
+    /// Ends the budget if the slice is over, and finds out how soon to look again.
+    #[cold]
+    fn look_at_the_clock(&self) {
+        let every = self.every.get();
+        if let Some(slice) = self.slice.get() {
+            let now = (slice.now)();
+            let over = now >= slice.until;
+            let every = match self.read.replace(Some(now)) {
+                Some(before) => {
+                    let each = now.get().saturating_sub(before.get()) / u64::from(every);
+                    // At most MOST.
+                    (SLICE / 8 / each.max(1)).clamp(1, u64::from(MOST)) as u32
+                }
+                // How long these took is not known, but too long.
+                None if over => (every / 2).max(1),
+                None => every,
+            };
+            self.every.set(every);
+            if over {
+                self.left.set(0);
+            }
+        }
+        self.check.set(self.every.get());
+    }
+
+    /// Whether the running poll may take another result, now that it asks.
+    #[cold]
+    fn refuse(&self) -> bool {
+        let refused = self.refused.get() + 1;
+        self.refused.set(refused);
+        if refused > REFUSALS {
+            self.left.set(UNLIMITED);
+        }
+        refused <= REFUSALS
+    }
 }
 
 /// Permission to take one result. Spent with [`Permit::spend`] once the result is in hand.
@@ -34,12 +139,7 @@ impl Permit {
     /// Charges the running poll for one result.
     #[inline]
     pub(crate) fn spend(self) {
-        LEFT.with(|left| {
-            let n = left.get();
-            if n != UNLIMITED {
-                left.set(n.saturating_sub(1));
-            }
-        });
+        BUDGET.with(Budget::spend);
     }
 }
 
@@ -47,11 +147,28 @@ impl Permit {
 /// in a later turn.
 #[inline]
 pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<Permit> {
-    if LEFT.with(Cell::get) == 0 {
+    if BUDGET.with(|budget| budget.left.get() == 0 && budget.refuse()) {
         cx.waker().wake_by_ref();
         return Poll::Pending;
     }
     Poll::Ready(Permit(()))
+}
+
+/// Whether the running poll may take another result.
+#[inline]
+pub(crate) fn has_remaining() -> bool {
+    BUDGET.with(|budget| budget.left.get() != 0)
+}
+
+/// Whether a poll has used its budget up since the last call.
+#[inline]
+pub(crate) fn take_exhausted() -> bool {
+    BUDGET.with(|budget| budget.exhausted.get() && budget.exhausted.replace(false))
+}
+
+/// Polls on this thread may take results until then; `None`: for as long as they want.
+pub(crate) fn set_slice(slice: Option<Slice>) {
+    BUDGET.with(|budget| budget.slice.set(slice));
 }
 
 /// Runs `f`, one poll of a task, with a full budget; the caller's own budget is untouched by it.
@@ -71,10 +188,17 @@ fn with<R>(left: u32, f: impl FnOnce() -> R) -> R {
     struct Restore(u32);
     impl Drop for Restore {
         fn drop(&mut self) {
-            LEFT.with(|left| left.set(self.0));
+            BUDGET.with(|budget| budget.left.set(self.0));
         }
     }
-    let _restore = Restore(LEFT.with(|l| l.replace(left)));
+    let _restore = BUDGET.with(|budget| {
+        if left != UNLIMITED {
+            budget.check.set(budget.every.get());
+            budget.read.set(None);
+            budget.refused.set(0);
+        }
+        Restore(budget.left.replace(left))
+    });
     f()
 }
 
@@ -97,12 +221,15 @@ mod tests {
     fn a_poll_takes_exactly_the_limit() {
         fresh(|| {
             for _ in 0..LIMIT {
-                assert!(take());
+                assert!(has_remaining() && take());
             }
+            assert!(!has_remaining());
             assert!(!take());
             assert!(!take());
         });
+        assert!(take_exhausted() && !take_exhausted());
         fresh(|| assert!(take()));
+        assert!(!take_exhausted());
     }
 
     #[test]
@@ -128,5 +255,55 @@ mod tests {
         let panicked = std::panic::catch_unwind(|| fresh(|| panic!("inside a poll")));
         assert!(panicked.is_err());
         assert!((0..1000).all(|_| take()));
+    }
+
+    thread_local! {
+        static NOW: Cell<u64> = const { Cell::new(0) };
+    }
+
+    fn now() -> Nanos {
+        Nanos::new(NOW.with(Cell::get))
+    }
+
+    /// Takes results that take so long each, until it is refused or has as many as the limit; returns how many.
+    fn take_for(each: u64) -> u64 {
+        fresh(|| {
+            let mut taken = 0;
+            while taken < u64::from(LIMIT) && take() {
+                NOW.with(|now| now.set(now.get() + each));
+                taken += 1;
+            }
+            taken
+        })
+    }
+
+    #[test]
+    fn a_slice_ends_a_poll_one_result_late_at_the_most_once_the_results_are_known() {
+        for each in [1, 300, 2_000, 30_000, 90_000, 5_000_000] {
+            let mut took = 0;
+            for _ in 0..8 {
+                let began = now();
+                set_slice(Some(Slice { until: Nanos::new(began.get() + SLICE), now }));
+                took = take_for(each) * each;
+            }
+            // A result is charged before it takes its time here, and the clock is looked at an eighth of a slice apart.
+            let most = SLICE + SLICE / 8 + 2 * each;
+            assert!(took <= most, "results of {each} ns were taken for {took} ns");
+            assert!(
+                took + each >= SLICE.min(each * u64::from(LIMIT)),
+                "results of {each} ns: only {took} ns"
+            );
+        }
+        set_slice(None);
+        assert_eq!(take_for(5_000_000), u64::from(LIMIT));
+    }
+
+    #[test]
+    fn whoever_polls_on_although_refused_has_no_limit_from_then_on() {
+        fresh(|| {
+            let refused = (0..10 * LIMIT * LIMIT).filter(|_| !take()).count();
+            assert_eq!(refused, REFUSALS as usize);
+        });
+        fresh(|| assert_eq!((0..2 * LIMIT).filter(|_| !take()).count(), LIMIT as usize));
     }
 }

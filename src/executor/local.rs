@@ -8,14 +8,18 @@
 //!   code, because it may be the last one.
 //! * `closed` goes from false to true once; from then on `tasks` stays empty.
 //! * `running` keeps a task from running the executor that is running it.
+//! * `lane` says in which lane a wake on this thread puts a task. A task that wakes itself while it is polled yields.
 //! * The thread-local has no destructor: that makes it cheap to reach, and there to the end of the thread. What
 //!   it holds is taken out by the guard that put it in.
 
+use super::budget;
 use super::census::{Origin, Seen, Stand};
 use super::join::JoinHandle;
+use super::lanes::{Lane, Lanes};
 use super::remote::{Item, Notify, Owner, Remote};
+use super::root::Root;
 use super::task::{self, NUMBERS, Pool, Progress, Remains, TaskRef};
-use super::tasks::{KEEP, Tasks};
+use super::tasks::{KEEP, Ready, Tasks};
 use crate::sync::thread_local;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -47,10 +51,43 @@ struct Polling {
     number: u64,
 }
 
+/// How a run of some polls went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ran {
+    /// Tasks that were polled.
+    pub(crate) polls: usize,
+    pub(crate) end: End,
+}
+
+/// Why a run has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The limit is reached.
+    Limit,
+    /// Nothing is ready.
+    Idle,
+    /// It is the turn of the future of `block_on`, which the caller polls.
+    Root,
+    /// The clock is to be read: the last poll exhausted its budget, or a lane has had its share.
+    Clock,
+}
+
+/// The future of a `block_on`, as its executor knows it.
+struct CurrentRoot {
+    root: Arc<Root>,
+    /// It waits in a lane.
+    queued: bool,
+    /// It is being polled.
+    polled: bool,
+}
+
 /// The owner thread's part of an executor.
 pub(super) struct Local {
     owner: Owner,
     tasks: RefCell<Tasks>,
+    root: RefCell<Option<CurrentRoot>>,
+    /// Where a wake puts a task.
+    lane: Cell<Lane>,
     /// The empty vector that the inbox gets in exchange for the full one.
     spare: RefCell<Vec<Item>>,
     closed: Cell<bool>,
@@ -76,6 +113,8 @@ impl Local {
         Rc::new(Local {
             owner: Owner::new(notify),
             tasks: RefCell::default(),
+            root: RefCell::default(),
+            lane: Cell::new(Lane::Woken),
             spare: RefCell::default(),
             closed: Cell::new(false),
             running: Cell::new(false),
@@ -102,7 +141,13 @@ impl Local {
     }
 
     pub(super) fn has_ready(&self) -> bool {
-        !self.tasks.borrow().is_idle() || self.remote().has_items()
+        !self.tasks.borrow().is_idle() || self.remote().has_items() || self.root_is_woken()
+    }
+
+    /// Runs `look` on the lanes of the run queue.
+    #[inline]
+    pub(super) fn lanes<R>(&self, look: impl FnOnce(&mut Lanes) -> R) -> R {
+        look(self.tasks.borrow_mut().lanes())
     }
 
     /// What the tasks look like, in no order, those included that other threads have sent until now.
@@ -147,7 +192,7 @@ impl Local {
         JoinHandle::new(claim)
     }
 
-    pub(super) fn run(&self, limit: usize) -> usize {
+    pub(super) fn run(&self, limit: usize) -> Ran {
         /// Lets the executor run again, also after a panic.
         struct Running<'a>(&'a Cell<bool>);
         impl Drop for Running<'_> {
@@ -160,21 +205,107 @@ impl Local {
 
         Pool::drain(&self.owner);
         self.take_inbox();
+        self.take_root();
         self.note_length();
         let before = self.polls.get();
+        let mut end = End::Limit;
         for _ in 0..limit {
-            let Some(task) = self.next() else { break };
+            let task = match self.next() {
+                Ready::Task(task) => task,
+                Ready::Root => {
+                    end = End::Root;
+                    break;
+                }
+                Ready::Clock => {
+                    end = End::Clock;
+                    break;
+                }
+                Ready::Nothing => {
+                    end = End::Idle;
+                    break;
+                }
+            };
             self.polling.set(Polling { address: task.address(), key: task.key(), number: task.number() });
             let progress = task.run(&self.owner);
             if matches!(progress, Progress::Pending | Progress::Completed) {
                 self.polls.set(self.polls.get().wrapping_add(1));
             }
             self.keep(task, progress);
+            if budget::take_exhausted() {
+                end = End::Clock;
+                break;
+            }
         }
         self.note_length();
         self.trim();
         // At most `limit`, a usize.
-        self.polls.get().wrapping_sub(before) as usize
+        let polls = self.polls.get().wrapping_sub(before) as usize;
+        Ran { polls, end }
+    }
+
+    /// Makes `root` the future of `block_on` that takes turns with the tasks, and queues it.
+    pub(super) fn set_root(&self, root: Arc<Root>) {
+        let before = self.root.replace(Some(CurrentRoot { root, queued: true, polled: false }));
+        debug_assert!(before.is_none(), "two roots");
+        self.tasks.borrow_mut().queue_root(Lane::Woken);
+    }
+
+    /// The future of `block_on` has come to its end.
+    pub(super) fn unset_root(&self) {
+        let root = self.root.take();
+        if root.is_some_and(|root| root.queued) {
+            self.tasks.borrow_mut().remove_root();
+        }
+    }
+
+    /// The poll of the future of `block_on`, whose turn has come, begins.
+    pub(super) fn begin_root(&self) {
+        if let Some(current) = &mut *self.root.borrow_mut() {
+            current.queued = false;
+            current.polled = true;
+        }
+    }
+
+    /// The poll of the future of `block_on` has ended.
+    pub(super) fn end_root(&self) {
+        if let Some(current) = &mut *self.root.borrow_mut() {
+            current.polled = false;
+        }
+    }
+
+    /// Queues `root`, if it is the future of the `block_on` under way and not queued yet.
+    fn wake_root(&self, root: &Arc<Root>) {
+        if let Some(current) = &mut *self.root.borrow_mut() {
+            if Arc::ptr_eq(&current.root, root) && !current.queued {
+                current.queued = true;
+                let lane = if current.polled { yielding() } else { self.lane.get() };
+                self.tasks.borrow_mut().queue_root(lane);
+            }
+        }
+    }
+
+    fn root_is_woken(&self) -> bool {
+        self.root.borrow().as_ref().is_some_and(|current| current.root.is_woken())
+    }
+
+    /// Takes note of a wake of the future of `block_on` from another thread.
+    fn take_root(&self) {
+        let woken = match &*self.root.borrow() {
+            Some(current) if current.root.take_woken() => current.root.clone(),
+            _ => return,
+        };
+        self.wake_root(&woken);
+    }
+
+    /// While the guard lives, a wake on this thread puts a task into this lane.
+    pub(super) fn waking(&self, lane: Lane) -> impl Drop + use<'_> {
+        struct Restore<'a>(&'a Cell<Lane>, Lane);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
+        Restore(&self.lane, self.lane.replace(lane))
     }
 
     pub(super) fn shutdown(self: &Rc<Self>) {
@@ -232,7 +363,7 @@ impl Local {
                 // If SCHEDULED is unset, the task has been polled since, for another wake.
                 if task.is_scheduled() && !task.is_complete() && !task.is_queued() {
                     task.set_queued(true);
-                    self.tasks.borrow_mut().queue(task.key());
+                    self.tasks.borrow_mut().queue(Lane::Woken, task.key());
                 }
                 drop(task);
             }
@@ -258,7 +389,7 @@ impl Local {
     }
 
     #[inline]
-    fn next(&self) -> Option<TaskRef> {
+    fn next(&self) -> Ready {
         self.tasks.borrow_mut().next()
     }
 
@@ -364,11 +495,29 @@ pub(super) fn wake_here(task: &TaskRef) -> bool {
             if let Some(local) = &*current.local.borrow() {
                 if !local.closed.get() {
                     task.set_queued(true);
-                    local.tasks.borrow_mut().queue(task.key());
+                    let lane = if task.is_polled() { yielding() } else { local.lane.get() };
+                    local.tasks.borrow_mut().queue(lane, task.key());
                 }
             }
         }
         true
+    })
+}
+
+/// Where what wakes itself while it is polled waits for its turn.
+#[inline]
+fn yielding() -> Lane {
+    if budget::has_remaining() { Lane::Yielded } else { Lane::Exhausted }
+}
+
+/// Wakes `root` if this thread has entered its executor; false if it has not.
+pub(super) fn wake_root_here(root: &Arc<Root>, remote: &Arc<Remote>) -> bool {
+    CURRENT.with(|current| {
+        let here = ptr::eq(current.remote.get(), Arc::as_ptr(remote));
+        if let (true, Some(local)) = (here, &*current.local.borrow()) {
+            local.wake_root(root);
+        }
+        here
     })
 }
 

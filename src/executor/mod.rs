@@ -14,13 +14,16 @@
 //! * One thread, the owner, polls futures and drops them. A waker that outlives the executor on another
 //!   thread keeps a task's memory, never its future.
 //! * No borrow and no lock is held while user code runs: a poll, the drop of a future or an output, a waker.
-//! * Tasks are polled first in, first out. What becomes ready meanwhile goes to the back, whoever woke it.
+//! * Each lane of the run queue is first in, first out, and no lane starves another (`lanes.rs`). What becomes ready
+//!   meanwhile goes to the back of its lane.
+//! * The future of `block_on`, the root, waits its turn in the lanes as a task does. The caller of `run` polls it.
 //! * What has been handed to the queue or the inbox may be freed by its new owner at once.
 
 pub(crate) mod budget;
 mod census;
 mod coop;
 mod join;
+mod lanes;
 mod local;
 #[cfg(all(test, loom))]
 mod models;
@@ -31,15 +34,20 @@ mod tasks;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub(crate) use budget::Slice;
 pub(crate) use census::{Census, Stand};
-pub use coop::{Unconstrained, unconstrained, yield_now};
+pub use coop::{
+    Cooperative, Unconstrained, consume_budget, cooperative, has_budget_remaining, unconstrained, yield_now,
+};
 pub use join::{JoinError, JoinHandle};
+pub(crate) use lanes::Lane;
 #[cfg(feature = "tracing")]
 pub(crate) use local::polled;
-pub(crate) use local::{Enter, spawn_local};
+pub(crate) use local::{End, Enter, Ran, spawn_local};
 pub(crate) use remote::{Notify, Remote};
 pub(crate) use root::Root;
 
+use lanes::Lanes;
 use local::Local;
 use std::panic::Location;
 use std::rc::Rc;
@@ -80,8 +88,16 @@ impl Executor {
         self.local.has_ready()
     }
 
-    /// Takes in what other threads have sent, then takes up to `limit` tasks from the front of the queue and
-    /// polls them. Returns the number of polls, which is lower than the number of tasks taken if some were
+    /// Puts all tasks into one lane from now on.
+    pub(crate) fn make_single_lane(&self) {
+        self.local.lanes(Lanes::make_single);
+    }
+
+    /// Takes in what other threads have sent, then takes up to `limit` tasks from the run queue and
+    /// polls them. Stops before that where the clock is to be [read](Executor::charge), and where it is the turn of the
+    /// root, which the caller then [polls](Executor::poll_root).
+    ///
+    /// The number of polls is lower than the number of tasks taken if some were
     /// aborted or had completed: whether anything is left is for [`has_ready`](Executor::has_ready) to say.
     ///
     /// The caller has [entered](Executor::enter) this executor.
@@ -89,8 +105,68 @@ impl Executor {
     /// # Panics
     ///
     /// If a task of this executor calls it. (That task's handle gets the panic.)
-    pub(crate) fn run(&self, limit: usize) -> usize {
+    pub(crate) fn run(&self, limit: usize) -> Ran {
         self.local.run(limit)
+    }
+
+    /// A new root, which waits its turn from now on until the guard is dropped.
+    pub(crate) fn begin_root(&self) -> RootGuard<'_> {
+        let root = Root::new(self.remote());
+        self.local.set_root(root.clone());
+        RootGuard { local: &self.local, root }
+    }
+
+    /// Polls the root, whose turn it is, with a full budget.
+    pub(crate) fn poll_root<R>(&self, poll: impl FnOnce() -> R) -> R {
+        struct Polled<'a>(&'a Local);
+        impl Drop for Polled<'_> {
+            fn drop(&mut self) {
+                self.0.end_root();
+            }
+        }
+        self.local.begin_root();
+        let _polled = Polled(&self.local);
+        budget::fresh(poll)
+    }
+
+    /// While the guard lives, a wake on this thread puts a task into this lane.
+    pub(crate) fn waking(&self, lane: Lane) -> impl Drop + use<'_> {
+        self.local.waking(lane)
+    }
+
+    /// The clock was read, and what came before it is not charged to any lane.
+    pub(crate) fn begin_charging(&self) {
+        self.local.lanes(Lanes::begin);
+    }
+
+    /// The clock is not read from now on: lanes take turns by counts of polls.
+    pub(crate) fn begin_counting(&self) {
+        self.local.lanes(Lanes::count);
+    }
+
+    /// So many nanoseconds have passed since the last reading of the clock.
+    pub(crate) fn charge(&self, elapsed: u64) {
+        self.local.lanes(|lanes| lanes.charge(elapsed));
+    }
+
+    /// A lane has used so many nanoseconds beside its polls.
+    pub(crate) fn charge_lane(&self, lane: Lane, elapsed: u64) {
+        self.local.lanes(|lanes| lanes.charge_lane(lane, elapsed));
+    }
+
+    /// How many polls are expected to fit into this many nanoseconds; at least one.
+    pub(crate) fn fit(&self, time: u64) -> usize {
+        self.local.lanes(|lanes| lanes.fit(time))
+    }
+
+    /// Whether tasks are ready in this lane.
+    pub(crate) fn is_waiting(&self, lane: Lane) -> bool {
+        self.local.lanes(|lanes| lanes.is_ready(lane))
+    }
+
+    /// Whether tasks are ready in this lane which have to wait, because their lane has had more than its share.
+    pub(crate) fn must_wait(&self, lane: Lane) -> bool {
+        self.local.lanes(|lanes| lanes.must_wait(lane))
     }
 
     /// Tasks that were spawned, have been taken in, and have not completed.
@@ -117,6 +193,26 @@ impl Executor {
     /// Called by a task, it drops that task's future as soon as its poll returns.
     pub(crate) fn shutdown(&self) {
         self.local.shutdown();
+    }
+}
+
+/// While it lives, its root takes turns with the tasks.
+#[must_use = "the root is forgotten when the guard is dropped"]
+pub(crate) struct RootGuard<'a> {
+    local: &'a Local,
+    root: Arc<Root>,
+}
+
+impl RootGuard<'_> {
+    /// What makes the root's waker.
+    pub(crate) fn root(&self) -> &Arc<Root> {
+        &self.root
+    }
+}
+
+impl Drop for RootGuard<'_> {
+    fn drop(&mut self) {
+        self.local.unset_root();
     }
 }
 

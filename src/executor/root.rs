@@ -1,4 +1,7 @@
-//! The waker of the future that `block_on` drives: a flag.
+//! The waker of the future that `block_on` drives.
+//!
+//! On the owner thread a wake puts the root into a lane of the run queue, as it does a task. From another thread it raises
+//! a flag, which the owner takes note of before it polls.
 //!
 //! Ground rules:
 //!
@@ -12,27 +15,27 @@ use crate::sync::{AtomicBool, Ordering};
 use futures_task::ArcWake;
 use std::sync::Arc;
 
-/// Whether the root future is to be polled.
+/// Whether another thread has woken the root future.
 pub(crate) struct Root {
     woken: AtomicBool,
     remote: Arc<Remote>,
 }
 
 impl Root {
-    /// A flag that is raised, because a future's first poll needs no wake.
-    pub(crate) fn new(remote: &Arc<Remote>) -> Arc<Root> {
-        Arc::new(Root { woken: AtomicBool::new(true), remote: remote.clone() })
+    /// The root of a `block_on` of this executor.
+    pub(super) fn new(remote: &Arc<Remote>) -> Arc<Root> {
+        Arc::new(Root { woken: AtomicBool::new(false), remote: remote.clone() })
     }
 
     /// Lowers the flag, and says whether it was raised. Called before the poll, so that a wake during the
     /// poll raises it again.
-    pub(crate) fn take_woken(&self) -> bool {
+    pub(super) fn take_woken(&self) -> bool {
         // Acquire: the poll sees what was written before the wake.
         self.woken.load(Ordering::Relaxed) && self.woken.swap(false, Ordering::Acquire)
     }
 
     /// Whether the flag is raised. For the owner that is about to park.
-    pub(crate) fn is_woken(&self) -> bool {
+    pub(super) fn is_woken(&self) -> bool {
         // SeqCst: it comes after the owner's "I am parking".
         self.woken.load(Ordering::SeqCst)
     }
@@ -40,10 +43,13 @@ impl Root {
 
 impl ArcWake for Root {
     fn wake_by_ref(root: &Arc<Self>) {
+        if local::wake_root_here(root, &root.remote) {
+            return;
+        }
         // SeqCst: it comes before the notifier's look at whether the owner parks. It releases too, also when
         // the flag was up, so that the poll sees what was written before this wake. If it was up, whoever
-        // raised it rouses the owner, or is the owner.
-        if !root.woken.swap(true, Ordering::SeqCst) && !local::is_current(&root.remote) {
+        // raised it rouses the owner.
+        if !root.woken.swap(true, Ordering::SeqCst) {
             root.remote.notify();
         }
     }

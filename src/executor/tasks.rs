@@ -1,10 +1,12 @@
-//! The table of live tasks, and the run queue, which names tasks by their place in the table.
+//! The table of live tasks, and the lanes of the run queue, which name tasks by their place in the table.
 //!
 //! ```text
-//!   queue   4 . 0 . 2                        places, first in, first out; prefetch runs ahead of it
+//!   lane    4 . 0 . 2                        places, first in, first out; prefetch runs ahead of it
 //!   slots   [task] [    ] [task] [    ] [task]
 //!              0      1      2      3      4    1: being polled, or completed while queued; 3: free
 //! ```
+//!
+//! The future of `block_on` waits its turn among them, at a place that is in no table: [`ROOT`].
 //!
 //! Ground rules:
 //!
@@ -14,6 +16,7 @@
 //! * No user code runs here. References to tasks go in and out, and none is dropped.
 
 use super::census::{Origin, Seen, Stand};
+use super::lanes::{Lane, Lanes, Next};
 use super::remote::Remote;
 use super::task::{TaskRef, prefetch};
 use std::collections::VecDeque;
@@ -31,10 +34,25 @@ const SLOTS_AHEAD: usize = 16;
 /// References to the `Remote` that are kept for tasks to come.
 const SPARE_REMOTES: usize = 1024;
 
+/// The place of the future of `block_on`.
+const ROOT: u32 = u32::MAX;
+
+/// What is to be done next.
+pub(super) enum Ready {
+    /// To poll this task.
+    Task(TaskRef),
+    /// To poll the future of `block_on`.
+    Root,
+    /// To read the clock.
+    Clock,
+    /// Nothing.
+    Nothing,
+}
+
 /// The live tasks of an executor, and which of them are ready.
 #[derive(Default)]
 pub(super) struct Tasks {
-    queue: VecDeque<u32>,
+    lanes: Lanes,
     slots: Vec<Option<TaskRef>>,
     /// Where the task of each slot was spawned.
     origins: Vec<Origin>,
@@ -53,11 +71,15 @@ impl Tasks {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty()
+        self.lanes.is_empty()
     }
 
     pub(super) fn queued(&self) -> usize {
-        self.queue.len()
+        self.lanes.len()
+    }
+
+    pub(super) fn lanes(&mut self) -> &mut Lanes {
+        &mut self.lanes
     }
 
     /// A reference for a new task, if one is left from an old one.
@@ -87,7 +109,8 @@ impl Tasks {
                 key
             }
             None => {
-                let key = u32::try_from(self.slots.len()).expect("so many tasks do not fit into memory");
+                let key = u32::try_from(self.slots.len()).ok().filter(|key| *key != ROOT);
+                let key = key.expect("so many tasks do not fit into memory");
                 task.set_place(key, number);
                 self.slots.push(Some(task));
                 self.origins.push(origin);
@@ -95,39 +118,44 @@ impl Tasks {
             }
         };
         self.alive += 1;
-        self.queue.push_back(key);
+        self.lanes.push(Lane::Woken, key);
     }
 
     /// Queues the task in this place, which is marked as queued.
     #[inline]
-    pub(super) fn queue(&mut self, key: u32) {
-        self.queue.push_back(key);
+    pub(super) fn queue(&mut self, lane: Lane, key: u32) {
+        self.lanes.push(lane, key);
     }
 
-    /// Takes the next task that is to be polled, out of the queue and out of its slot.
+    /// Queues the future of `block_on`, which is not queued.
     #[inline]
-    pub(super) fn next(&mut self) -> Option<TaskRef> {
+    pub(super) fn queue_root(&mut self, lane: Lane) {
+        self.lanes.push(lane, ROOT);
+    }
+
+    /// Takes the future of `block_on` out of its lane.
+    pub(super) fn remove_root(&mut self) {
+        self.lanes.remove(ROOT);
+    }
+
+    /// Takes the next task that is to be polled, out of its lane and out of its slot.
+    #[inline]
+    pub(super) fn next(&mut self) -> Ready {
         loop {
-            let key = self.queue.pop_front()?;
-            self.look_ahead();
+            let (key, behind) = match self.lanes.pop() {
+                Next::Poll(key, behind) => (key, behind),
+                Next::Read => return Ready::Clock,
+                Next::Nothing => return Ready::Nothing,
+            };
+            look_ahead(behind, &self.slots);
+            if key == ROOT {
+                return Ready::Root;
+            }
             if let Some(task) = self.slots[key as usize].take() {
-                return Some(task);
+                return Ready::Task(task);
             }
             // It completed after it had been queued once more.
             self.free.push(key);
-        }
-    }
-
-    /// Brings near what the next calls of `next` will need: first the slot, and when that is there, the task.
-    #[inline]
-    fn look_ahead(&self) {
-        if let Some(&key) = self.queue.get(SLOTS_AHEAD) {
-            prefetch(self.slots.as_ptr().wrapping_add(key as usize));
-        }
-        if let Some(&key) = self.queue.get(AHEAD) {
-            if let Some(Some(task)) = self.slots.get(key as usize) {
-                task.prefetch();
-            }
         }
     }
 
@@ -174,18 +202,17 @@ impl Tasks {
 
     /// Empties the queue and the table, and returns the tasks in no order.
     pub(super) fn clear(&mut self) -> Vec<TaskRef> {
-        let slots = mem::take(self).slots;
+        self.lanes.clear();
+        let lanes = mem::take(&mut self.lanes);
+        let slots = mem::replace(self, Tasks { lanes, ..Tasks::default() }).slots;
         slots.into_iter().flatten().collect()
     }
 
     /// Gives memory of a past burst back: half of what the `longest` queue of late has not needed.
     pub(super) fn trim(&mut self, longest: usize) {
-        let capacity = self.queue.capacity();
-        if capacity > KEEP && longest < capacity / 4 {
-            self.queue.shrink_to((capacity / 2).max(KEEP));
-        }
+        self.lanes.trim(longest, KEEP);
         // The table could shrink from its end only, where a single long-lived task can sit.
-        if self.alive == 0 && self.queue.is_empty() && self.slots.capacity() > KEEP {
+        if self.alive == 0 && self.lanes.is_empty() && self.slots.capacity() > KEEP {
             self.slots = Vec::new();
             self.origins = Vec::new();
             self.free = Vec::new();
@@ -195,6 +222,19 @@ impl Tasks {
     /// Room for tasks in the larger of the queue and the table.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
-        self.queue.capacity().max(self.slots.capacity())
+        self.lanes.capacity().max(self.slots.capacity())
+    }
+}
+
+/// Brings near what the next polls of a lane will need: first the slot, and when that is there, the task.
+#[inline]
+fn look_ahead(lane: &VecDeque<u32>, slots: &[Option<TaskRef>]) {
+    if let Some(&key) = lane.get(SLOTS_AHEAD) {
+        prefetch(slots.as_ptr().wrapping_add(key as usize));
+    }
+    if let Some(&key) = lane.get(AHEAD) {
+        if let Some(Some(task)) = slots.get(key as usize) {
+            task.prefetch();
+        }
     }
 }

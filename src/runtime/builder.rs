@@ -20,7 +20,8 @@ use super::clock::Clock;
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
-    pub(super) event_interval: usize,
+    pub(super) event_interval: Option<usize>,
+    pub(super) wake_priority: bool,
     pub(super) timer_budget: usize,
     pub(super) tolerance: Tolerance,
     pub(super) clock: Clock,
@@ -39,7 +40,8 @@ impl Builder {
     /// A builder with the defaults.
     pub fn new() -> Builder {
         Builder {
-            event_interval: 61,
+            event_interval: None,
+            wake_priority: true,
             timer_budget: 512,
             tolerance: Tolerance::Adaptive,
             clock: Clock::Monotonic,
@@ -49,10 +51,12 @@ impl Builder {
         }
     }
 
-    /// After how many task polls, at the most, the runtime looks at its I/O and its timers while there is
-    /// always a task to run. Default: 61.
+    /// After how many polls, at the most, the runtime looks at its I/O and its timers while there is always a task to
+    /// run. By default there is no such number: the runtime looks 50 µs after it looked last, and as soon as it finds
+    /// that the next deadline has passed, however many polls that takes. Only while its time is
+    /// [paused](crate::time::pause), or goes by a [`TestClock`](crate::time::TestClock), it counts: 61 polls.
     ///
-    /// A lower number serves I/O and timers more promptly, and costs a system call each time.
+    /// A low number serves I/O and timers more promptly if polls are long, and costs a system call each time.
     ///
     /// # Panics
     ///
@@ -60,7 +64,23 @@ impl Builder {
     #[track_caller]
     pub fn event_interval(mut self, polls: usize) -> Builder {
         assert!(polls > 0, "`event_interval` must be at least 1: otherwise no task would ever be polled");
-        self.event_interval = polls;
+        self.event_interval = Some(polls);
+        self
+    }
+
+    /// Whether tasks that were woken go before tasks that yielded, and among them those that a timer woke first; see
+    /// [`spawn`](crate::spawn#in-which-order-tasks-run). Default: yes. If not, all ready tasks wait in one queue, first
+    /// in, first out.
+    ///
+    /// ```
+    /// use mainspring::runtime::Builder;
+    ///
+    /// let runtime = Builder::new().wake_priority(false).build()?;
+    /// assert_eq!(runtime.block_on(async { "done" }), "done");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn wake_priority(mut self, priority: bool) -> Builder {
+        self.wake_priority = priority;
         self
     }
 

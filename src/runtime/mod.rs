@@ -24,6 +24,7 @@ mod handle;
 mod metrics;
 #[cfg(all(test, loom))]
 mod models;
+mod pace;
 mod registry;
 mod snapshot;
 mod system_clock;

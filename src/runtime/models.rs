@@ -2,7 +2,7 @@
 //!
 //! Run with `bash ci/loom.sh`, which can also show that each of these is able to fail.
 
-use crate::executor::{Executor, Notify, Root};
+use crate::executor::{End, Executor, Notify};
 use crate::reactor::Wakefulness;
 use futures_task::waker;
 use loom::sync::Notify as Poller;
@@ -38,15 +38,17 @@ fn executor() -> (Executor, Arc<Sleep>) {
 
 /// As `block_on` does it, without timers and I/O; `poll` is that of the root future. If a wake is slept over,
 /// loom finds that the thread sleeps for ever.
-fn drive(executor: &Executor, sleep: &Sleep, root: &Root, mut poll: impl FnMut() -> bool) {
+fn drive(executor: &Executor, sleep: &Sleep, mut poll: impl FnMut() -> bool) {
     let _entered = executor.enter();
     let mut sleeps = 0;
     loop {
-        if root.take_woken() && poll() {
-            break;
+        if executor.run(8).end == End::Root {
+            if executor.poll_root(&mut poll) {
+                break;
+            }
+            continue;
         }
-        executor.run(8);
-        let may_sleep = !root.is_woken() && !executor.has_ready();
+        let may_sleep = !executor.has_ready();
         if may_sleep && sleep.wakefulness.fall_asleep() {
             sleeps += 1;
             sleep.poller.wait();
@@ -60,8 +62,8 @@ fn drive(executor: &Executor, sleep: &Sleep, root: &Root, mut poll: impl FnMut()
 fn loom_remote_wake_of_a_task_against_park() {
     loom::model(|| {
         let (executor, sleep) = executor();
-        let root = Root::new(executor.remote());
-        let root_waker = waker(root.clone());
+        let root = executor.begin_root();
+        let root_waker = waker(root.root().clone());
         let slot = Rc::new(Cell::new(None));
         let theirs = slot.clone();
         let task = poll_fn(move |cx| {
@@ -75,7 +77,7 @@ fn loom_remote_wake_of_a_task_against_park() {
         executor.run(1);
         let mut wakers = Vec::new();
         let mut polls = 0;
-        drive(&executor, &sleep, &root, || {
+        drive(&executor, &sleep, || {
             polls += 1;
             if polls == 1 {
                 let waker = slot.take().expect("the task was polled");
@@ -95,10 +97,10 @@ fn loom_remote_wake_of_a_task_against_park() {
 fn loom_root_wake_against_park() {
     loom::model(|| {
         let (executor, sleep) = executor();
-        let root = Root::new(executor.remote());
-        let root_waker = waker(root.clone());
+        let root = executor.begin_root();
+        let root_waker = waker(root.root().clone());
         let mut teller = None;
-        drive(&executor, &sleep, &root, || match &teller {
+        drive(&executor, &sleep, || match &teller {
             None => {
                 let waker = root_waker.clone();
                 teller = Some(thread::spawn(move || waker.wake()));
@@ -114,12 +116,12 @@ fn loom_root_wake_against_park() {
 fn loom_remote_spawn_against_park() {
     loom::model(|| {
         let (executor, sleep) = executor();
-        let root = Root::new(executor.remote());
-        let root_waker = waker(root.clone());
+        let root = executor.begin_root();
+        let root_waker = waker(root.root().clone());
         let remote = executor.remote().clone();
         let spawner = thread::spawn(move || drop(remote.spawn(async move { root_waker.wake() })));
         let mut polls = 0;
-        drive(&executor, &sleep, &root, || {
+        drive(&executor, &sleep, || {
             polls += 1;
             polls == 2
         });

@@ -28,7 +28,7 @@ use super::handle::{Handle, Shared};
 use super::registry;
 use super::snapshot::Snapshot;
 use super::turn::Turner;
-use crate::executor::{Executor, JoinHandle, Notify, Root, budget};
+use crate::executor::{End, Executor, JoinHandle, Notify, budget};
 use crate::reactor::{Counted, Io, Reactor};
 use crate::trace;
 
@@ -68,7 +68,6 @@ pub struct Runtime {
     executor: Executor,
     turner: RefCell<Turner>,
     handle: Handle,
-    event_interval: usize,
     _stays_here: PhantomData<*const ()>,
 }
 
@@ -170,10 +169,11 @@ impl Runtime {
             let wall = builder.wall.unwrap_or_else(SystemTime::now);
             handle.virtual_clock().anchor_wall(wall, driver.handle().now());
         }
-        let turner = Turner::new(reactor, driver, counted, builder.timer_budget, builder.auto_advance);
-        let turner = RefCell::new(turner);
-        let event_interval = builder.event_interval;
-        Ok(Runtime { executor, turner, handle, event_interval, _stays_here: PhantomData })
+        if !builder.wake_priority {
+            executor.make_single_lane();
+        }
+        let turner = RefCell::new(Turner::new(reactor, driver, counted, builder));
+        Ok(Runtime { executor, turner, handle, _stays_here: PhantomData })
     }
 
     /// Runs `future` to its end, and everything else of this runtime meanwhile; returns its output.
@@ -198,40 +198,52 @@ impl Runtime {
         let mut turner = self.turner.borrow_mut();
         let counters = self.handle.counters();
 
-        let root = Root::new(self.executor.remote());
-        let waker = waker_ref(&root);
+        let root = self.executor.begin_root();
+        let waker = waker_ref(root.root());
         let mut cx = Context::from_waker(&waker);
         let _root = Told::root(&self.handle, &waker);
         let mut future = pin!(future);
         let mut turned = false;
-        turner.begin(&self.handle);
+        turner.begin(&self.handle, &self.executor);
         loop {
             let mut output = None;
-            // So many polls of tasks, or goes of the root alone, are left until the I/O and the timers are looked
-            // at. They are looked at before that only if nothing else is to be done.
-            let mut left = self.event_interval;
-            while left > 0 {
-                if root.take_woken() {
-                    counters.polls.add(1);
-                    if let Poll::Ready(ready) = budget::fresh(|| future.as_mut().poll(&mut cx)) {
-                        if turned {
-                            return ready;
+            // Run what is ready, the root in its turn, until I/O and timers are to be looked at.
+            loop {
+                let most = turner.pace.stretch(&self.handle, &self.executor);
+                let mut left = most;
+                while left > 0 {
+                    let ran = self.executor.run(left);
+                    let root_is_next = ran.end == End::Root;
+                    let polls = ran.polls + usize::from(root_is_next);
+                    counters.polls.add(polls as u64);
+                    left = left.saturating_sub(polls);
+                    if !root_is_next {
+                        break;
+                    }
+                    // After its end it may have been woken once more.
+                    if output.is_none() {
+                        if let Poll::Ready(ready) = self.executor.poll_root(|| future.as_mut().poll(&mut cx))
+                        {
+                            if turned {
+                                return ready;
+                            }
+                            // The others get a go before the end.
+                            output = Some(ready);
                         }
-                        output = Some(ready);
+                        if budget::take_exhausted() {
+                            break;
+                        }
                     }
                 }
-                // After the root's last poll of this stretch the tasks still get a go.
-                let polled = self.executor.run(left);
-                counters.polls.add(polled as u64);
                 counters.tasks.set(self.executor.alive() as u64);
-                // A go that polls nothing, because all it found was aborted, counts as well.
-                left = left.saturating_sub(polled.max(1));
-                if output.is_some() || !(root.is_woken() || self.executor.has_ready()) {
+                if !self.executor.has_ready()
+                    || turner.pace.is_over(&self.handle, &self.executor, most - left)
+                {
                     break;
                 }
             }
-            let may_sleep = output.is_none() && !root.is_woken() && !self.executor.has_ready();
-            turner.turn(&self.handle, may_sleep);
+            let may_sleep = output.is_none() && !self.executor.has_ready();
+            turner.turn(&self.handle, &self.executor, may_sleep);
             self.handle.answer();
             turned = true;
             if let Some(output) = output {

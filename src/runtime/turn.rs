@@ -3,7 +3,7 @@
 //! ```text
 //!        ┌──────────────────────────────────────────────────────────────┐
 //!        ▼                                                              │
-//!   run at most 61 tasks ──▶ is anything left to run?                   │
+//!   run tasks (Pace) ──────▶ is anything left to run?                   │
 //!                              no: Driver::next_wake ──▶ Reactor::park  │
 //!                             yes:                  Reactor::park(now)  │
 //!                                                      ▲ │              │
@@ -30,8 +30,10 @@
 //!   that may not have told of everything, because a signal interrupted it or the batch was full, is followed
 //!   by another, a bounded number of times.
 //! * The clock is read once before a sleep and once after it, and once in a turn that does not sleep. From these
-//!   readings timers fire, and from these the length of a turn is taken.
+//!   readings timers fire, and from these the length of a turn is taken. How long tasks run is up to `pace.rs`.
 //! * A backlog of timers that exceeds the budget keeps the next turn from sleeping.
+//! * Timers that are due stay in the wheel while the tasks that others have woken must let other tasks go first.
+//! * Whether a task is ready is asked once more directly before a sleep: a subscriber of `tracing` may have woken one.
 //! * Paused time moves in a step and nowhere else, by one deadline a step, and only after a look that found
 //!   nothing: what has arrived, and what a step wakes, runs to rest before the next.
 
@@ -40,19 +42,26 @@ use std::time::Duration;
 use mainspring_driver::{Driver, Nanos};
 
 use super::Handle;
+use super::builder::Builder;
 use super::metrics::LongestTurn;
+use super::pace::Pace;
 use super::system_clock::Offset;
+use crate::executor::{Executor, Lane};
 use crate::reactor::{Counted, Reactor, Until};
 use crate::trace;
 
 /// So many looks at the I/O a turn takes at the most before it fires timers.
 const LOOKS: usize = 64;
 
+/// What firing so many timers takes is measured, and charged to the lane of their tasks.
+const MANY: usize = 16;
+
 /// What takes turns with the tasks on the runtime's thread.
 pub(super) struct Turner {
     reactor: Reactor,
     driver: Driver,
     offset: Offset,
+    pub(super) pace: Pace,
     timer_budget: usize,
     /// Timers were left over when the budget of the last turn ran out.
     backlog: bool,
@@ -68,22 +77,17 @@ pub(super) struct Turner {
 }
 
 impl Turner {
-    pub(super) fn new(
-        reactor: Reactor,
-        driver: Driver,
-        counted: Counted,
-        timer_budget: usize,
-        auto_advance: bool,
-    ) -> Turner {
+    pub(super) fn new(reactor: Reactor, driver: Driver, counted: Counted, builder: &Builder) -> Turner {
         let offset = Offset::measure(driver.handle(), counted);
         let turned_by_hand = driver.handle().clock().is_test();
         Turner {
             reactor,
             driver,
             offset,
-            timer_budget,
+            pace: Pace::new(builder.event_interval, turned_by_hand),
+            timer_budget: builder.timer_budget,
             backlog: false,
-            auto_advance,
+            auto_advance: builder.auto_advance,
             turned_by_hand,
             began: Nanos::ZERO,
             polls_before: 0,
@@ -93,8 +97,10 @@ impl Turner {
     }
 
     /// A `block_on` begins. What the thread did before is no turn.
-    pub(super) fn begin(&mut self, handle: &Handle) {
-        self.begin_turn(handle, self.driver.handle().now(), 0);
+    pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor) {
+        let now = self.driver.handle().now();
+        self.begin_turn(handle, now, 0);
+        self.pace.begin(handle, executor, now);
     }
 
     fn begin_turn(&mut self, handle: &Handle, now: Nanos, fired: usize) {
@@ -120,32 +126,42 @@ impl Turner {
     ///
     /// With the first panic of a foreign waker, after all wakers of that step have been woken. Nothing is
     /// lost by it: the next turn goes on.
-    pub(super) fn turn(&mut self, handle: &Handle, may_sleep: bool) {
+    pub(super) fn turn(&mut self, handle: &Handle, executor: &Executor, may_sleep: bool) {
         handle.counters().turns.add(1);
         let idle = may_sleep && !self.backlog;
         if idle {
             let now = self.driver.handle().now();
             self.end_turn(handle, now);
             if self.driver.handle().is_paused() {
-                self.step(handle);
+                self.step(handle, executor);
             } else {
                 let until = self.next_wake(now);
-                self.look(handle, until);
+                self.look(handle, executor, until);
             }
         } else {
-            self.look(handle, Until::Now);
+            self.look(handle, executor, Until::Now);
         }
         let now = self.driver.handle().now();
         if !idle {
             self.end_turn(handle, now);
         }
-        let processed = self.driver.process(now, self.timer_budget);
-        self.backlog = processed.more;
-        self.begin_turn(handle, now, processed.fired);
+        self.pace.begin(handle, executor, now);
+        self.fired = 0;
+        if !executor.must_wait(Lane::Timer) {
+            let _waking = executor.waking(Lane::Timer);
+            let processed = self.driver.process(now, self.timer_budget);
+            self.backlog = processed.more;
+            self.fired = processed.fired;
+        }
+        if self.fired >= MANY {
+            self.pace.fired(executor, self.driver.handle().now());
+        }
+        self.begin_turn(handle, now, self.fired);
     }
 
-    /// Sees what has happened, sleeping `until` then if nothing has. Says whether anything arrived, or may have.
-    fn look(&mut self, handle: &Handle, mut until: Until) -> bool {
+    /// Sees what has happened, sleeping `until` then if nothing has and no task is ready. Says whether anything arrived,
+    /// or may have.
+    fn look(&mut self, handle: &Handle, executor: &Executor, mut until: Until) -> bool {
         let counters = handle.counters();
         let mut arrived = false;
         for _ in 0..LOOKS {
@@ -153,6 +169,9 @@ impl Turner {
                 Until::Now => {}
                 Until::Event => trace::parking(None),
                 Until::Time { timeout, .. } => trace::parking(Some(timeout)),
+            }
+            if until != Until::Now && executor.has_ready() {
+                until = Until::Now;
             }
             let parked = match self.reactor.park(until) {
                 Ok(parked) => parked,
@@ -197,13 +216,13 @@ impl Turner {
     }
 
     /// The turn of an idle runtime whose time is paused: moves it on, if it may be moved.
-    fn step(&mut self, handle: &Handle) {
+    fn step(&mut self, handle: &Handle, executor: &Executor) {
         let clock = handle.virtual_clock();
         // Asked first: see there.
         let by_itself = self.auto_advance && !clock.is_held();
         // From here on a timer that another thread arms is noticed by the look, or ends the park.
         let armed = self.driver.next_wake().is_some_and(|at| at < Nanos::NEVER);
-        if self.look(handle, Until::Now) {
+        if self.look(handle, executor, Until::Now) || executor.has_ready() {
             return;
         }
         let deadline = self.driver.next_deadline().filter(|at| *at < Nanos::NEVER);
@@ -217,7 +236,7 @@ impl Turner {
             // A timer that another thread has armed or cancelled meanwhile: the next step looks at it.
             _ if by_itself && armed => {}
             _ => {
-                self.look(handle, Until::Event);
+                self.look(handle, executor, Until::Event);
             }
         }
     }

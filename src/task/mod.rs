@@ -6,15 +6,39 @@
 //! # The cooperative budget
 //!
 //! A task that never waits would keep everybody else waiting. So one poll of a task may take 128 ready
-//! results from the leaf futures of this crate (sleeps, ticks, sockets, join handles); the next one wakes the
+//! results from the leaf futures of this crate (sleeps, timeouts, ticks, sockets, join handles), or take them for about
+//! 100 µs, whichever comes first; the next one wakes the
 //! task and is pending, so that others get their turn. [`unconstrained`] opts out.
+//!
+//! Futures of other crates know nothing of it. Where one of them may be ready each time, as a channel's may, put it into
+//! [`cooperative`], or call [`consume_budget`] once a round. An executor that runs inside a task, such as
+//! `futures::executor::block_on`, has no budget: it would poll on for ever.
 
-pub use crate::executor::{JoinError, JoinHandle, Unconstrained, unconstrained, yield_now};
+pub use crate::executor::{
+    Cooperative, JoinError, JoinHandle, Unconstrained, consume_budget, cooperative, has_budget_remaining,
+    unconstrained, yield_now,
+};
 
 use crate::executor::spawn_local;
 use crate::trace;
 
 /// Makes `future` a task of the runtime that runs on this thread. It need not be `Send`.
+///
+/// # In which order tasks run
+///
+/// Ready tasks wait in lanes, each first in, first out:
+///
+/// 1. tasks that a timer woke, or an expired entry of a queue or map, in the order of the deadlines;
+/// 2. new tasks, and tasks that a socket, another task or another thread woke;
+/// 3. tasks that used up their [budget](crate::task#the-cooperative-budget), and in a lane of their own
+///    tasks that [yielded](crate::task::yield_now) or woke themselves otherwise.
+///
+/// The lanes are served in this order. While several have more to do than there is time, each gets an equal share of it: a
+/// lane that has had two milliseconds more than another with work waits until that one has caught up. A task that waits in one
+/// lane stays there if it is woken again. The future of `block_on` takes its turn among the tasks.
+///
+/// So a sleep that ends is on time also beside a thousand tasks that compute and yield: at most what runs just then has
+/// to end first. [`Builder::wake_priority`](crate::runtime::Builder::wake_priority) switches the lanes off.
 ///
 /// # Panics
 ///

@@ -318,6 +318,26 @@ impl Sleep {
         }
     }
 
+    /// As [`poll_elapsed`](Sleep::poll_elapsed), and charges the budget for the result.
+    #[inline]
+    pub(super) fn poll_charged(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let permit = ready!(budget::poll_proceed(cx));
+        let result = ready!(self.poll_elapsed(cx));
+        permit.spend();
+        Poll::Ready(result)
+    }
+
+    /// Polls it beside a future that was polled just before, when the budget `had` something left. If that future has
+    /// used it up, the time is looked at all the same: the future must not keep it from being noticed.
+    #[inline]
+    pub(super) fn poll_beside(
+        self: Pin<&mut Self>,
+        had: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Error>> {
+        if had && !budget::has_remaining() { self.poll_elapsed(cx) } else { self.poll_charged(cx) }
+    }
+
     /// Panics with `error`, naming the place where the sleep was made.
     #[cold]
     #[track_caller]
@@ -335,12 +355,8 @@ impl Future for Sleep {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let permit = ready!(budget::poll_proceed(cx));
-        match ready!(self.as_mut().poll_elapsed(cx)) {
-            Ok(()) => {
-                permit.spend();
-                Poll::Ready(())
-            }
+        match ready!(self.as_mut().poll_charged(cx)) {
+            Ok(()) => Poll::Ready(()),
             Err(error) => self.fail(error),
         }
     }
@@ -374,10 +390,7 @@ impl Future for TrySleep {
     type Output = Result<(), Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let permit = ready!(budget::poll_proceed(cx));
-        let result = ready!(self.project().sleep.poll_elapsed(cx));
-        permit.spend();
-        Poll::Ready(result)
+        self.project().sleep.poll_charged(cx)
     }
 }
 

@@ -126,8 +126,6 @@ enum ItemClock {
     Stopped,
     /// An item is waited for.
     Running,
-    /// Nobody waits for an item, and the last thing that came was the news that time was up.
-    WasUp,
 }
 
 pin_project! {
@@ -181,6 +179,7 @@ impl<S: Stream> Stream for StreamTimeout<S> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
+        let had_budget = budget::has_remaining();
         if let Poll::Ready(item) = this.stream.poll_next(cx) {
             if item.is_none() && *this.clock == ItemClock::Running {
                 // Nobody is to be woken after the end.
@@ -194,24 +193,15 @@ impl<S: Stream> Stream for StreamTimeout<S> {
             }
             return Poll::Ready(item.map(Ok));
         }
-        let was_up = *this.clock == ItemClock::WasUp;
-        if matches!(this.clock, ItemClock::Stopped | ItemClock::WasUp) {
+        if *this.clock == ItemClock::Stopped {
             let at = this.delay.now() + *this.duration;
             this.delay.as_mut().reset(at);
         }
         *this.clock = ItemClock::Running;
-        match ready!(this.delay.as_mut().poll_elapsed(cx)) {
-            Ok(()) => {}
-            Err(error) => this.delay.fail(error),
+        if let Err(error) = ready!(this.delay.as_mut().poll_beside(had_budget, cx)) {
+            this.delay.fail(error);
         }
-        match budget::poll_proceed(cx) {
-            Poll::Ready(permit) => permit.spend(),
-            // A stream that has used up the budget and yielded nothing must not keep the news from getting
-            // out. But news upon news, as of a `duration` of zero, has to let others run.
-            Poll::Pending if was_up => return Poll::Pending,
-            Poll::Pending => {}
-        }
-        *this.clock = ItemClock::WasUp;
+        *this.clock = ItemClock::Stopped;
         Poll::Ready(Some(Err(Elapsed(()))))
     }
 

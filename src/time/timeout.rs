@@ -5,8 +5,10 @@
 //! * The inner future is polled first, and wins if it is ready, even past the deadline.
 //! * The clock starts when a poll has found the inner future pending, so one that is ready at once costs no
 //!   clock, no lock and no registration.
-//! * The deadline is looked at whenever the inner future is pending, also if that only means that the task's
-//!   cooperative budget is spent.
+//! * The deadline is looked at whenever the inner future is pending, also if that only means that it has used up the
+//!   task's cooperative budget in this very poll.
+//! * The end of the time is a result as others are, and charged to the budget. So a loop of timeouts that elapse at once
+//!   lets other tasks run.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -18,6 +20,7 @@ use pin_project_lite::pin_project;
 use super::error::{Elapsed, Error};
 use super::instant::Instant;
 use super::sleep::{Sleep, When};
+use crate::executor::budget;
 
 /// Gives `future` so long and no longer.
 ///
@@ -127,10 +130,11 @@ impl<F: Future> Timeout<F> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Result<F::Output, Elapsed>, Error>> {
         let this = self.project();
+        let had_budget = budget::has_remaining();
         if let Poll::Ready(value) = this.value.poll(cx) {
             return Poll::Ready(Ok(Ok(value)));
         }
-        this.delay.poll_elapsed(cx).map_ok(|()| Err(Elapsed(())))
+        this.delay.poll_beside(had_budget, cx).map_ok(|()| Err(Elapsed(())))
     }
 }
 

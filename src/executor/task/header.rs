@@ -122,6 +122,12 @@ impl Header {
         self.queued.store(queued, Ordering::Relaxed);
     }
 
+    /// Whether the owner is inside the task's future. For the owner thread.
+    #[inline]
+    pub(in crate::executor) fn is_polled(&self) -> bool {
+        self.busy.load(Ordering::Relaxed)
+    }
+
     /// Whether the task has completed.
     #[inline]
     pub(in crate::executor) fn is_complete(&self) -> bool {
@@ -142,7 +148,7 @@ impl Header {
     /// Whether this is the owner thread, and not inside this task's poll.
     #[inline]
     pub(super) fn is_at_home(&self) -> bool {
-        local::is_current(&self.remote) && !self.busy.load(Ordering::Relaxed)
+        local::is_current(&self.remote) && !self.is_polled()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Handles: who may have them, aborting, detaching, and tasks that wait for themselves.
 
 use super::super::{JoinError, JoinHandle, Remote, Root, spawn_local};
-use super::{OnDrop, executor, idle, peek, result, settle};
+use super::{OnDrop, executor, idle, peek, result, run, settle};
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -100,7 +100,7 @@ fn a_task_that_aborts_itself_is_dropped_after_its_poll() {
             7
         });
         *own.borrow_mut() = Some(handle);
-        assert_eq!(executor.run(1), 1);
+        assert_eq!(run(&executor, 1), 1);
         assert!(dropped.get());
         assert_eq!(settle(&executor), 0);
         let outcome = result(own.borrow_mut().as_mut().unwrap());

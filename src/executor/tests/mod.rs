@@ -8,7 +8,7 @@ mod queue;
 mod shutdown;
 mod threads;
 
-use super::{Executor, JoinHandle, Notify};
+use super::{End, Executor, JoinHandle, Notify};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -79,6 +79,18 @@ fn parking_executor() -> Executor {
     Executor::new(Arc::new(Unpark(thread::current())))
 }
 
+/// Runs up to so many tasks; returns the number of polls.
+fn run(executor: &Executor, limit: usize) -> usize {
+    let mut polls = 0;
+    loop {
+        let ran = executor.run(limit - polls);
+        polls += ran.polls;
+        if ran.end != End::Clock || polls == limit {
+            return polls;
+        }
+    }
+}
+
 /// Runs until nothing is ready; returns the number of polls.
 fn settle(executor: &Executor) -> usize {
     let mut polls = 0;
@@ -86,7 +98,7 @@ fn settle(executor: &Executor) -> usize {
         if !executor.has_ready() {
             return polls;
         }
-        polls += executor.run(64);
+        polls += run(&executor, 64);
     }
     panic!("the executor does not come to rest");
 }
@@ -95,7 +107,7 @@ fn settle(executor: &Executor) -> usize {
 fn drive(executor: &Executor, mut done: impl FnMut() -> bool) {
     let _entered = executor.enter();
     while !done() {
-        executor.run(64);
+        run(&executor, 64);
         if !executor.has_ready() && !done() {
             park();
         }

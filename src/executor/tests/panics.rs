@@ -2,7 +2,7 @@
 
 use super::super::task::{ON_CLONE, waker_with_hook};
 use super::super::{JoinError, JoinHandle};
-use super::{OnDrop, executor, peek, result, settle};
+use super::{OnDrop, executor, peek, result, run, settle};
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -146,7 +146,7 @@ fn check(task: Task, handling: Handle) {
     let wakes = Arc::new(Wakes::default());
     let entered = executor.enter();
     let mut handle = Some(executor.spawn(Probe(task, counts.clone())));
-    assert_eq!(executor.run(1), 1);
+    assert_eq!(run(&executor, 1), 1);
     match handling {
         Handle::PolledBefore => {
             let waker = Waker::from(wakes.clone());
@@ -341,7 +341,7 @@ fn a_task_that_completes_while_the_handles_waker_is_cloned_is_not_missed() {
     let mut handle = executor.spawn(async { 9 });
     ON_CLONE.set(Some(Box::new({
         let executor = executor.clone();
-        move || assert_eq!(executor.run(1), 1)
+        move || assert_eq!(run(&executor, 1), 1)
     })));
     let waker = waker_with_hook();
     match Pin::new(&mut handle).poll(&mut Context::from_waker(&waker)) {

@@ -1,8 +1,8 @@
 //! What gets polled, how often, in which order, and who is roused.
 
 use super::super::local::Local;
-use super::super::{Executor, Root, budget, spawn_local, unconstrained, yield_now};
-use super::{Bell, OnDrop, executor, idle, result, settle};
+use super::super::{End, Executor, Lane, Ran, budget, spawn_local, unconstrained, yield_now};
+use super::{Bell, OnDrop, executor, idle, result, run, settle};
 use futures_task::waker as waker_of;
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
@@ -60,7 +60,7 @@ fn a_wake_during_the_poll_is_exactly_one_more_poll() {
             }
             Poll::<()>::Pending
         }));
-        assert_eq!(executor.run(1), 1);
+        assert_eq!(run(&executor, 1), 1);
         assert!(executor.has_ready());
         assert_eq!(settle(&executor), 1);
         assert_eq!(polls.get(), 2);
@@ -118,29 +118,37 @@ fn two_ping_pong_tasks_do_not_starve_a_third() {
         }
     });
     // A turn is bounded, whatever the tasks wake.
-    assert_eq!(executor.run(61), 61);
-    assert_eq!(executor.run(239), 239);
+    assert_eq!(run(&executor, 61), 61);
+    assert_eq!(run(&executor, 239), 239);
     assert_eq!((pings.get(), pongs.get(), thirds.get()), (100, 100, 100));
 }
 
 #[test]
 fn tasks_run_first_in_first_out_and_a_yield_goes_to_the_back() {
-    let (executor, _) = executor();
-    let _entered = executor.enter();
-    let trace = Rc::new(RefCell::new(Vec::new()));
-    for name in 0..3 {
-        let trace = trace.clone();
-        drop(executor.spawn(async move {
-            trace.borrow_mut().push(name);
-            yield_now().await;
-            trace.borrow_mut().push(name + 10);
-            let inner = trace.clone();
-            drop(spawn_local(async move { inner.borrow_mut().push(name + 20) }).ok());
-        }));
+    for single in [false, true] {
+        let (executor, _) = executor();
+        if single {
+            executor.make_single_lane();
+        }
+        let _entered = executor.enter();
+        let trace = Rc::new(RefCell::new(Vec::new()));
+        for name in 0..3 {
+            let trace = trace.clone();
+            drop(executor.spawn(async move {
+                trace.borrow_mut().push(name);
+                yield_now().await;
+                trace.borrow_mut().push(name + 10);
+                let inner = trace.clone();
+                drop(spawn_local(async move { inner.borrow_mut().push(name + 20) }).ok());
+            }));
+        }
+        assert_eq!(settle(&executor), 9);
+        // In lanes a new task goes before those that yielded.
+        let expected =
+            if single { [0, 1, 2, 10, 11, 12, 20, 21, 22] } else { [0, 1, 2, 10, 20, 11, 21, 12, 22] };
+        assert_eq!(*trace.borrow(), expected);
+        assert_eq!(executor.alive(), 0);
     }
-    assert_eq!(settle(&executor), 9);
-    assert_eq!(*trace.borrow(), [0, 1, 2, 10, 11, 12, 20, 21, 22]);
-    assert_eq!(executor.alive(), 0);
 }
 
 #[test]
@@ -150,10 +158,10 @@ fn the_limit_bounds_a_run() {
     for _ in 0..10 {
         drop(executor.spawn(async {}));
     }
-    assert_eq!(executor.run(0), 0);
-    assert_eq!(executor.run(4), 4);
+    assert_eq!(run(&executor, 0), 0);
+    assert_eq!(run(&executor, 4), 4);
     assert_eq!(executor.alive(), 6);
-    assert_eq!(executor.run(100), 6);
+    assert_eq!(run(&executor, 100), 6);
     assert!(!executor.has_ready());
 }
 
@@ -215,7 +223,7 @@ fn counters_that_wrap_around_break_nothing() {
             pending::<()>().await;
         }));
     }
-    assert_eq!(executor.run(8), 8);
+    assert_eq!(run(&executor, 8), 8);
     assert_eq!(executor.polls(), 4);
     executor.shutdown();
     assert_eq!(*trace.borrow(), [0, 1, 2, 3, 4, 5, 6, 7]);
@@ -233,7 +241,7 @@ fn a_bursts_memory_is_given_back_and_the_tasks_stay() {
     let before = executor.local.capacity();
     // Half of it every 1024 runs, after the first 1024, which have seen the burst.
     for _ in 0..8 * 1024 {
-        executor.run(1);
+        run(&executor, 1);
     }
     let after = executor.local.capacity();
     assert!(before >= burst && after <= 512, "{before} -> {after}");
@@ -243,28 +251,116 @@ fn a_bursts_memory_is_given_back_and_the_tasks_stay() {
 }
 
 #[test]
-fn a_root_is_woken_at_first_and_rouses_only_from_outside() {
+fn a_root_is_queued_at_first_and_a_wake_from_outside_rouses_the_owner_once() {
     let (executor, bell) = executor();
-    let root = Root::new(executor.remote());
-    assert!(root.is_woken() && root.take_woken());
-    assert!(!root.is_woken() && !root.take_woken());
-    let waker = waker_of(root.clone());
-    {
-        let _entered = executor.enter();
-        waker.wake_by_ref();
-    }
+    let _entered = executor.enter();
+    let root = executor.begin_root();
+    let waker = waker_of(root.root().clone());
+    let poll = |wake: bool| {
+        assert!(executor.has_ready());
+        assert_eq!(executor.run(8), Ran { polls: 0, end: End::Root });
+        executor.poll_root(|| {
+            (0..3).for_each(|_| {
+                if wake {
+                    waker.wake_by_ref()
+                }
+            })
+        });
+    };
+    poll(false);
+    assert_eq!(executor.run(8), Ran { polls: 0, end: End::Idle });
+    (0..3).for_each(|_| waker.wake_by_ref());
     assert_eq!(bell.rings(), 0);
-    // It is up already: its owner knows.
-    waker.wake_by_ref();
-    assert_eq!(bell.rings(), 0);
-    assert!(root.take_woken());
+    poll(true);
+    // It has woken itself.
+    poll(false);
+    assert_eq!(executor.run(8).end, End::Idle);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| waker.wake_by_ref());
         }
     });
     assert_eq!(bell.rings(), 1);
-    assert!(root.take_woken() && !root.take_woken());
+    poll(false);
+    assert!(!executor.has_ready());
+    // A waker that outlives its root wakes nobody, the next root least of all.
+    waker.wake_by_ref();
+    drop(root);
+    assert!(!executor.has_ready());
+    let _next = executor.begin_root();
+    assert_eq!(executor.run(8).end, End::Root);
+    executor.poll_root(|| ());
+    waker.wake_by_ref();
+    assert!(!executor.has_ready());
+}
+
+#[test]
+fn the_root_takes_its_turn_as_a_task_does() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let (root, trace) = (executor.begin_root(), Rc::new(RefCell::new(Vec::new())));
+    let waker = waker_of(root.root().clone());
+    for name in 1..=3 {
+        let trace = trace.clone();
+        drop(executor.spawn(async move {
+            for round in 0..3 {
+                trace.borrow_mut().push(10 * round + name);
+                yield_now().await;
+            }
+        }));
+    }
+    for round in 0..3 {
+        while executor.run(64).end != End::Root {}
+        executor.poll_root(|| {
+            trace.borrow_mut().push(10 * round);
+            waker.wake_by_ref();
+        });
+    }
+    settle_but_the_root(&executor);
+    assert_eq!(*trace.borrow(), [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]);
+}
+
+fn settle_but_the_root(executor: &Executor) {
+    while executor.run(64).end != End::Idle {
+        executor.poll_root(|| ());
+    }
+}
+
+#[test]
+fn who_a_timer_woke_goes_first_and_who_yielded_last() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let trace = Rc::new(RefCell::new(Vec::new()));
+    let task = |name: &'static str, yields: bool| {
+        let (slot, trace) = (Slot::default(), trace.clone());
+        let leave = slot.clone();
+        let _handle = executor.spawn(async move {
+            poll_fn(|cx| match leave.lock().unwrap().replace(cx.waker().clone()) {
+                None => Poll::Pending,
+                Some(_) => Poll::Ready(()),
+            })
+            .await;
+            if yields {
+                yield_now().await;
+            }
+            trace.borrow_mut().push(name);
+        });
+        slot
+    };
+    let slots =
+        [task("yields", true), task("woken", false), task("first due", false), task("second due", false)];
+    settle(&executor);
+    let [yields, woken, first, second] = slots.map(|slot| slot.lock().unwrap().clone().unwrap());
+    yields.wake_by_ref();
+    run(&executor, 1);
+    woken.wake_by_ref();
+    {
+        let _waking = executor.waking(Lane::Timer);
+        first.wake_by_ref();
+        second.wake_by_ref();
+    }
+    settle(&executor);
+    assert_eq!(*trace.borrow(), ["first due", "second due", "woken", "yields"]);
 }
 
 #[test]
@@ -316,7 +412,7 @@ fn writes_before_an_ignored_wake_are_seen_by_the_poll() {
                 });
             }
             for _ in 0..50 {
-                executor.run(1);
+                run(&executor, 1);
                 thread::yield_now();
             }
         });

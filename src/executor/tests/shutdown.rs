@@ -1,7 +1,7 @@
 //! Shutting down: what is dropped, where, in which order, and what the futures may do meanwhile.
 
 use super::super::{Executor, JoinHandle, spawn_local};
-use super::{Bell, HomeCounts, Homed, OnDrop, executor, idle, result, settle};
+use super::{Bell, HomeCounts, Homed, OnDrop, executor, idle, result, run, settle};
 use std::cell::{Cell, RefCell};
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -115,7 +115,7 @@ fn a_second_shutdown_and_a_run_after_it_do_nothing() {
     waker.wake_by_ref();
     thread::spawn(move || waker.wake()).join().unwrap();
     assert!(!executor.has_ready());
-    assert_eq!((executor.run(10), executor.alive(), bell.rings()), (0, 0, 0));
+    assert_eq!((run(&executor, 10), executor.alive(), bell.rings()), (0, 0, 0));
     let mut handle = executor.spawn(async {});
     assert!(result(&mut handle).unwrap_err().is_cancelled());
     assert!(executor.remote().is_closed());
@@ -138,7 +138,7 @@ fn a_task_that_shuts_its_executor_down_finishes_its_poll() {
         pending::<()>().await;
     });
     drop(executor.spawn(holding(OnDrop(note("other future")))));
-    assert_eq!(executor.run(10), 1);
+    assert_eq!(run(&executor, 10), 1);
     assert_eq!(*trace.borrow(), ["other future", "poll", "own future"]);
     assert!(result(&mut handle).unwrap_err().is_cancelled());
     assert_eq!(executor.alive(), 0);
@@ -164,7 +164,7 @@ fn a_task_that_runs_its_own_executor_panics_and_the_others_go_on() {
     let executor = Rc::new(executor().0);
     let _entered = executor.enter();
     let inner = executor.clone();
-    let mut handle = executor.spawn(async move { inner.run(1) });
+    let mut handle = executor.spawn(async move { run(&inner, 1) });
     let mut other = executor.spawn(async { 5 });
     assert_eq!(settle(&executor), 2);
     assert!(result(&mut handle).unwrap_err().is_panic());

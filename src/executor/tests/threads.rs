@@ -1,7 +1,7 @@
 //! Other threads: wakes, spawns, aborts and joins that race the owner. Most of these are stress tests.
 
 use super::super::{Executor, JoinHandle, Notify};
-use super::{HomeCounts, Homed, OnDrop, block_on, drive, park, parking_executor, rounds};
+use super::{HomeCounts, Homed, OnDrop, block_on, drive, park, parking_executor, rounds, run};
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
@@ -83,7 +83,7 @@ fn an_abort_from_another_thread_drops_the_future_at_home() {
         });
         sender.send(handle).unwrap();
         if n % 2 == 0 {
-            executor.run(4);
+            run(&executor, 4);
         }
     }
     drop(sender);
@@ -112,7 +112,7 @@ fn wakes_that_race_the_pop_strand_no_task() {
     })));
     {
         let _entered = executor.enter();
-        executor.run(1);
+        run(&executor, 1);
     }
     let waker = slot.lock().unwrap().clone().unwrap();
     let threads: Vec<_> = (0..2)
@@ -165,7 +165,7 @@ fn an_owner_that_looks_before_it_parks_misses_no_wake() {
         Poll::<()>::Pending
     })));
     let _entered = executor.enter();
-    executor.run(1);
+    run(&executor, 1);
     let waker = slot.lock().unwrap().clone().unwrap();
     let progress = seen.clone();
     let thread = thread::spawn(move || {
@@ -177,7 +177,7 @@ fn an_owner_that_looks_before_it_parks_misses_no_wake() {
         }
     });
     while seen.load(Ordering::SeqCst) <= rounds {
-        polls.set(polls.get() + executor.run(64));
+        polls.set(polls.get() + run(&executor, 64));
         sparing.parked.store(true, Ordering::SeqCst);
         if executor.has_ready() || seen.load(Ordering::SeqCst) > rounds {
             sparing.parked.store(false, Ordering::SeqCst);
@@ -214,7 +214,7 @@ fn wakers_that_fire_while_the_executor_is_dropped_touch_nothing_freed() {
             }));
         }
         let entered = executor.enter();
-        executor.run(4);
+        run(&executor, 4);
         let wakers = std::mem::take(&mut *slot.lock().unwrap());
         let barrier = Arc::new(Barrier::new(3));
         let (first, second) = (wakers.clone(), wakers);
@@ -230,7 +230,7 @@ fn wakers_that_fire_while_the_executor_is_dropped_touch_nothing_freed() {
         });
         barrier.wait();
         for _ in 0..round % 8 {
-            executor.run(2);
+            run(&executor, 2);
         }
         drop(executor);
         drop(entered);
@@ -272,7 +272,7 @@ fn spawns_that_race_the_shutdown_drop_every_future_once() {
         barrier.wait();
         {
             let _entered = executor.enter();
-            executor.run(2);
+            run(&executor, 2);
         }
         drop(executor);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -294,7 +294,7 @@ fn an_output_whose_handle_is_dropped_as_the_task_completes_is_dropped_once() {
             counter.fetch_add(1, Ordering::SeqCst);
         });
         sender.send(executor.spawn(async move { output })).unwrap();
-        executor.run(1);
+        run(&executor, 1);
     }
     drop(sender);
     dropper.join().unwrap();

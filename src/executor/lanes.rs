@@ -1,0 +1,508 @@
+//! The run queue: four lanes of ready tasks, and the rule that says which lane is next.
+//!
+//! ```text
+//!   Timer      tasks that an expired timer woke                             ── served first
+//!   Woken      new tasks, and those that sockets, tasks, threads woke
+//!   Exhausted  tasks that used up their budget                               ┐  served last, each before what
+//!   Yielded    other tasks that woke themselves while they were polled       ┘  came into the other later
+//! ```
+//!
+//! The lanes are served in this order, as long as the one that is served is not too far ahead: each lane counts the time
+//! that its tasks have used, and one that has used [`LEAD`] more than the least served lane with work waits until that
+//! one has caught up. So a lane with little to do is always served at once, and of several that have more to do than
+//! the thread can do each gets an equal share.
+//!
+//! A task that yields counts on it that all who were ready before it go first. So tasks that yielded are taken in batches,
+//! and until those that were woken, or exhausted their budget, before the batch have had their turn, their lanes may be ahead
+//! by [`HOLD`].
+//!
+//! The clock is not read for each poll. A poll is charged at once with what polls of its lane cost of late; when the clock
+//! is read ([`charge`](Lanes::charge)), the time that has really passed replaces these estimates, and corrects them.
+//!
+//! Ground rules:
+//!
+//! * Each lane is first in, first out.
+//! * `used` is relative to the least served lane with work. A lane that was without work saves nothing up for later.
+//! * An estimate grows to what was measured at once and shrinks in small steps: one that is too high costs a reading of
+//!   the clock, one that is too low makes a turn too long.
+//! * Before lanes are changed because one is ahead the clock is read. So what is measured there is of one lane.
+//! * Without readings of the clock the estimates stay what they were, so that lanes take turns by counts, and two runs
+//!   of a program do the same.
+
+use std::collections::VecDeque;
+use std::mem;
+
+/// How far, in nanoseconds, a lane may be ahead of the least served one with work.
+///
+/// It bounds how long the tasks of a later lane wait while an earlier one has work without end.
+const LEAD: i64 = 2_000_000;
+
+/// How far, in nanoseconds, a lane may be ahead while tasks that yielded wait for tasks that were in it before.
+const HOLD: i64 = 10_000_000;
+
+/// How far ahead a lane can get at the most, in nanoseconds: by very long polls. It then waits for so long.
+const MOST: i64 = 20_000_000;
+
+/// More than this, in nanoseconds, is charged only if it was to be expected: the thread may have been kept from running.
+const SUSPECT: u64 = 1_000_000;
+
+/// What a poll is expected to cost before any was measured, in nanoseconds.
+const GUESS: u64 = 1_000;
+
+/// Where a task that becomes ready waits for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// An expired timer woke it.
+    Timer,
+    /// It is new, or something else woke it.
+    Woken,
+    /// It woke itself while it was polled, because its budget was exhausted.
+    Exhausted,
+    /// It woke itself while it was polled, of its own will.
+    Yielded,
+}
+
+const LANES: usize = 4;
+const EXHAUSTED: u8 = 1 << Lane::Exhausted as u8;
+const YIELDED: u8 = 1 << Lane::Yielded as u8;
+
+/// The queues of the lanes, and what each has used. What waits in them is up to the owner.
+pub(super) struct Lanes {
+    queues: [VecDeque<u32>; LANES],
+    /// Which lanes have work: a bit each, the first lane's the lowest.
+    ready: u8,
+    /// Which lanes are too far ahead.
+    ahead: u8,
+    /// What each lane has used more than the least served one with work, in nanoseconds.
+    used: [i64; LANES],
+    /// Polls since the last reading of the clock.
+    polls: [u64; LANES],
+    /// What a poll of each lane is expected to cost, in nanoseconds.
+    cost: [u64; LANES],
+    /// How many of the tasks that yielded belong to the batch whose turn is next.
+    batch: usize,
+    /// How many tasks of each other lane go before that batch.
+    before: [usize; LANES],
+    /// In which lanes there are any.
+    held: u8,
+    /// The clock is not read.
+    counting: bool,
+    /// A lane has got ahead, by what its polls are expected to cost.
+    crossed: bool,
+    /// All tasks wait in one lane.
+    single: bool,
+}
+
+/// What is next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next<'a> {
+    /// This is to be polled; and the queue behind it.
+    Poll(u32, &'a VecDeque<u32>),
+    /// The clock is to be read.
+    Read,
+    /// Nothing is ready.
+    Nothing,
+}
+
+impl Default for Lanes {
+    fn default() -> Lanes {
+        Lanes {
+            queues: Default::default(),
+            ready: 0,
+            ahead: 0,
+            used: [0; LANES],
+            polls: [0; LANES],
+            cost: [GUESS; LANES],
+            batch: 0,
+            before: [0; LANES],
+            held: 0,
+            counting: true,
+            crossed: false,
+            single: false,
+        }
+    }
+}
+
+impl Lanes {
+    /// Puts all tasks into one lane from now on, first in, first out.
+    pub(super) fn make_single(&mut self) {
+        self.single = true;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ready == 0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queues.iter().map(VecDeque::len).sum()
+    }
+
+    /// Room in all the queues together.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.queues.iter().map(VecDeque::capacity).sum()
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, lane: Lane, key: u32) {
+        let lane = if self.single { Lane::Woken } else { lane };
+        self.ready |= 1 << lane as u8;
+        self.queues[lane as usize].push_back(key);
+        if lane == Lane::Yielded && self.batch == 0 {
+            self.begin_batch();
+        }
+    }
+
+    /// The tasks that have yielded until now go after those that are ready now.
+    fn begin_batch(&mut self) {
+        self.batch = self.queues[Lane::Yielded as usize].len();
+        self.held = 0;
+        for lane in [Lane::Woken, Lane::Exhausted] {
+            self.before[lane as usize] = if self.batch > 0 { self.queues[lane as usize].len() } else { 0 };
+            self.held |= u8::from(self.before[lane as usize] > 0) << lane as u8;
+        }
+    }
+
+    /// A task was taken out of this lane.
+    #[inline]
+    fn took(&mut self, lane: usize) {
+        if self.queues[lane].is_empty() {
+            self.ready &= !(1 << lane);
+        }
+        if self.held & (1 << lane) != 0 {
+            self.before[lane] -= 1;
+            self.held &= !(u8::from(self.before[lane] == 0) << lane);
+        } else if lane == Lane::Yielded as usize {
+            self.batch -= 1;
+            if self.batch == 0 {
+                self.begin_batch();
+            }
+        }
+    }
+
+    /// The next to be polled, which is charged with what such a poll costs.
+    #[inline]
+    pub(super) fn pop(&mut self) -> Next<'_> {
+        let mut open = self.ready & !self.ahead;
+        if open == 0 {
+            if self.ready == 0 {
+                return Next::Nothing;
+            }
+            // Only lanes that are ahead have work: there is nobody to wait for.
+            self.balance(self.ready);
+            open = self.ready & !self.ahead;
+        }
+        if self.crossed {
+            return Next::Read;
+        }
+        if open & !self.held & (EXHAUSTED | YIELDED) == EXHAUSTED | YIELDED {
+            open &= !EXHAUSTED;
+        }
+        let lane = open.trailing_zeros() as usize;
+        let Some(key) = self.queues[lane].pop_front() else { unreachable!("the lane has work") };
+        self.took(lane);
+        self.polls[lane] += 1;
+        self.used[lane] += self.cost[lane] as i64;
+        if self.used[lane] > LEAD {
+            // What is polled now may well be ready again at once.
+            self.balance(self.ready | 1 << lane);
+            self.crossed = !self.counting && self.ahead & (1 << lane) != 0;
+        }
+        Next::Poll(key, &self.queues[lane])
+    }
+
+    /// Takes `key` out, wherever it waits.
+    pub(super) fn remove(&mut self, key: u32) {
+        for lane in 0..LANES {
+            let queue = &mut self.queues[lane];
+            if let Some(at) = queue.iter().position(|other| *other == key) {
+                queue.remove(at);
+                self.took(lane);
+            }
+        }
+    }
+
+    /// Forgets all.
+    pub(super) fn clear(&mut self) {
+        *self = Lanes { single: self.single, counting: self.counting, ..Lanes::default() };
+    }
+
+    /// Whether there is work in this lane.
+    #[inline]
+    pub(super) fn is_ready(&self, lane: Lane) -> bool {
+        self.ready & (1 << lane as u8) != 0
+    }
+
+    /// Whether there is work in this lane which has to wait until the others have caught up.
+    #[inline]
+    pub(super) fn must_wait(&self, lane: Lane) -> bool {
+        self.ready & self.ahead & (1 << lane as u8) != 0
+    }
+
+    /// How many polls are expected to fit into this many nanoseconds; at least one.
+    pub(super) fn fit(&self, time: u64) -> usize {
+        let lanes = (0..LANES).filter(|lane| self.ready & (1 << lane) != 0);
+        let cost = lanes.map(|lane| self.cost[lane]).max().unwrap_or(GUESS);
+        (time / cost.max(1)).max(1) as usize
+    }
+
+    /// `elapsed` nanoseconds have passed since the last call of this or [`begin`](Lanes::begin). All polls since then count for
+    /// the same: there are several only where they are cheap.
+    pub(super) fn charge(&mut self, elapsed: u64) {
+        self.crossed = false;
+        let polls = mem::take(&mut self.polls);
+        let Some(measured) = elapsed.checked_div(polls.iter().sum()) else { return };
+        // At least one, so that something is expected of the next poll.
+        let measured = measured.max(1);
+        for (lane, polls) in polls.into_iter().enumerate().filter(|(_, polls)| *polls > 0) {
+            let cost = self.cost[lane];
+            let charged = (polls * measured).min((10 * polls * cost).max(SUSPECT));
+            self.used[lane] += charged as i64 - (polls * cost) as i64;
+            self.cost[lane] = if measured > cost { measured } else { cost - (cost - measured).div_ceil(16) };
+        }
+        self.balance(self.ready);
+    }
+
+    /// A lane has used so many nanoseconds beside its polls.
+    pub(super) fn charge_lane(&mut self, lane: Lane, elapsed: u64) {
+        self.used[lane as usize] += elapsed as i64;
+        self.balance(self.ready);
+    }
+
+    /// The clock was read, and what came before it is not measured.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        self.polls = [0; LANES];
+        self.counting = false;
+        self.crossed = false;
+        if self.ready == 0 {
+            self.balance(0);
+        }
+    }
+
+    /// From now on the clock is not read: polls count for the same, and nothing that was measured plays a part.
+    pub(super) fn count(&mut self) {
+        self.polls = [0; LANES];
+        self.used = [0; LANES];
+        self.cost = [GUESS; LANES];
+        self.ahead = 0;
+        self.counting = true;
+        self.crossed = false;
+    }
+
+    /// Relates what was used to the least served of these lanes, and finds those that are too far ahead.
+    fn balance(&mut self, working: u8) {
+        let lanes = (0..LANES).filter(|lane| working & (1 << lane) != 0);
+        let least = lanes.map(|lane| self.used[lane]).min();
+        self.ahead = 0;
+        for (lane, used) in self.used.iter_mut().enumerate() {
+            *used = least.map_or(0, |least| (*used - least).clamp(0, MOST));
+            let lead = if self.held & (1 << lane) != 0 { HOLD } else { LEAD };
+            self.ahead |= u8::from(*used > lead) << lane;
+        }
+    }
+
+    /// Gives memory of a past burst back: half of what the `longest` queue of late has not needed, but for `keep`.
+    pub(super) fn trim(&mut self, longest: usize, keep: usize) {
+        for queue in &mut self.queues {
+            let capacity = queue.capacity();
+            if capacity > keep && longest < capacity / 4 {
+                queue.shrink_to((capacity / 2).max(keep));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps every lane that `cost` names ready, and serves them for so many polls, each of which takes what it costs. Reads
+    /// the clock as often as the runtime does. Returns the time that each lane got.
+    fn serve(lanes: &mut Lanes, cost: [Option<u64>; LANES], polls: usize) -> [u64; LANES] {
+        lanes.begin();
+        serve_with(lanes, cost, polls, |lanes| lanes.fit(50_000).min(61))
+    }
+
+    fn next(lanes: &mut Lanes) -> Option<u32> {
+        match lanes.pop() {
+            Next::Poll(key, _) => Some(key),
+            Next::Read | Next::Nothing => None,
+        }
+    }
+
+    /// As [`serve`], with a reading of the clock after as many polls as `stretch` says.
+    fn serve_with(
+        lanes: &mut Lanes,
+        cost: [Option<u64>; LANES],
+        polls: usize,
+        stretch: impl Fn(&Lanes) -> usize,
+    ) -> [u64; LANES] {
+        const OF: [Lane; LANES] = [Lane::Timer, Lane::Woken, Lane::Exhausted, Lane::Yielded];
+        let mut got = [0; LANES];
+        for lane in 0..LANES {
+            if cost[lane].is_some() && lanes.queues[lane].is_empty() {
+                lanes.push(OF[lane], lane as u32);
+            }
+        }
+        let (mut left, mut elapsed) = (stretch(lanes), 0);
+        for _ in 0..polls {
+            let key = match next(lanes) {
+                Some(key) => key,
+                None => {
+                    lanes.charge(elapsed);
+                    (left, elapsed) = (stretch(lanes), 0);
+                    next(lanes).unwrap()
+                }
+            };
+            if lanes.queues[key as usize].is_empty() {
+                lanes.push(OF[key as usize], key);
+            }
+            let took = cost[key as usize].unwrap();
+            got[key as usize] += took;
+            elapsed += took;
+            left -= 1;
+            if left == 0 {
+                lanes.charge(elapsed);
+                (left, elapsed) = (stretch(lanes), 0);
+            }
+        }
+        got
+    }
+
+    fn assert_equal(got: [u64; LANES], among: &[usize]) {
+        let sum: u64 = got.iter().sum();
+        for &lane in among {
+            let share = got[lane] as f64 / sum as f64 * among.len() as f64;
+            assert!((0.8..1.25).contains(&share), "lane {lane} got {share:.2} of an equal share: {got:?}");
+        }
+    }
+
+    #[test]
+    fn lanes_with_endless_work_share_the_time_equally_whatever_a_poll_costs() {
+        for cost in [
+            [100, 100, 100, 100],
+            [50_000, 300, 8_000, 20],
+            [20, 300, 100_000, 5_000],
+            [300_000, 10_000, 10_000, 300],
+        ] {
+            let got = serve(&mut Lanes::default(), cost.map(Some), 3_000_000);
+            assert_equal(got, &[0, 1, 2, 3]);
+        }
+    }
+
+    #[test]
+    fn two_lanes_share_what_the_third_does_not_need() {
+        let got = serve(&mut Lanes::default(), [None, Some(10_000), None, Some(700)], 200_000);
+        assert_equal(got, &[1, 3]);
+        let got = serve(&mut Lanes::default(), [Some(5_000), None, None, Some(70_000)], 200_000);
+        assert_equal(got, &[0, 3]);
+    }
+
+    #[test]
+    fn without_a_clock_lanes_share_the_polls() {
+        let mut lanes = Lanes::default();
+        let got = serve_with(&mut lanes, [Some(1); LANES], 300_000, |_| usize::MAX);
+        assert_equal(got, &[0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_lane_with_little_to_do_is_served_at_once() {
+        let mut lanes = Lanes::default();
+        serve(&mut lanes, [None, Some(50_000), None, Some(50_000)], 10_000);
+        for _ in 0..100 {
+            lanes.push(Lane::Timer, 7);
+            assert_eq!(next(&mut lanes), Some(7));
+            lanes.charge(10_000);
+            serve(&mut lanes, [None, Some(50_000), None, Some(50_000)], 20);
+        }
+    }
+
+    #[test]
+    fn a_lane_that_was_without_work_has_saved_nothing_up() {
+        let mut lanes = Lanes::default();
+        serve(&mut lanes, [None, None, None, Some(50_000)], 10_000);
+        let got = serve(&mut lanes, [Some(50_000), None, None, Some(50_000)], 1_000);
+        assert_equal(got, &[0, 3]);
+    }
+
+    #[test]
+    fn the_wait_after_one_very_long_poll_is_bounded() {
+        let mut lanes = Lanes::default();
+        serve(&mut lanes, [Some(1_000), None, None, Some(1_000)], 100);
+        while next(&mut lanes).is_some_and(|key| key != 3) {}
+        lanes.push(Lane::Yielded, 3);
+        lanes.push(Lane::Timer, 0);
+        lanes.charge(3_600_000_000_000);
+        assert!(lanes.used[3] <= MOST);
+        let got = serve(&mut lanes, [Some(1_000), None, None, Some(1_000)], 50_000);
+        assert!(got[3] > 4_000_000, "{got:?}");
+    }
+
+    #[test]
+    fn those_who_yield_go_after_all_who_were_ready_before_them() {
+        // Also if the thread is kept from running now and then.
+        for stop in [0, 8_000_000] {
+            let mut lanes = Lanes::default();
+            lanes.begin();
+            serve(&mut lanes, [None, Some(2_000), None, Some(2_000)], 5_000);
+            while next(&mut lanes).is_some() {
+                lanes.charge(1_000);
+            }
+            (0..500).for_each(|key| lanes.push(Lane::Woken, key));
+            (500..1_000).for_each(|key| lanes.push(Lane::Exhausted, key));
+            (0..3).for_each(|key| lanes.push(Lane::Yielded, 5_000 + key));
+            (1_000..2_000).for_each(|key| lanes.push(Lane::Exhausted, key));
+            let mut order = Vec::new();
+            while !lanes.is_empty() {
+                match next(&mut lanes) {
+                    Some(key) => order.push(key),
+                    None => lanes.charge(1_000),
+                }
+                if order.len() % 10 == 0 {
+                    lanes.charge(if order.len() % 500 == 0 { stop } else { 10_000 });
+                }
+            }
+            let yielded = order.iter().position(|key| *key >= 5_000).unwrap();
+            assert_eq!(yielded, 1_000, "a task that yielded went on after {yielded} of 1,000");
+            assert_eq!(order.len(), 2_003);
+        }
+    }
+
+    #[test]
+    fn each_lane_is_first_in_first_out_and_a_single_one_is_so_for_all() {
+        let of = |key: u32| [Lane::Yielded, Lane::Timer, Lane::Woken][key as usize % 3];
+        for single in [false, true] {
+            let mut lanes = Lanes::default();
+            if single {
+                lanes.make_single();
+            }
+            (0..9).for_each(|key| lanes.push(of(key), key));
+            assert_eq!(lanes.len(), 9);
+            let order: Vec<_> = std::iter::from_fn(|| next(&mut lanes)).collect();
+            let expected = if single { [0, 1, 2, 3, 4, 5, 6, 7, 8] } else { [1, 4, 7, 2, 5, 8, 0, 3, 6] };
+            assert_eq!(order, expected);
+            assert!(lanes.is_empty());
+        }
+    }
+
+    #[test]
+    fn estimates_grow_at_once_and_shrink_slowly() {
+        let mut lanes = Lanes::default();
+        lanes.push(Lane::Woken, 0);
+        assert_eq!(lanes.fit(50_000), 50);
+        lanes.pop();
+        lanes.push(Lane::Woken, 1);
+        lanes.charge(25_000);
+        assert_eq!(lanes.fit(50_000), 2);
+        serve(&mut lanes, [None, Some(20), None, None], 10);
+        assert!(lanes.fit(50_000) < 10);
+        serve(&mut lanes, [None, Some(20), None, None], 20_000);
+        assert!(lanes.fit(50_000) > 500);
+        // A reading after no poll changes nothing.
+        lanes.begin();
+        let fit = lanes.fit(50_000);
+        lanes.charge(1_000_000_000);
+        assert_eq!(lanes.fit(50_000), fit);
+    }
+}

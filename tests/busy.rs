@@ -1,0 +1,456 @@
+//! On time also when the program is busy: what a turn is bounded by, and who goes first.
+//!
+//! Ground rules: what is measured is measured in counts and shares; where a time is asserted its bound is some hundred times
+//! what is expected, so that only the wrong order breaks it, and not a machine that has other things to do.
+
+#![cfg(unix)]
+
+mod common;
+
+use common::{HOUR, LONG, ms, us, watchdog};
+use futures::{SinkExt, StreamExt, channel::mpsc};
+use mainspring::runtime::{Builder, Handle, Runtime};
+use mainspring::task::{consume_budget, cooperative, has_budget_remaining, unconstrained, yield_now};
+use mainspring::time::{StreamExt as _, timeout_at};
+use mainspring::{block_on, interval, sleep, spawn, timeout};
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::{Cell, RefCell};
+use std::future::{pending, poll_fn};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// How long this thread has run, whatever else the machine does.
+fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Computes for so long.
+fn compute(time: Duration) {
+    if time > Duration::ZERO {
+        let until = cpu() + time;
+        while cpu() < until {}
+    }
+}
+
+/// A task that computes for so long between yields, and counts them.
+fn busy(time: Duration) -> Rc<Cell<u64>> {
+    let rounds = Rc::new(Cell::new(0));
+    let counter = rounds.clone();
+    drop(spawn(async move {
+        loop {
+            counter.set(counter.get() + 1);
+            compute(time);
+            yield_now().await;
+        }
+    }));
+    rounds
+}
+
+#[test]
+fn a_sleep_that_ends_does_not_wait_for_a_thousand_tasks_that_yield() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let crowd: Vec<_> = (0..1_000).map(|_| busy(us(50))).collect();
+        let all = || crowd.iter().map(|rounds| rounds.get()).sum::<u64>();
+        let mut rounds = Vec::new();
+        for _ in 0..20 {
+            let before = all();
+            sleep(ms(1)).await;
+            rounds.push(all() - before);
+        }
+        rounds.sort_unstable();
+        // Twenty fit into a millisecond. All thousand would have to go first, were they served in one queue.
+        assert!(rounds[10] <= 60, "{rounds:?}");
+    });
+}
+
+#[test]
+fn a_message_from_another_thread_does_not_wait_for_a_thousand_tasks_that_yield() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let crowd: Vec<_> = (0..1_000).map(|_| busy(us(50))).collect();
+        let (mut ask, mut asked) = mpsc::channel::<()>(1);
+        let (mut answer, mut answers) = mpsc::channel(1);
+        let thread = std::thread::spawn(move || {
+            futures::executor::block_on(async {
+                while asked.next().await.is_some() {
+                    answer.send(()).await.unwrap();
+                }
+            });
+        });
+        let mut most = Vec::new();
+        for _ in 0..50 {
+            let before: u64 = crowd.iter().map(|rounds| rounds.get()).sum();
+            ask.send(()).await.unwrap();
+            answers.next().await.unwrap();
+            let all: u64 = crowd.iter().map(|rounds| rounds.get()).sum();
+            most.push(all - before);
+        }
+        drop(ask);
+        most.sort_unstable();
+        // All thousand would have to go first, were they served in one queue.
+        assert!(most[25] < 500, "{most:?}");
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn a_yield_lets_every_other_ready_task_go_first() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let crowd: Vec<_> = (0..1_000).map(|_| busy(Duration::ZERO)).collect();
+        for round in 1..=10 {
+            yield_now().await;
+            for rounds in &crowd {
+                assert_eq!(rounds.get(), round);
+            }
+        }
+    });
+}
+
+#[test]
+fn the_root_and_a_task_that_yield_take_turns() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let rounds = busy(Duration::ZERO);
+        for n in 1..=1_000 {
+            yield_now().await;
+            assert_eq!(rounds.get(), n);
+        }
+    });
+}
+
+#[test]
+fn with_one_queue_tasks_go_first_in_first_out_whoever_woke_them() {
+    let _watchdog = watchdog(LONG);
+    for priority in [true, false] {
+        let runtime = Builder::new().wake_priority(priority).build().unwrap();
+        let order = Rc::new(RefCell::new(Vec::new()));
+        runtime.block_on(async {
+            let wakers: Rc<RefCell<Vec<Waker>>> = Rc::default();
+            for name in ["yields", "is woken"] {
+                let (order, wakers) = (order.clone(), wakers.clone());
+                drop(spawn(async move {
+                    if name == "yields" {
+                        wakers.borrow().iter().for_each(Waker::wake_by_ref);
+                        yield_now().await;
+                        yield_now().await;
+                        wakers.borrow().iter().for_each(Waker::wake_by_ref);
+                        yield_now().await;
+                    } else {
+                        poll_fn(|cx| {
+                            wakers.borrow_mut().push(cx.waker().clone());
+                            if wakers.borrow().len() > 1 { Poll::Ready(()) } else { Poll::Pending }
+                        })
+                        .await;
+                    }
+                    order.borrow_mut().push(name);
+                }));
+            }
+            sleep(ms(1)).await;
+        });
+        // The one that is woken is queued before the other yields, in one queue or two.
+        assert_eq!(*order.borrow(), ["is woken", "yields"], "{priority}");
+    }
+}
+
+#[test]
+fn a_burst_of_timers_takes_no_more_than_its_share_from_others() {
+    const BURST: usize = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let left = Rc::new(Cell::new(BURST));
+        // When the burst is due is known when all of it is registered.
+        let start: Rc<RefCell<Vec<Waker>>> = Rc::default();
+        let at = Rc::new(Cell::new(None));
+        for _ in 0..BURST {
+            let (left, at, start) = (left.clone(), at.clone(), start.clone());
+            drop(spawn(async move {
+                let at = poll_fn(|cx| match at.get() {
+                    Some(at) => Poll::Ready(at),
+                    None => {
+                        start.borrow_mut().push(cx.waker().clone());
+                        Poll::Pending
+                    }
+                });
+                mainspring::time::sleep_until(at.await).await;
+                left.set(left.get() - 1);
+            }));
+        }
+        while start.borrow().len() < BURST {
+            yield_now().await;
+        }
+        let due = mainspring::time::Instant::now() + ms(3_000);
+        at.set(Some(due));
+        start.take().into_iter().for_each(Waker::wake);
+        while Handle::current().metrics().timers_armed() < BURST as u64 {
+            assert_eq!(left.get(), BURST, "the machine is too slow to register all of them in time");
+            yield_now().await;
+        }
+        let rounds = busy(us(10));
+        // Woken again and again by something that is no timer.
+        let (mut ping, mut pings) = mpsc::channel(0);
+        let (mut pong, mut pongs) = mpsc::channel(0);
+        let messages = Rc::new(Cell::new(0));
+        let counter = messages.clone();
+        drop(spawn(async move {
+            while ping.send(()).await.is_ok() && pongs.next().await.is_some() {
+                counter.set(counter.get() + 1);
+                compute(us(10));
+            }
+        }));
+        drop(spawn(async move { while pings.next().await.is_some() && pong.send(()).await.is_ok() {} }));
+        mainspring::time::sleep_until(due).await;
+        let (rounds_before, messages_before, began) = (rounds.get(), messages.get(), cpu());
+        while left.get() > 0 {
+            sleep(us(100)).await;
+        }
+        let took = cpu() - began;
+        // A third of the time each, and each round takes 10 µs and what comes on top.
+        let fair = took.as_micros() as u64 / 10 / 3;
+        let (rounds, messages) = (rounds.get() - rounds_before, messages.get() - messages_before);
+        assert!(rounds >= fair / 3, "{rounds} rounds in {took:?}, a third were {fair}");
+        assert!(messages >= fair / 4, "{messages} messages in {took:?}, a third were {fair}");
+    });
+}
+
+#[test]
+fn a_loop_of_the_shortest_sleeps_slows_nobody_down_by_more_than_half() {
+    let _watchdog = watchdog(LONG);
+    // How many rounds of computing a task gets within so much time of this thread. Half as many would be fair.
+    let rounds = |beside: bool| {
+        block_on(async {
+            let rounds = busy(us(5));
+            if beside {
+                drop(spawn(async {
+                    loop {
+                        sleep(Duration::from_nanos(1)).await;
+                    }
+                }));
+            }
+            let began = cpu();
+            while cpu() - began < ms(400) {
+                yield_now().await;
+            }
+            rounds.get()
+        })
+    };
+    let (alone, beside) = (rounds(false), rounds(true));
+    assert!(beside * 10 >= alone * 3, "{beside} rounds beside it, {alone} without");
+}
+
+#[test]
+fn tasks_that_timers_woke_go_in_the_order_of_their_deadlines() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let _busy = busy(us(20));
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let began = mainspring::time::Instant::now();
+        for n in 0..500_u64 {
+            let (order, at) = (order.clone(), us(1 + n * 7 % 500));
+            drop(spawn(async move {
+                mainspring::time::sleep_until(began + ms(500) + at).await;
+                order.borrow_mut().push(at);
+            }));
+        }
+        sleep(ms(550)).await;
+        assert_eq!(*order.borrow(), (1..=500).map(us).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn a_poll_that_takes_results_for_long_ends_before_the_limit_of_their_number() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        // Each tick is a result that takes a fifth of a millisecond: 128 of them take 25 ms.
+        let polls = Rc::new(Cell::new(0));
+        let counter = polls.clone();
+        let slow = spawn(async move {
+            let mut ticks = interval(us(1));
+            let mut inner = Box::pin(async move {
+                for _ in 0..128 {
+                    ticks.tick().await;
+                    compute(us(200));
+                }
+            });
+            poll_fn(move |cx| {
+                counter.set(counter.get() + 1);
+                inner.as_mut().poll(cx)
+            })
+            .await;
+        });
+        slow.await.unwrap();
+        // At first it is not known how much a result takes.
+        assert!(polls.get() >= 20, "128 results in {} polls", polls.get());
+    });
+}
+
+#[test]
+fn timeouts_that_elapse_at_once_let_others_run() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let zero = async {
+            loop {
+                let _ = timeout(Duration::ZERO, pending::<()>()).await;
+            }
+        };
+        assert!(timeout(ms(5), zero).await.is_err());
+        let past = mainspring::time::Instant::now();
+        let past = async {
+            loop {
+                let _ = timeout_at(past, pending::<()>()).await;
+            }
+        };
+        assert!(timeout(ms(5), past).await.is_err());
+        let stream = async {
+            let mut stream = Box::pin(futures::stream::pending::<()>().timeout(Duration::ZERO));
+            while stream.next().await.is_some() {}
+        };
+        assert!(timeout(ms(5), stream).await.is_err());
+    });
+}
+
+#[test]
+fn a_future_that_uses_the_budget_up_does_not_keep_its_timeout_from_elapsing() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let greedy = async {
+            loop {
+                sleep(Duration::ZERO).await;
+            }
+        };
+        assert!(timeout(ms(5), greedy).await.is_err());
+        // Also if others have taken their part of the budget before.
+        let beside = async {
+            loop {
+                let ready = futures::future::join_all((0..100).map(|_| sleep(Duration::ZERO)));
+                let _ = timeout(HOUR, ready).await;
+            }
+        };
+        assert!(timeout(ms(5), beside).await.is_err());
+    });
+}
+
+#[test]
+fn what_is_foreign_can_take_part_in_the_budget() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        for way in ["consume_budget", "cooperative", "has_budget_remaining"] {
+            let (mut sender, mut receiver) = mpsc::channel(1);
+            let endless = async {
+                loop {
+                    sender.send(()).await.unwrap();
+                    match way {
+                        "consume_budget" => {
+                            receiver.next().await;
+                            consume_budget().await;
+                        }
+                        "cooperative" => drop(cooperative(receiver.next()).await),
+                        _ => {
+                            receiver.next().await;
+                            sleep(Duration::ZERO).await;
+                            if !has_budget_remaining() {
+                                yield_now().await;
+                            }
+                        }
+                    }
+                }
+            };
+            assert!(timeout(ms(20), endless).await.is_err(), "{way}");
+        }
+        assert!(
+            unconstrained(async {
+                (0..1_000).for_each(|_| assert!(has_budget_remaining()));
+                true
+            })
+            .await
+        );
+    });
+}
+
+#[test]
+fn an_executor_inside_a_task_is_without_budget() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let taken = futures::executor::block_on(async {
+            let mut taken = 0;
+            while taken < 10_000 {
+                sleep(Duration::ZERO).await;
+                taken += 1;
+            }
+            taken
+        });
+        assert_eq!(taken, 10_000);
+        // Nor do those that ask on the way out.
+        sleep(us(1)).await;
+    });
+}
+
+/// What a program does in paused time is a matter of counts alone.
+#[test]
+fn two_runs_in_paused_time_are_the_same_whatever_polls_take() {
+    let _watchdog = watchdog(LONG);
+    let run = |slow: bool| {
+        let runtime = Builder::new().start_paused(true).build().unwrap();
+        let trace = Rc::new(RefCell::new(Vec::new()));
+        runtime.block_on(async {
+            for name in 0..40_u64 {
+                let trace = trace.clone();
+                drop(spawn(async move {
+                    for round in 0..100_u64 {
+                        if slow && (name + round) % 37 == 0 {
+                            compute(us(200));
+                        }
+                        match (name + round) % 3 {
+                            0 => sleep(us(1 + name * round % 50)).await,
+                            1 => yield_now().await,
+                            _ => spawn(async {}).await.unwrap(),
+                        }
+                        trace.borrow_mut().push((name, round, mainspring::time::Instant::now()));
+                    }
+                }));
+            }
+            sleep(HOUR).await;
+        });
+        trace.take()
+    };
+    let expected = run(false);
+    assert_eq!(expected.len(), 4_000);
+    for _ in 0..2 {
+        assert!(run(true) == expected, "two runs differ");
+    }
+}
+
+#[test]
+fn time_that_is_paused_later_forgets_what_was_measured() {
+    let _watchdog = watchdog(LONG);
+    let run = |slow: bool| {
+        Runtime::new().unwrap().block_on(async {
+            for _ in 0..20 {
+                compute(us(if slow { 300 } else { 1 }));
+                yield_now().await;
+            }
+            mainspring::time::pause();
+            // A turn has to end before anything is counted.
+            sleep(ms(1)).await;
+            let order = Rc::new(RefCell::new(Vec::new()));
+            for name in 0..20 {
+                let order = order.clone();
+                drop(spawn(async move {
+                    for _ in 0..200 {
+                        yield_now().await;
+                        if name % 2 == 0 {
+                            spawn(async {}).await.unwrap();
+                        }
+                        order.borrow_mut().push(name);
+                    }
+                }));
+            }
+            sleep(HOUR).await;
+            order.take()
+        })
+    };
+    assert!(run(true) == run(false), "two runs differ");
+}
