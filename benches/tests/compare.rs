@@ -43,7 +43,7 @@ fn every_workload_runs_and_its_figures_are_whole() {
     let json: Value = serde_json::from_slice(&fs::read(out.join("compare.json")).unwrap()).unwrap();
     assert_eq!(json["failures"], Value::Array(Vec::new()));
     let workloads = json["workloads"].as_array().unwrap();
-    assert_eq!(workloads.len(), 16);
+    assert_eq!(workloads.len(), 22);
     for workload in workloads {
         let id = workload["id"].as_str().unwrap();
         assert!(text.contains(workload["title"].as_str().unwrap()), "{id} is not in the table");
@@ -61,6 +61,30 @@ fn every_workload_runs_and_its_figures_are_whole() {
     assert!(picture.contains("tokio") && picture.contains("1k live"), "{picture}");
     let page = fs::read_to_string(page).unwrap();
     assert!(page.starts_with("# Benchmarks\n") && page.ends_with("the end\n") && page.contains("**W5b**"));
+}
+
+/// Some fire no timer while a task is ready. The busy sides end by themselves, so that there is a figure of these too.
+#[test]
+fn beside_a_busy_side_everyone_ends_and_has_a_figure() {
+    let out = directory("busy");
+    let only = "W10a,W10b,W10c,W10d,W10e,W10f";
+    let output = compare(&["--smoke", "--only", only, "--out", out.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+
+    let json: Value = serde_json::from_slice(&fs::read(out.join("compare.json")).unwrap()).unwrap();
+    let runtimes = match cfg!(target_os = "linux") {
+        true => &["mainspring", "tokio", "smol", "monoio", "monoio-legacy", "compio", "zruntime"][..],
+        false => &["mainspring", "tokio", "smol", "zruntime"],
+    };
+    for workload in json["workloads"].as_array().unwrap() {
+        for metric in workload["metrics"].as_array().unwrap() {
+            for runtime in runtimes {
+                let value = metric["contestants"][runtime]["value"]["median"].as_f64();
+                assert!(value > Some(0.0), "{} {}: {runtime} has {value:?}", workload["id"], metric["key"]);
+            }
+        }
+    }
 }
 
 #[test]
@@ -90,7 +114,9 @@ fn mistakes_on_the_command_line_are_explained() {
 fn the_list_names_every_workload_and_contestant() {
     let output = compare(&["--list"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    for name in ["W1 ", "W4s", "W9", "M ", "P ", "mainspring, tokio, smol", "zruntime", "delay-queue"] {
+    for name in
+        ["W1 ", "W4s", "W9", "W10a", "W10f", "M ", "P ", "mainspring, tokio, smol", "zruntime", "delay-queue"]
+    {
         assert!(text.contains(name), "{name} is missing in {text}");
     }
 }
