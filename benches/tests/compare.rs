@@ -4,12 +4,15 @@
 #![cfg(unix)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 
 /// A directory of one test, empty at first.
 fn directory(test: &str) -> PathBuf {
@@ -19,7 +22,7 @@ fn directory(test: &str) -> PathBuf {
 }
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+    let mut command = Command::new(COMPARE);
     command.args(arguments).stdin(Stdio::null());
     command
 }
@@ -87,6 +90,33 @@ fn beside_a_busy_side_everyone_ends_and_has_a_figure() {
     }
 }
 
+/// The other build is this one, by way of a script that notes what it is asked for.
+#[test]
+fn another_build_takes_part_and_is_compared_with() {
+    let out = directory("against");
+    fs::create_dir_all(&out).unwrap();
+    let (program, notes) = (out.join("other"), out.join("notes"));
+    let script = format!("#!/bin/sh\necho \"$@\" >> '{}'\nexec '{}' \"$@\"\n", notes.display(), COMPARE);
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments = ["--smoke", "--only", "W8", "--peers", "ours", "--against", program.to_str().unwrap()];
+    let output = compare(&[&arguments[..], &["--out", out.to_str().unwrap()]].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("mainspring-before") && text.contains("× before"), "{text}");
+    let notes = fs::read_to_string(notes).unwrap();
+    assert!(notes.starts_with("--child W8 0 mainspring smoke") && notes.lines().count() == 1, "{notes}");
+
+    let json: Value = serde_json::from_slice(&fs::read(out.join("compare.json")).unwrap()).unwrap();
+    for metric in json["workloads"][0]["metrics"].as_array().unwrap() {
+        let [ours, before] = ["mainspring", "mainspring-before"].map(|name| &metric["contestants"][name]);
+        let [mine, theirs] = [ours, before].map(|entry| entry["value"]["median"].as_f64().unwrap());
+        let ratio = ours["to_before"]["median"].as_f64().unwrap();
+        assert!((ratio - mine / theirs).abs() < 1e-9, "{}: {ratio}", metric["key"]);
+        assert!(metric["best_peer"].is_null());
+    }
+}
+
 #[test]
 fn mistakes_on_the_command_line_are_explained() {
     let file = directory("mistakes").with_extension("file");
@@ -102,6 +132,7 @@ fn mistakes_on_the_command_line_are_explained() {
             &["--page", "no/such/page.md", "--out", file.parent().unwrap().to_str().unwrap()],
             "cannot write no/such",
         ),
+        (&["--against", "no/such/compare"], "cannot run no/such/compare"),
         (&["--child", "W1"], "own use"),
     ] {
         let output = compare(arguments);

@@ -10,6 +10,8 @@ use crate::workloads::{beside, lateness};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contestant {
     Mainspring,
+    /// Mainspring as another build of this program has it, if there is one.
+    Before,
     Tokio,
     Smol,
     Monoio,
@@ -24,7 +26,7 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// All that this system has.
+    /// All that this program has on this system.
     pub(crate) const ALL: &'static [Contestant] = &[
         Contestant::Mainspring,
         Contestant::Tokio,
@@ -44,6 +46,7 @@ impl Contestant {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Contestant::Mainspring => peers::Mainspring::NAME,
+            Contestant::Before => "mainspring-before",
             Contestant::Tokio => peers::Tokio::NAME,
             Contestant::Smol => peers::Smol::NAME,
             Contestant::Monoio => "monoio",
@@ -61,9 +64,10 @@ impl Contestant {
         Contestant::ALL.iter().copied().find(|contestant| contestant.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether it may be the best peer: ours is not a peer, and a bare timerfd is what the system allows.
+    /// Whether it may be the best peer: ours is not a peer, nor is what it was, and a bare timerfd is what the system
+    /// allows.
     pub(crate) fn is_peer(self) -> bool {
-        !matches!(self, Contestant::Mainspring | Contestant::Timerfd)
+        !matches!(self, Contestant::Mainspring | Contestant::Before | Contestant::Timerfd)
     }
 
     /// Whether it can do `workload`. What it cannot is neither run nor imitated.
