@@ -4,12 +4,15 @@
 #![cfg(unix)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 
 /// A directory of one test, empty at first.
 fn directory(test: &str) -> PathBuf {
@@ -19,7 +22,7 @@ fn directory(test: &str) -> PathBuf {
 }
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_compare"));
+    let mut command = Command::new(COMPARE);
     command.args(arguments).stdin(Stdio::null());
     command
 }
@@ -43,7 +46,7 @@ fn every_workload_runs_and_its_figures_are_whole() {
     let json: Value = serde_json::from_slice(&fs::read(out.join("compare.json")).unwrap()).unwrap();
     assert_eq!(json["failures"], Value::Array(Vec::new()));
     let workloads = json["workloads"].as_array().unwrap();
-    assert_eq!(workloads.len(), 16);
+    assert_eq!(workloads.len(), 22);
     for workload in workloads {
         let id = workload["id"].as_str().unwrap();
         assert!(text.contains(workload["title"].as_str().unwrap()), "{id} is not in the table");
@@ -63,6 +66,57 @@ fn every_workload_runs_and_its_figures_are_whole() {
     assert!(page.starts_with("# Benchmarks\n") && page.ends_with("the end\n") && page.contains("**W5b**"));
 }
 
+/// Some fire no timer while a task is ready. The busy sides end by themselves, so that there is a figure of these too.
+#[test]
+fn beside_a_busy_side_everyone_ends_and_has_a_figure() {
+    let out = directory("busy");
+    let only = "W10a,W10b,W10c,W10d,W10e,W10f";
+    let output = compare(&["--smoke", "--only", only, "--out", out.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+
+    let json: Value = serde_json::from_slice(&fs::read(out.join("compare.json")).unwrap()).unwrap();
+    let runtimes = match cfg!(target_os = "linux") {
+        true => &["mainspring", "tokio", "smol", "monoio", "monoio-legacy", "compio", "zruntime"][..],
+        false => &["mainspring", "tokio", "smol", "zruntime"],
+    };
+    for workload in json["workloads"].as_array().unwrap() {
+        for metric in workload["metrics"].as_array().unwrap() {
+            for runtime in runtimes {
+                let value = metric["contestants"][runtime]["value"]["median"].as_f64();
+                assert!(value > Some(0.0), "{} {}: {runtime} has {value:?}", workload["id"], metric["key"]);
+            }
+        }
+    }
+}
+
+/// The other build is this one, by way of a script that notes what it is asked for.
+#[test]
+fn another_build_takes_part_and_is_compared_with() {
+    let out = directory("against");
+    fs::create_dir_all(&out).unwrap();
+    let (program, notes) = (out.join("other"), out.join("notes"));
+    let script = format!("#!/bin/sh\necho \"$@\" >> '{}'\nexec '{}' \"$@\"\n", notes.display(), COMPARE);
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let arguments = ["--smoke", "--only", "W8", "--peers", "ours", "--against", program.to_str().unwrap()];
+    let output = compare(&[&arguments[..], &["--out", out.to_str().unwrap()]].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("mainspring-before") && text.contains("× before"), "{text}");
+    let notes = fs::read_to_string(notes).unwrap();
+    assert!(notes.starts_with("--child W8 0 mainspring smoke") && notes.lines().count() == 1, "{notes}");
+
+    let json: Value = serde_json::from_slice(&fs::read(out.join("compare.json")).unwrap()).unwrap();
+    for metric in json["workloads"][0]["metrics"].as_array().unwrap() {
+        let [ours, before] = ["mainspring", "mainspring-before"].map(|name| &metric["contestants"][name]);
+        let [mine, theirs] = [ours, before].map(|entry| entry["value"]["median"].as_f64().unwrap());
+        let ratio = ours["to_before"]["median"].as_f64().unwrap();
+        assert!((ratio - mine / theirs).abs() < 1e-9, "{}: {ratio}", metric["key"]);
+        assert!(metric["best_peer"].is_null());
+    }
+}
+
 #[test]
 fn mistakes_on_the_command_line_are_explained() {
     let file = directory("mistakes").with_extension("file");
@@ -78,6 +132,7 @@ fn mistakes_on_the_command_line_are_explained() {
             &["--page", "no/such/page.md", "--out", file.parent().unwrap().to_str().unwrap()],
             "cannot write no/such",
         ),
+        (&["--against", "no/such/compare"], "cannot run no/such/compare"),
         (&["--child", "W1"], "own use"),
     ] {
         let output = compare(arguments);
@@ -90,7 +145,9 @@ fn mistakes_on_the_command_line_are_explained() {
 fn the_list_names_every_workload_and_contestant() {
     let output = compare(&["--list"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    for name in ["W1 ", "W4s", "W9", "M ", "P ", "mainspring, tokio, smol", "zruntime", "delay-queue"] {
+    for name in
+        ["W1 ", "W4s", "W9", "W10a", "W10f", "M ", "P ", "mainspring, tokio, smol", "zruntime", "delay-queue"]
+    {
         assert!(text.contains(name), "{name} is missing in {text}");
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::future::{Future, pending, poll_fn};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -74,6 +74,39 @@ fn echoes<P: Peer>() {
     assert_eq!(&back, b"ping", "{}", P::NAME);
 }
 
+/// One task is both ends.
+fn connects_and_accepts<P: Peer>() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    P::run(async |peer: P| {
+        let both = async {
+            let listener = peer.adopt_listener(listener).unwrap();
+            let mut client = peer.connect(address).await.unwrap();
+            let mut server = P::accept(&listener).await.unwrap();
+            P::write(&mut client, b"ping".to_vec()).await.0.unwrap();
+            let (count, buffer) = P::read(&mut server, vec![0; 64]).await;
+            assert_eq!(&buffer[..count.unwrap()], b"ping", "{}", P::NAME);
+        };
+        peer.timeout(LONG, both).await.unwrap();
+    });
+}
+
+fn sends_datagrams_to_itself<P: Peer>() {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.connect(socket.local_addr().unwrap()).unwrap();
+    P::run(async |peer: P| {
+        let both = async {
+            let socket = peer.adopt_datagrams(socket).unwrap();
+            let (count, mut buffer) = P::send(&socket, b"ping".to_vec()).await;
+            assert_eq!(count.unwrap(), 4, "{}", P::NAME);
+            buffer.fill(0);
+            let (count, buffer) = P::receive(&socket, buffer).await;
+            assert_eq!((count.unwrap(), &buffer[..]), (4, &b"ping"[..]), "{}", P::NAME);
+        };
+        peer.timeout(LONG, both).await.unwrap();
+    });
+}
+
 fn resets<P: Resets>() {
     P::run(async |peer: P| {
         let mut sleep = pin!(peer.resettable(P::now() + LONG));
@@ -94,6 +127,8 @@ fn resets<P: Resets>() {
 fn mainspring() {
     does_what_the_trait_says::<Mainspring>();
     echoes::<Mainspring>();
+    connects_and_accepts::<Mainspring>();
+    sends_datagrams_to_itself::<Mainspring>();
     resets::<Mainspring>();
 }
 
@@ -101,6 +136,8 @@ fn mainspring() {
 fn tokio() {
     does_what_the_trait_says::<Tokio>();
     echoes::<Tokio>();
+    connects_and_accepts::<Tokio>();
+    sends_datagrams_to_itself::<Tokio>();
     resets::<Tokio>();
 }
 
@@ -108,6 +145,8 @@ fn tokio() {
 fn smol() {
     does_what_the_trait_says::<Smol>();
     echoes::<Smol>();
+    connects_and_accepts::<Smol>();
+    sends_datagrams_to_itself::<Smol>();
     resets::<Smol>();
 }
 
@@ -115,6 +154,8 @@ fn smol() {
 fn zruntime() {
     does_what_the_trait_says::<Zruntime>();
     echoes::<Zruntime>();
+    connects_and_accepts::<Zruntime>();
+    sends_datagrams_to_itself::<Zruntime>();
     resets::<Zruntime>();
 }
 
@@ -124,6 +165,8 @@ fn monoio() {
     use mainspring_bench::peers::Monoio;
     does_what_the_trait_says::<Monoio>();
     echoes::<Monoio>();
+    connects_and_accepts::<Monoio>();
+    sends_datagrams_to_itself::<Monoio>();
     resets::<Monoio>();
 }
 
@@ -133,6 +176,8 @@ fn monoio_legacy() {
     use mainspring_bench::peers::MonoioLegacy;
     does_what_the_trait_says::<MonoioLegacy>();
     echoes::<MonoioLegacy>();
+    connects_and_accepts::<MonoioLegacy>();
+    sends_datagrams_to_itself::<MonoioLegacy>();
     resets::<MonoioLegacy>();
 }
 
@@ -142,4 +187,6 @@ fn compio() {
     use mainspring_bench::peers::Compio;
     does_what_the_trait_says::<Compio>();
     echoes::<Compio>();
+    connects_and_accepts::<Compio>();
+    sends_datagrams_to_itself::<Compio>();
 }

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use compio::BufResult;
@@ -22,6 +22,8 @@ impl Peer for Compio {
 
     type Interval = time::Interval;
     type Stream = compio::net::TcpStream;
+    type Listener = compio::net::TcpListener;
+    type Datagrams = compio::net::UdpSocket;
     type Elapsed = time::Elapsed;
 
     fn run<T>(main: impl AsyncFnOnce(Self) -> T) -> T {
@@ -75,6 +77,32 @@ impl Peer for Compio {
 
     async fn write(stream: &mut compio::net::TcpStream, buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         let BufResult(result, buffer) = stream.write_all(buffer).await;
+        (result, buffer)
+    }
+
+    fn adopt_listener(&self, listener: TcpListener) -> io::Result<compio::net::TcpListener> {
+        compio::net::TcpListener::from_std(listener)
+    }
+
+    async fn accept(listener: &compio::net::TcpListener) -> io::Result<compio::net::TcpStream> {
+        Ok(listener.accept().await?.0)
+    }
+
+    async fn connect(&self, address: SocketAddr) -> io::Result<compio::net::TcpStream> {
+        compio::net::TcpStream::connect(address).await
+    }
+
+    fn adopt_datagrams(&self, socket: UdpSocket) -> io::Result<compio::net::UdpSocket> {
+        compio::net::UdpSocket::from_std(socket)
+    }
+
+    async fn send(socket: &compio::net::UdpSocket, buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        let BufResult(result, buffer) = socket.send(buffer).await;
+        (result, buffer)
+    }
+
+    async fn receive(socket: &compio::net::UdpSocket, buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        let BufResult(result, buffer) = socket.recv(buffer).await;
         (result, buffer)
     }
 }

@@ -11,7 +11,7 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::ops::{Add, Sub};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -45,6 +45,10 @@ pub trait Peer: Clone + 'static {
     type Interval: 'static;
     /// Its connected TCP socket.
     type Stream: 'static;
+    /// Its listening TCP socket.
+    type Listener: 'static;
+    /// Its UDP socket.
+    type Datagrams: 'static;
     /// What a timeout ends with.
     type Elapsed: Debug + 'static;
 
@@ -104,6 +108,51 @@ pub trait Peer: Clone + 'static {
     ///
     /// Those of the system. The buffer comes back in any case.
     fn write(stream: &mut Self::Stream, buffer: Vec<u8>) -> impl Future<Output = (io::Result<()>, Vec<u8>)>;
+
+    /// Takes over a listening socket, which is in blocking mode.
+    ///
+    /// # Errors
+    ///
+    /// Those of the runtime and the system.
+    fn adopt_listener(&self, listener: TcpListener) -> io::Result<Self::Listener>;
+
+    /// Waits for a connection.
+    ///
+    /// # Errors
+    ///
+    /// Those of the runtime and the system.
+    fn accept(listener: &Self::Listener) -> impl Future<Output = io::Result<Self::Stream>>;
+
+    /// Opens a connection.
+    ///
+    /// # Errors
+    ///
+    /// Those of the runtime and the system.
+    fn connect(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>>;
+
+    /// Takes over a connected UDP socket, which is in blocking mode.
+    ///
+    /// # Errors
+    ///
+    /// Those of the runtime and the system.
+    fn adopt_datagrams(&self, socket: UdpSocket) -> io::Result<Self::Datagrams>;
+
+    /// Sends `buffer` as one datagram.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system. The buffer comes back in any case.
+    fn send(socket: &Self::Datagrams, buffer: Vec<u8>) -> impl Future<Output = (io::Result<usize>, Vec<u8>)>;
+
+    /// Receives one datagram, at most as much of it as `buffer` is long.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system. The buffer comes back in any case.
+    fn receive(
+        socket: &Self::Datagrams,
+        buffer: Vec<u8>,
+    ) -> impl Future<Output = (io::Result<usize>, Vec<u8>)>;
 }
 
 /// A runtime whose sleeps can be given another deadline.

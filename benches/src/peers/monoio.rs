@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -68,6 +68,8 @@ impl<D: Driver> Peer for MonoioOn<D> {
 
     type Interval = time::Interval;
     type Stream = net::TcpStream;
+    type Listener = net::TcpListener;
+    type Datagrams = net::udp::UdpSocket;
     type Elapsed = time::error::Elapsed;
 
     fn run<T>(main: impl AsyncFnOnce(Self) -> T) -> T {
@@ -122,6 +124,32 @@ impl<D: Driver> Peer for MonoioOn<D> {
     async fn write(stream: &mut net::TcpStream, buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         let (result, buffer) = stream.write_all(buffer).await;
         (result.map(drop), buffer)
+    }
+
+    fn adopt_listener(&self, listener: TcpListener) -> io::Result<net::TcpListener> {
+        listener.set_nonblocking(D::NONBLOCKING)?;
+        net::TcpListener::from_std(listener)
+    }
+
+    async fn accept(listener: &net::TcpListener) -> io::Result<net::TcpStream> {
+        Ok(listener.accept().await?.0)
+    }
+
+    async fn connect(&self, address: SocketAddr) -> io::Result<net::TcpStream> {
+        net::TcpStream::connect_addr(address).await
+    }
+
+    fn adopt_datagrams(&self, socket: UdpSocket) -> io::Result<net::udp::UdpSocket> {
+        socket.set_nonblocking(D::NONBLOCKING)?;
+        net::udp::UdpSocket::from_std(socket)
+    }
+
+    async fn send(socket: &net::udp::UdpSocket, buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        socket.send(buffer).await
+    }
+
+    async fn receive(socket: &net::udp::UdpSocket, buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        socket.recv(buffer).await
     }
 }
 

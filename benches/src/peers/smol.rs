@@ -4,7 +4,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -36,6 +36,8 @@ impl Peer for Smol {
 
     type Interval = Timer;
     type Stream = Async<TcpStream>;
+    type Listener = Async<TcpListener>;
+    type Datagrams = Async<UdpSocket>;
     type Elapsed = Instant;
 
     fn run<T>(main: impl AsyncFnOnce(Self) -> T) -> T {
@@ -90,6 +92,30 @@ impl Peer for Smol {
 
     async fn write(stream: &mut Async<TcpStream>, buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         (stream.write_all(&buffer).await, buffer)
+    }
+
+    fn adopt_listener(&self, listener: TcpListener) -> io::Result<Async<TcpListener>> {
+        Async::new(listener)
+    }
+
+    async fn accept(listener: &Async<TcpListener>) -> io::Result<Async<TcpStream>> {
+        Ok(listener.accept().await?.0)
+    }
+
+    async fn connect(&self, address: SocketAddr) -> io::Result<Async<TcpStream>> {
+        Async::<TcpStream>::connect(address).await
+    }
+
+    fn adopt_datagrams(&self, socket: UdpSocket) -> io::Result<Async<UdpSocket>> {
+        Async::new(socket)
+    }
+
+    async fn send(socket: &Async<UdpSocket>, buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        (socket.send(&buffer).await, buffer)
+    }
+
+    async fn receive(socket: &Async<UdpSocket>, mut buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        (socket.recv(&mut buffer).await, buffer)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,8 @@ impl Peer for Tokio {
 
     type Interval = time::Interval;
     type Stream = net::TcpStream;
+    type Listener = net::TcpListener;
+    type Datagrams = net::UdpSocket;
     type Elapsed = time::error::Elapsed;
 
     fn run<T>(main: impl AsyncFnOnce(Self) -> T) -> T {
@@ -76,6 +78,32 @@ impl Peer for Tokio {
 
     async fn write(stream: &mut net::TcpStream, buffer: Vec<u8>) -> (io::Result<()>, Vec<u8>) {
         (stream.write_all(&buffer).await, buffer)
+    }
+
+    fn adopt_listener(&self, listener: TcpListener) -> io::Result<net::TcpListener> {
+        listener.set_nonblocking(true)?;
+        net::TcpListener::from_std(listener)
+    }
+
+    async fn accept(listener: &net::TcpListener) -> io::Result<net::TcpStream> {
+        Ok(listener.accept().await?.0)
+    }
+
+    async fn connect(&self, address: SocketAddr) -> io::Result<net::TcpStream> {
+        net::TcpStream::connect(address).await
+    }
+
+    fn adopt_datagrams(&self, socket: UdpSocket) -> io::Result<net::UdpSocket> {
+        socket.set_nonblocking(true)?;
+        net::UdpSocket::from_std(socket)
+    }
+
+    async fn send(socket: &net::UdpSocket, buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        (socket.send(&buffer).await, buffer)
+    }
+
+    async fn receive(socket: &net::UdpSocket, mut buffer: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        (socket.recv(&mut buffer).await, buffer)
     }
 }
 

@@ -4,12 +4,14 @@ use mainspring_bench::peers::Peer;
 use mainspring_bench::peers::{self};
 
 use crate::scale::{Scale, short};
-use crate::workloads::lateness::LENGTHS;
+use crate::workloads::{beside, lateness};
 
 /// Who takes part: a runtime, or something that a workload is compared with besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contestant {
     Mainspring,
+    /// Mainspring as another build of this program has it, if there is one.
+    Before,
     Tokio,
     Smol,
     Monoio,
@@ -24,7 +26,7 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// All that this system has.
+    /// All that this program has on this system.
     pub(crate) const ALL: &'static [Contestant] = &[
         Contestant::Mainspring,
         Contestant::Tokio,
@@ -44,6 +46,7 @@ impl Contestant {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Contestant::Mainspring => peers::Mainspring::NAME,
+            Contestant::Before => "mainspring-before",
             Contestant::Tokio => peers::Tokio::NAME,
             Contestant::Smol => peers::Smol::NAME,
             Contestant::Monoio => "monoio",
@@ -61,9 +64,10 @@ impl Contestant {
         Contestant::ALL.iter().copied().find(|contestant| contestant.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether it may be the best peer: ours is not a peer, and a bare timerfd is what the system allows.
+    /// Whether it may be the best peer: ours is not a peer, nor is what it was, and a bare timerfd is what the system
+    /// allows.
     pub(crate) fn is_peer(self) -> bool {
-        !matches!(self, Contestant::Mainspring | Contestant::Timerfd)
+        !matches!(self, Contestant::Mainspring | Contestant::Before | Contestant::Timerfd)
     }
 
     /// Whether it can do `workload`. What it cannot is neither run nor imitated.
@@ -97,12 +101,18 @@ pub(crate) enum Id {
     W6,
     W8,
     W9,
+    W10a,
+    W10b,
+    W10c,
+    W10d,
+    W10e,
+    W10f,
     M,
     P,
 }
 
 impl Id {
-    pub(crate) const ALL: [Id; 16] = [
+    pub(crate) const ALL: [Id; 22] = [
         Id::W1,
         Id::W2,
         Id::W2b,
@@ -117,6 +127,12 @@ impl Id {
         Id::W6,
         Id::W8,
         Id::W9,
+        Id::W10a,
+        Id::W10b,
+        Id::W10c,
+        Id::W10d,
+        Id::W10e,
+        Id::W10f,
         Id::M,
         Id::P,
     ];
@@ -137,6 +153,12 @@ impl Id {
             Id::W6 => "W6",
             Id::W8 => "W8",
             Id::W9 => "W9",
+            Id::W10a => "W10a",
+            Id::W10b => "W10b",
+            Id::W10c => "W10c",
+            Id::W10d => "W10d",
+            Id::W10e => "W10e",
+            Id::W10f => "W10f",
             Id::M => "M",
             Id::P => "P",
         }
@@ -221,6 +243,26 @@ fn metric(key: &str, label: impl Into<String>, unit: Unit, goals: &[Goal]) -> Me
     Metric { key: key.into(), label: label.into(), unit, goals: goals.to_vec(), drawn: !goals.is_empty() }
 }
 
+/// What a sleep beside a busy side yields: its lateness, of which the 99th percentile is to be at most so many
+/// microseconds, and what the busy side's operation takes.
+fn beside(of: &str, most: f64) -> Vec<Metric> {
+    let goals = [Goal::AtMost(most), Goal::Times(0.3, Contestant::Tokio), Goal::TimesBest(1.0)];
+    let percentile = |name: &'static str, goals: Vec<Goal>| {
+        beside::LENGTHS.map(|micros| {
+            let label = format!("{micros} µs, {name}");
+            metric(&format!("{micros}us/{name}"), label, Unit::Microseconds, &goals)
+        })
+    };
+    let [p99, p50, max] = [("p99", goals.to_vec()), ("p50", vec![]), ("max", vec![])]
+        .map(|(name, goals)| percentile(name, goals));
+    p99.into_iter().chain(p50).chain(max).chain([operation(of)]).collect()
+}
+
+/// The wall-clock time of an operation of the busy side.
+fn operation(of: &str) -> Metric {
+    Metric { drawn: true, ..metric("operation", format!("busy side, {of}"), Unit::Nanoseconds, &[]) }
+}
+
 /// All workloads.
 pub(crate) fn catalog(scale: &Scale) -> Vec<Workload> {
     Id::ALL.into_iter().map(|id| workload(id, scale)).collect()
@@ -234,6 +276,7 @@ fn workload(id: Id, scale: &Scale) -> Workload {
     let others = short(scale.live[2]);
     let burst = short(scale.burst);
     let tasks = short(scale.tasks);
+    let crowd = short(scale.crowd);
     let (title, parts, metrics) = match id {
         Id::W1 => {
             let goals: [&[Goal]; 4] =
@@ -323,11 +366,11 @@ fn workload(id: Id, scale: &Scale) -> Workload {
             ],
         ),
         Id::W5 => {
-            let p50 = LENGTHS.iter().map(|micros| {
+            let p50 = lateness::LENGTHS.iter().map(|micros| {
                 let label = format!("{micros} µs, p50");
                 metric(&format!("{micros}us/p50"), label, Microseconds, &[Above(15.0, Timerfd)])
             });
-            let p99 = LENGTHS.iter().map(|micros| {
+            let p99 = lateness::LENGTHS.iter().map(|micros| {
                 metric(&format!("{micros}us/p99"), format!("{micros} µs, p99"), Microseconds, &[])
             });
             ("lateness of single sleeps".into(), 1, p50.chain(p99).collect())
@@ -367,6 +410,43 @@ fn workload(id: Id, scale: &Scale) -> Workload {
                 metric("plain", "without timeout", Nanoseconds, &[Times(1.0, Tokio)]),
                 metric("timeout", "timeout(30 s) on each read", Nanoseconds, &[Times(1.0, Tokio)]),
                 metric("added", "the timeout costs", Percent, &[AtMost(1.0)]),
+            ],
+        ),
+        Id::W10a => {
+            ("sleeps beside a task that sends UDP to itself: lateness".into(), 1, beside("a datagram", 250.0))
+        }
+        Id::W10b => (
+            "sleeps beside a task that connects and accepts: lateness".into(),
+            1,
+            beside("a connection", 250.0),
+        ),
+        Id::W10c => (
+            format!("sleeps beside {crowd} tasks that compute 50 µs between yields: lateness"),
+            1,
+            // One poll and 150 µs; in the next as well.
+            beside("a turn", 200.0),
+        ),
+        Id::W10d => (
+            format!(
+                "sleeps beside {} tasks woken at once that compute 5 µs each: lateness",
+                short(scale.herd)
+            ),
+            1,
+            beside("a turn", 155.0),
+        ),
+        Id::W10e => (
+            "sleeps beside two tasks that send messages to each other: lateness".into(),
+            1,
+            beside("a round trip", 250.0),
+        ),
+        Id::W10f => (
+            format!("TCP echo beside {crowd} tasks that compute 50 µs between yields: time until the answer"),
+            1,
+            vec![
+                metric("answer/p99", "p99", Microseconds, &[Times(0.3, Tokio), TimesBest(1.0)]),
+                metric("answer/p50", "p50", Microseconds, &[]),
+                metric("answer/max", "max", Microseconds, &[]),
+                operation("a turn"),
             ],
         ),
         Id::M => (

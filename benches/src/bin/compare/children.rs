@@ -31,6 +31,8 @@ const TOLD: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Nursery {
     program: PathBuf,
+    /// The build that is asked for what [`Contestant::Before`] does.
+    against: Option<PathBuf>,
     cpus: Cpus,
     interrupted: Arc<AtomicBool>,
 }
@@ -50,14 +52,14 @@ impl Nursery {
     /// # Errors
     ///
     /// What went wrong, in a sentence.
-    pub(crate) fn new(cpus: Cpus) -> Result<Nursery, String> {
+    pub(crate) fn new(cpus: Cpus, against: Option<PathBuf>) -> Result<Nursery, String> {
         let program = env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, interrupted.clone())
                 .map_err(|error| format!("cannot handle Ctrl-C: {error}"))?;
         }
-        Ok(Nursery { program, cpus, interrupted })
+        Ok(Nursery { program, against, cpus, interrupted })
     }
 
     /// Runs one child to its end.
@@ -68,7 +70,12 @@ impl Nursery {
         contestant: Contestant,
         scale: &Scale,
     ) -> Result<Metrics, Failure> {
-        let mut command = Command::new(&self.program);
+        // The other build knows itself by our name.
+        let (program, contestant) = match (contestant, &self.against) {
+            (Contestant::Before, Some(against)) => (against, Contestant::Mainspring),
+            _ => (&self.program, contestant),
+        };
+        let mut command = Command::new(program);
         command
             .args([child::CHILD, workload.name(), &part.to_string(), contestant.name(), scale.name])
             .args([child::cpu_argument(self.cpus.measured), child::cpu_argument(self.cpus.helpers)])
@@ -171,6 +178,7 @@ mod tests {
     fn a_child_that_takes_too_long_is_ended_and_a_failed_one_is_quoted() {
         let nursery = Nursery {
             program: "sh".into(),
+            against: None,
             cpus: Cpus { measured: None, helpers: None },
             interrupted: Arc::default(),
         };

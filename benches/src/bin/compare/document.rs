@@ -26,7 +26,7 @@ pub(crate) fn package(contestant: Contestant) -> Option<String> {
     let package = match contestant {
         Contestant::DelayQueue => "tokio-util",
         // The same package as another's.
-        Contestant::MonoioLegacy | Contestant::Timerfd => return None,
+        Contestant::Before | Contestant::MonoioLegacy | Contestant::Timerfd => return None,
         other => other.name(),
     };
     Some(format!("{package} {}", version(package)?))
@@ -139,6 +139,7 @@ fn entry(entry: &Entry, rounds: &[Option<f64>]) -> Value {
         "value": spread(&entry.spread),
         "to_tokio": entry.to_tokio.as_ref().map(spread),
         "to_best": entry.to_best.as_ref().map(spread),
+        "to_before": entry.to_before.as_ref().map(spread),
         "rounds": rounds,
     })
 }

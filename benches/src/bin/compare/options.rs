@@ -35,6 +35,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: Option<u16>,
 
+    /// Another build of this program: what its Mainspring does is run beside the rest, as `mainspring-before`, and told
+    /// with the ratio of this one's to it. It must know the same workloads
+    #[arg(long, value_name = "PROGRAM")]
+    against: Option<PathBuf>,
+
     /// Where the files go
     #[arg(long, value_name = "DIR", default_value = "docs/bench")]
     out: PathBuf,
@@ -58,6 +63,7 @@ pub(crate) struct Plan {
     pub(crate) scale: Scale,
     pub(crate) workloads: Vec<Workload>,
     pub(crate) contestants: Vec<Contestant>,
+    pub(crate) against: Option<PathBuf>,
     pub(crate) out: PathBuf,
     pub(crate) json: PathBuf,
     pub(crate) page: Option<PathBuf>,
@@ -81,8 +87,15 @@ impl Options {
             scale.budget = std::time::Duration::MAX;
         }
         let ids = find(&self.only, &Id::ALL, "workload", Id::named, Id::name)?;
-        let contestants =
+        let mut contestants =
             find(&self.peers, Contestant::ALL, "contestant", Contestant::named, Contestant::name)?;
+        let against = self.against.map(|program| {
+            fs::canonicalize(&program).map_err(|error| format!("cannot run {}: {error}", program.display()))
+        });
+        let against = against.transpose()?;
+        if against.is_some() {
+            contestants.insert(1, Contestant::Before);
+        }
         let workloads = catalog(&scale).into_iter().filter(|workload| ids.contains(&workload.id)).collect();
         let json = self.json.unwrap_or_else(|| self.out.join("compare.json"));
         if !self.list {
@@ -95,7 +108,8 @@ impl Options {
                     .map_err(|error| format!("cannot write {}: {error}", page.display()))?;
             }
         }
-        Ok(Plan { scale, workloads, contestants, out: self.out, json, page: self.page, list: self.list })
+        let (out, page, list) = (self.out, self.page, self.list);
+        Ok(Plan { scale, workloads, contestants, against, out, json, page, list })
     }
 }
 

@@ -29,6 +29,7 @@ const GROUP: f64 = 0.84;
 fn color(contestant: Contestant) -> RGBColor {
     match contestant {
         Contestant::Mainspring => RGBColor(214, 92, 21),
+        Contestant::Before => RGBColor(233, 166, 118),
         Contestant::Tokio => RGBColor(52, 101, 164),
         Contestant::Smol => RGBColor(78, 154, 6),
         Contestant::Monoio => RGBColor(117, 80, 123),
@@ -95,7 +96,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 fn legend(area: &Area<'_>, panels: &[(Unit, Vec<&MetricSummary>)]) -> Result<(), Box<dyn Error>> {
     let metrics = || panels.iter().flat_map(|(_, metrics)| metrics);
     let mut left = 70;
-    for contestant in Contestant::ALL {
+    for contestant in Contestant::ALL.iter().chain(&[Contestant::Before]) {
         if !metrics().any(|metric| metric.entry(*contestant).is_some()) {
             continue;
         }

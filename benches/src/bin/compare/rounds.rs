@@ -62,7 +62,7 @@ pub(crate) fn compare(plan: Plan) -> Result<ExitCode, String> {
     if let Some(cpu) = cpus.helpers {
         affinity::pin(cpu);
     }
-    let nursery = Nursery::new(cpus)?;
+    let nursery = Nursery::new(cpus, plan.against.clone())?;
     let Some(findings) = measure(&plan, &nursery) else {
         eprintln!("compare: interrupted");
         return Ok(ExitCode::from(130));

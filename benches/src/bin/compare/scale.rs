@@ -23,9 +23,12 @@ pub(crate) struct Scale {
     pub(crate) spread: Duration,
     /// How many sleeps of each length are measured.
     pub(crate) samples: usize,
-    /// How many tasks tick and loop, and how long they are watched.
+    /// How many tasks tick and loop, and how long they are watched; and what is busy.
     pub(crate) tasks: usize,
     pub(crate) watch: Duration,
+    /// How many tasks compute in turn, and how many when one event wakes them.
+    pub(crate) crowd: usize,
+    pub(crate) herd: usize,
     /// How many connections there are, and how many requests they make.
     pub(crate) connections: usize,
     pub(crate) requests: usize,
@@ -54,6 +57,8 @@ impl Scale {
             samples: 200,
             tasks: 10_000,
             watch: Duration::from_secs(2),
+            crowd: 1_000,
+            herd: 10_000,
             connections: 64,
             requests: 400_000,
             weighed: 500_000,
@@ -97,6 +102,8 @@ impl Scale {
             samples: 2,
             tasks: 20,
             watch: Duration::from_millis(60),
+            crowd: 20,
+            herd: 100,
             connections: 4,
             requests: 4_000,
             weighed: 2_000,

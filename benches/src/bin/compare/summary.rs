@@ -39,6 +39,8 @@ pub(crate) struct Entry {
     pub(crate) to_tokio: Option<Spread>,
     /// Its ratio to the best peer.
     pub(crate) to_best: Option<Spread>,
+    /// Its ratio to ours as it was.
+    pub(crate) to_before: Option<Spread>,
 }
 
 /// One thing to reach, and whether it was.
@@ -112,6 +114,7 @@ impl Scores<'_> {
                 spread,
                 to_tokio: self.ratio(contestant, Contestant::Tokio),
                 to_best: best.and_then(|best| self.ratio(contestant, best)),
+                to_before: self.ratio(contestant, Contestant::Before),
             })
             .collect();
         MetricSummary {
@@ -205,6 +208,7 @@ mod tests {
             workloads: catalog(&scale).into_iter().filter(|workload| workload.id == id).collect(),
             scale,
             contestants: Contestant::ALL.to_vec(),
+            against: None,
             out: "".into(),
             json: "".into(),
             page: None,
@@ -246,6 +250,24 @@ mod tests {
         assert_eq!(summary.best, Some(Contestant::Tokio));
         assert_eq!(summary.verdicts[0].reached, Some(true));
         assert_eq!(summary.verdicts[0].goal, "≤ 0.45 × tokio");
+    }
+
+    #[test]
+    fn ours_as_it_was_has_a_ratio_and_is_not_the_best_peer() {
+        let found = findings(
+            Id::W8,
+            &[
+                ("yield", Contestant::Mainspring, &[30.0, 33.0]),
+                ("yield", Contestant::Before, &[10.0, 11.0]),
+                ("yield", Contestant::Tokio, &[60.0, 66.0]),
+            ],
+        );
+        let mut plan = plan(Id::W8);
+        plan.contestants.insert(1, Contestant::Before);
+        let metric = &summarize(&plan, &found)[0].metrics[1];
+        let ours = metric.entry(Contestant::Mainspring).unwrap();
+        assert_eq!(ours.to_before, Some(Spread { median: 3.0, least: 3.0, most: 3.0 }));
+        assert_eq!((metric.best, metric.verdicts[0].reached), (Some(Contestant::Tokio), Some(true)));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(crate) fn terminal(plan: &Plan, summaries: &[Summary], findings: &Findings) 
         for metric in &summary.metrics {
             table.add_row(row(metric, &contestants, "\n"));
         }
-        for column in 1..contestants.len() + 3 {
+        for column in 1..=figures(&contestants) {
             if let Some(column) = table.column_mut(column) {
                 column.set_cell_alignment(CellAlignment::Right);
             }
@@ -53,7 +53,7 @@ pub(crate) fn markdown(plan: &Plan, summaries: &[Summary], findings: &Findings) 
         text += &line(&header);
         let rule: Vec<_> = (0..header.len())
             .map(|column| {
-                if (1..contestants.len() + 3).contains(&column) { "---:" } else { "---" }.to_string()
+                if (1..=figures(&contestants)).contains(&column) { "---:" } else { "---" }.to_string()
             })
             .collect();
         text += &line(&rule);
@@ -100,8 +100,16 @@ fn entrants(plan: &Plan, summary: &Summary) -> Vec<Contestant> {
 fn header(contestants: &[Contestant]) -> Vec<String> {
     let mut cells = vec![String::new()];
     cells.extend(contestants.iter().map(|one| one.name().to_string()));
+    if contestants.contains(&Contestant::Before) {
+        cells.push("× before".into());
+    }
     cells.extend(["× tokio", "× best", "reach", "reached"].map(String::from));
     cells
+}
+
+/// How many columns of figures follow the label: the contestants' and the ratios.
+fn figures(contestants: &[Contestant]) -> usize {
+    contestants.len() + 2 + usize::from(contestants.contains(&Contestant::Before))
 }
 
 fn row(metric: &MetricSummary, contestants: &[Contestant], between: &str) -> Vec<String> {
@@ -111,6 +119,10 @@ fn row(metric: &MetricSummary, contestants: &[Contestant], between: &str) -> Vec
         cells.push(entry.map_or_else(|| NONE.into(), |entry| spread(&entry.spread, between)));
     }
     let ours = metric.entry(Contestant::Mainspring);
+    if contestants.contains(&Contestant::Before) {
+        let to_before = ours.and_then(|entry| entry.to_before);
+        cells.push(to_before.map_or_else(|| NONE.into(), |ratio| spread(&ratio, between)));
+    }
     let ratio = |ratio: Option<Spread>| ratio.map_or_else(|| NONE.into(), |ratio| number(ratio.median));
     cells.push(ratio(ours.and_then(|entry| entry.to_tokio)));
     let to_best = ours.and_then(|entry| entry.to_best).zip(metric.best);

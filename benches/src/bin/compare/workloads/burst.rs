@@ -1,15 +1,15 @@
 //! W4, W4s: many tasks of one sleep each, spread over a while. W4b: many tasks and one deadline. W4 and W4s also
 //! of tokio-util's `DelayQueue`, without tasks.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use mainspring_bench::peers::{Peer, Tokio};
 use tokio_util::time::DelayQueue;
 
+use super::gate::Gate;
 use crate::measure::{Metrics, Rng, cpu, in_task, wakeups};
 use crate::scale::Scale;
 
@@ -17,39 +17,6 @@ use crate::scale::Scale;
 /// whole is done again, with a new runtime and more time.
 const LEADS: [Duration; 3] = [Duration::from_micros(2), Duration::from_micros(10), Duration::from_micros(50)];
 const LEAD_AT_LEAST: Duration = Duration::from_millis(30);
-
-/// Counts until all of a burst have come by, and wakes who waits for that. Waiting by yielding instead would keep
-/// the tasks of some runtimes from running at all.
-struct Gate {
-    left: Cell<usize>,
-    waiter: RefCell<Option<Waker>>,
-}
-
-impl Gate {
-    fn new(all: usize) -> Gate {
-        Gate { left: Cell::new(all), waiter: RefCell::default() }
-    }
-
-    fn pass(&self) {
-        self.left.set(self.left.get() - 1);
-        if self.left.get() == 0 {
-            if let Some(waker) = self.waiter.take() {
-                waker.wake();
-            }
-        }
-    }
-
-    async fn all_passed(&self) {
-        poll_fn(|cx| {
-            if self.left.get() == 0 {
-                return Poll::Ready(());
-            }
-            *self.waiter.borrow_mut() = Some(cx.waker().clone());
-            Poll::Pending
-        })
-        .await;
-    }
-}
 
 /// What the tasks of a burst share.
 struct Burst {

@@ -6,13 +6,17 @@ use std::time::Duration;
 use mainspring_bench::peers::{Compio, Monoio, MonoioLegacy};
 use mainspring_bench::peers::{Mainspring, Peer, Resets, Smol, Tokio, Zruntime};
 
+use self::busy::Busy;
 use crate::catalog::{Contestant, Id};
 use crate::measure::Metrics;
 use crate::scale::Scale;
 
+pub(crate) mod beside;
 mod burst;
+mod busy;
 mod create;
 pub(crate) mod echo;
+mod gate;
 pub(crate) mod lateness;
 mod memory;
 mod pause;
@@ -83,6 +87,12 @@ fn plain<P: Peer>(order: Order<'_>) -> Result<Metrics, String> {
         Id::W6 => ticks::intervals::<P>(scale),
         Id::W8 => tasks::tasks::<P>(scale),
         Id::W9 => return echo::echo::<P>(scale, order.helper_cpu),
+        Id::W10a => return beside::sleeps::<P>(scale, Busy::Datagrams),
+        Id::W10b => return beside::sleeps::<P>(scale, Busy::Connections),
+        Id::W10c => return beside::sleeps::<P>(scale, Busy::Crowd),
+        Id::W10d => return beside::sleeps::<P>(scale, Busy::Herd),
+        Id::W10e => return beside::sleeps::<P>(scale, Busy::Channel),
+        Id::W10f => return beside::answers::<P>(scale, Busy::Crowd, order.helper_cpu),
         Id::M if part == 0 => memory::boxed::<P>(scale),
         Id::M => memory::tasks::<P>(scale),
         Id::P => pause::pauses::<P>(scale),

@@ -1,0 +1,133 @@
+//! W10: how late sleeps end, and how long a request waits for its answer, beside tasks that are always busy; and what
+//! an operation of the busy side takes meanwhile.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use mainspring_bench::peers::Peer;
+
+use super::busy::{Busy, Stretch};
+use crate::affinity;
+use crate::measure::{Metrics, Rng, histogram, in_task, percentiles};
+use crate::scale::Scale;
+
+/// The lengths of the sleeps, in microseconds.
+pub(crate) const LENGTHS: [u64; 2] = [1_000, 100];
+
+const BYTES: usize = 64;
+/// A client waits so long between an answer and the next request, at least and at most.
+const THINK: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(4)];
+
+/// How late sleeps of each of [`LENGTHS`] end that one task makes in a loop beside `busy`: half of the time for each.
+/// On a runtime that fires no timer meanwhile there is one sleep, which ends after the busy side.
+pub(crate) fn sleeps<P: Peer>(scale: &Scale, busy: Busy) -> Result<Metrics, String> {
+    let scale = scale.clone();
+    in_task(move |peer: P| async move {
+        let mut metrics = Metrics::new();
+        let (mut nanos, mut done) = (0.0, 0.0);
+        for micros in LENGTHS {
+            let (length, mut late) = (Duration::from_micros(micros), histogram());
+            let stretch = Rc::new(Stretch::new());
+            let tasks = busy.start(&peer, &stretch, &scale).map_err(failed)?;
+            stretch.begin(scale.watch / LENGTHS.len() as u32);
+            loop {
+                let start = Instant::now();
+                peer.sleep(length).await;
+                let over = start.elapsed().checked_sub(length).expect("no sleep ends early");
+                late.saturating_record(over.as_nanos() as u64);
+                if Instant::now() >= stretch.end() {
+                    break;
+                }
+            }
+            for task in tasks {
+                task.await;
+            }
+            percentiles(&mut metrics, &format!("{micros}us/"), &late);
+            let outcome = stretch.outcome();
+            (nanos, done) = (nanos + outcome.0, done + outcome.1);
+        }
+        metrics.push(("operation".into(), nanos / done));
+        Ok(metrics)
+    })
+}
+
+/// How long the answers of an echo server take beside `busy`, as its client sees it: a plain thread that runs on `cpu`.
+pub(crate) fn answers<P: Peer>(scale: &Scale, busy: Busy, cpu: Option<usize>) -> Result<Metrics, String> {
+    let (client, server) = connection().map_err(failed)?;
+    let scale = scale.clone();
+    in_task(move |peer: P| async move {
+        let stretch = Rc::new(Stretch::new());
+        let tasks = busy.start(&peer, &stretch, &scale).map_err(failed)?;
+        let stream = peer.adopt(server).map_err(failed)?;
+        let server = peer.spawn(serve::<P>(stream));
+        stretch.begin(scale.watch);
+        let end = stretch.end();
+        let client = thread::spawn(move || {
+            if let Some(cpu) = cpu {
+                affinity::pin(cpu);
+            }
+            ask(client, end)
+        });
+        for task in tasks {
+            task.await;
+        }
+        // It ends when the client has gone.
+        server.await;
+        let answers = client.join().map_err(|_| "the client panicked")?.map_err(failed)?;
+        let (nanos, done) = stretch.outcome();
+        let mut metrics = vec![("operation".into(), nanos / done)];
+        percentiles(&mut metrics, "answer/", &answers);
+        Ok(metrics)
+    })
+}
+
+fn failed(error: io::Error) -> String {
+    format!("sockets: {error}")
+}
+
+/// Both ends of a connection.
+fn connection() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    let (server, _) = listener.accept()?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    Ok((client, server))
+}
+
+async fn serve<P: Peer>(mut stream: P::Stream) {
+    let mut buffer = vec![0; BYTES];
+    loop {
+        let (count, read) = P::read(&mut stream, buffer).await;
+        match count {
+            Ok(0) | Err(_) => return,
+            Ok(BYTES) => (),
+            Ok(count) => panic!("{count} bytes came alone"),
+        }
+        let (result, written) = P::write(&mut stream, read).await;
+        if result.is_err() {
+            return;
+        }
+        buffer = written;
+    }
+}
+
+/// The client: one request at a time, with a pause before each, until `end`, at least one.
+fn ask(mut stream: TcpStream, end: Instant) -> io::Result<Histogram<u64>> {
+    let (mut rng, mut answers) = (Rng::new(10), histogram());
+    let (request, mut answer) = ([7; BYTES], [0; BYTES]);
+    loop {
+        thread::sleep(rng.duration(THINK[0], THINK[1]));
+        let start = Instant::now();
+        stream.write_all(&request)?;
+        stream.read_exact(&mut answer)?;
+        answers.saturating_record(start.elapsed().as_nanos() as u64);
+        if Instant::now() >= end {
+            return Ok(answers);
+        }
+    }
+}
