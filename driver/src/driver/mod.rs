@@ -141,7 +141,9 @@ impl Driver {
     }
 
     /// Until when the driver's thread may park; `None` if no timer is armed. From now on, until the next
-    /// [`process`](Driver::process), a timer that is due before that calls [`Unpark::unpark`].
+    /// [`process`](Driver::process), whoever arms a timer that is due before that calls [`Unpark::unpark`]; and
+    /// after that, whoever arms one that is due before all those: a thread that is held up before its call delays its own
+    /// timer and later ones, and no earlier one.
     ///
     /// It lies at most the slack of a timer after its deadline (see [`set_tolerance`](crate::TimerEntry::set_tolerance)), and may lie
     /// before it when timers were cancelled: then `process` finds nothing due, and that is all.
