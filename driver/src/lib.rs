@@ -16,8 +16,8 @@
 //! * [`Clock`], [`TestClock`], [`Nanos`]: what time it is. [`Handle::pause`] stops a clock, also a real one.
 //!
 //! Promises: a timer never fires early and is never lost; timers that are due fire by (deadline,
-//! registration); no foreign code runs under the lock; every duration is legal; the work of a call is bounded
-//! by its budget; in a steady state nothing is allocated.
+//! registration); no foreign code runs under the lock; every duration is legal; the timers that a call
+//! fires and moves are bounded by its budget; in a steady state nothing is allocated.
 //!
 //! The feature `tracing` (off by default) sends an event, at the level TRACE under the target `mainspring::timer`, when a timer is
 //! `armed`, `reset` (both with `deadline_ns`), has `fired` (with `late_ns`) or is `cancelled`, each with `timer`, which

@@ -211,6 +211,39 @@ fn equal_deadlines_come_out_in_the_order_of_insertion() {
 }
 
 #[test]
+fn the_next_entry_is_announced_also_while_a_crowd_is_being_sorted() {
+    // Out of order, in one slot; every other one was put off. Move by move, each that comes out was announced.
+    for moves in [1, 3] {
+        let mut agenda = Agenda::new();
+        let keys: Vec<Key> = (0..40).map(|n| agenda.insert(n, Nanos::new(1_000 - 10 * n))).collect();
+        for (n, &key) in keys.iter().enumerate().filter(|(n, _)| n % 2 == 0) {
+            // Beyond what is popped, or within it.
+            assert!(agenda.reset(key, Nanos::new(if n % 3 == 0 { 5_000_000 } else { 1_500 })));
+        }
+        let (mut out, mut cut) = (0, 0);
+        loop {
+            let next = agenda.peek();
+            match agenda.pop_due_within(Nanos::new(2_000), &mut { moves }) {
+                Popped::Entry(entry) => {
+                    assert_eq!(next, Some(entry.key), "another one was announced");
+                    out += 1;
+                }
+                Popped::Exhausted => {
+                    let due = next.and_then(|key| agenda.deadline(key));
+                    assert_eq!(agenda.peek(), next, "a cut changed who is next");
+                    assert_eq!(due, Some(Nanos::new(610)), "not the earliest");
+                    cut += 1;
+                }
+                Popped::Idle => break,
+            }
+            agenda.check();
+        }
+        // Seven were put off beyond, and each cost a move.
+        assert_eq!((out, agenda.len(), cut), (33, 7, 7 / moves));
+    }
+}
+
+#[test]
 fn an_old_key_never_touches_a_new_entry() {
     let mut agenda = Agenda::new();
     let old = agenda.insert("old", Nanos::new(10));

@@ -265,6 +265,62 @@ fn a_cell_dealt_back_to_its_own_slot_is_dealt_for_ever() {
 }
 
 #[test]
+fn a_split_that_its_moves_cut_short_loses_or_reorders_timers() {
+    // In one slot of level 0, the last first, so that it must be split. Every third was put off beyond the drain, or into
+    // another slot that is due, or within its own.
+    let now = 3 * width(0);
+    for moves in [1, 2, 7, 50] {
+        let mut bench = Bench::new(0);
+        for i in 0..100 {
+            let key = bench.add(60_000 - i * 100);
+            match key % 9 {
+                0 => bench.owners.deadline[key] = at(now + 500),
+                3 => bench.owners.deadline[key] = at(width(0) + 700),
+                6 => bench.owners.deadline[key] = at(60_001),
+                _ => {}
+            }
+        }
+        bench.owners.asked = 0;
+        let mut left: Vec<usize> = (0..100).collect();
+        let mut calls = 0;
+        // Each call asks those that it moves or finds due, and the one at which it stops. Meanwhile timers go that were
+        // found due, that were not judged yet and that were put off, and one comes.
+        loop {
+            let before = bench.owners.asked;
+            let due = bench.wheel.next_due(&mut bench.owners, at(60_500), &mut { moves });
+            bench.check();
+            calls += 1;
+            if due != Due::Exhausted {
+                let Due::Fire { key, .. } = due else { panic!("{due:?}, but timers are due") };
+                assert!(bench.wheel.next_wake() <= Some(bench.wheel.elapsed()));
+                left.retain(|&other| other != key);
+                bench.file(key, now + 900);
+                bench.owners.deadline[key] = at(now + 900);
+                left.push(key);
+                break;
+            }
+            // 22 of the hundred are put off beyond the slot; between two of those lie nine at most.
+            assert!(bench.owners.asked - before <= 9 * moves + 10, "{} asked", bench.owners.asked - before);
+            assert_eq!(bench.wheel.next_wake(), Some(at(0)), "it would sleep in the middle of a split");
+            assert_eq!(bench.wheel.earliest(), Nanos::ZERO);
+            let gone = left.remove(calls * 5 % left.len());
+            bench.cancel(gone);
+            bench.check();
+            left.push(bench.add(60_700 + calls as u64));
+            bench.check();
+        }
+        assert_eq!(calls > 1, moves < 50, "{calls} calls of {moves} moves");
+        let mut expected = left.clone();
+        expected.sort_by_key(|&key| (bench.owners.deadline[key], key));
+        assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(bench.owners.deadline[expected[0]]));
+        let mut fired = bench.advance(60_500, moves);
+        fired.extend(bench.advance(now, moves));
+        fired.extend(bench.advance(now + 1_000, moves));
+        assert_eq!(fired, expected, "with {moves} moves at a time");
+    }
+}
+
+#[test]
 fn equal_deadlines_lose_their_order_on_the_way_down() {
     // Inserted from everywhere, so that they come down from every level; some cancelled, some moved away
     // and back, some moved in silence.

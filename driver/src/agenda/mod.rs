@@ -289,7 +289,7 @@ impl<T> Agenda<T> {
     }
 
     /// As [`pop_due`](Agenda::pop_due), but each entry that has to be moved within the wheel costs one of
-    /// `moves`. When they are used up, the next call goes on from there.
+    /// `moves`. When none are left, nothing is taken out, and the next call with some goes on from there.
     pub fn pop_due_within(&mut self, now: Nanos, moves: &mut usize) -> Popped<T> {
         let Some(wheel) = &mut self.wheel else { return Popped::Idle };
         let now = now.max(wheel.elapsed());
@@ -302,7 +302,7 @@ impl<T> Agenda<T> {
                     }
                     // It was moved after it had been found due.
                     wheel.put_back(&mut Owners(&mut self.entries), index, deadline, rank);
-                    *moves = moves.saturating_sub(1);
+                    *moves -= 1;
                 }
                 Due::Exhausted => return Popped::Exhausted,
                 Due::Idle => {

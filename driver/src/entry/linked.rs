@@ -159,10 +159,8 @@ impl Entries {
                         Ok(fired) => return Next::Fired(fired),
                         Err(later) => {
                             self.wheel.put_back(&mut Places, key, later, rank);
-                            *moves = moves.saturating_sub(1);
-                            if *moves == 0 {
-                                return Next::Exhausted;
-                            }
+                            // It has some left, or it would have been exhausted.
+                            *moves -= 1;
                         }
                     }
                 }

@@ -58,6 +58,17 @@ pub(super) struct Removed<K> {
     pub(super) filler: Option<K>,
 }
 
+/// What [`Slots::sift`] does with a cell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It stays in its slot.
+    Keep,
+    /// It is removed.
+    Take,
+    /// It stays, and so do those that were not judged yet.
+    Stop,
+}
+
 /// The cells of a slot. A cache line of its own.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
@@ -333,15 +344,16 @@ impl<K: Copy> Slots<K> {
 
     /// Walks a slot from its last cell to its first, and sets its bounds anew. `judge` sees each cell once, and
     /// may change its time; what it does not want kept is removed and handed to `removed`, and `moved` hears of
-    /// the cell that fills the hole. `soon` hears of most a while before their turn.
+    /// the cell that fills the hole. `soon` hears of most a while before their turn. Says whether it came to the end;
+    /// if it was stopped, the bounds are what they were, and enclose what was removed, too.
     pub(super) fn sift(
         &mut self,
         id: SlotId,
-        mut judge: impl FnMut(&mut Cell<K>) -> bool,
+        mut judge: impl FnMut(&mut Cell<K>) -> Verdict,
         mut removed: impl FnMut(Cell<K>),
         mut moved: impl FnMut(K, Place),
         mut soon: impl FnMut(K),
-    ) {
+    ) -> bool {
         let number = self.chain_of[id.index()];
         let Chain { mut top, begin, len, .. } = self.chains[usize::from(number)];
         let (mut earliest, mut latest, mut wake) = (Nanos::NEVER, Nanos::ZERO, Nanos::NEVER);
@@ -361,12 +373,16 @@ impl<K: Copy> Slots<K> {
                 }
                 let Some(cell) = &mut self.pool.chunk_mut(top).cells[offset as usize] else { continue };
                 let before = cell.when;
-                if judge(cell) {
-                    changed |= cell.when != before;
-                    earliest = earliest.min(cell.when);
-                    latest = latest.max(cell.when);
-                    wake = wake.min(cell.wake());
-                    continue;
+                match judge(cell) {
+                    Verdict::Keep => {
+                        changed |= cell.when != before;
+                        earliest = earliest.min(cell.when);
+                        latest = latest.max(cell.when);
+                        wake = wake.min(cell.wake());
+                        continue;
+                    }
+                    Verdict::Take => {}
+                    Verdict::Stop => return false,
                 }
                 changed = true;
                 let (cell, place) = (*cell, Place::in_slot(top, offset));
@@ -386,6 +402,7 @@ impl<K: Copy> Slots<K> {
             chain.wake = wake;
             chain.sorted &= !changed || chain.len == 1;
         }
+        true
     }
 
     /// Releases a little of the memory that a burst has left behind.
