@@ -214,6 +214,88 @@ fn a_clock_that_goes_back_in_the_middle_of_a_batch_fires_what_is_not_due() {
 }
 
 #[test]
+fn a_clock_that_goes_back_in_the_middle_of_a_slot_fires_early_or_loses_timers() {
+    // After one step of a drain: of a slot that is left in order, that is split, that is dealt out; with some put off.
+    let start = 5 * width(1);
+    for (step, reverse, put_off) in
+        [(1, false, false), (1, true, true), (10, true, true), (40_000, false, true), (40_000, true, true)]
+    {
+        for moves in [1, 3, 100] {
+            let mut bench = Bench::new(0);
+            for i in 0..40 {
+                let key = bench.add(start + 100 + step * if reverse { 40 - i } else { i });
+                if put_off && key % 4 == 1 {
+                    bench.owners.deadline[key] = at(start + 100 + step * 45);
+                }
+            }
+            let end = start + 100 + step * 50;
+            let due = bench.wheel.next_due(&mut bench.owners, at(end), &mut { moves });
+            bench.check();
+            let mut fired = vec![];
+            if let Due::Fire { key, .. } = due {
+                fired.push(key);
+            }
+            for back in [start - 1, start + 100 + step * 20, start + 100 + step * 10, end] {
+                let now = bench.advance(back, moves);
+                assert!(now.iter().all(|&key| bench.owners.deadline[key] <= at(back)), "early at {back}");
+                fired.extend(now);
+            }
+            let mut expected: Vec<usize> = (0..40).collect();
+            expected.sort_by_key(|&key| (bench.owners.deadline[key], key));
+            assert_eq!(fired, expected, "step {step}, {moves} moves");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_names_an_earlier_deadline_breaks_the_wheel() {
+    // It must not; but if it does, the timer fires at once, and the wheel stays whole.
+    for filed in [50, width(0) + 50, width(1) + 50, width(3) + 50] {
+        for others in [0, 5] {
+            let mut bench = Bench::new(0);
+            let key = bench.add(filed);
+            bench.owners.deadline[key] = at(7);
+            for i in 0..others {
+                bench.add(filed - i);
+            }
+            let fired = bench.advance(filed + 10, 1);
+            assert_eq!(fired.len() as u64, 1 + others);
+            assert!(fired.contains(&key));
+        }
+    }
+}
+
+#[test]
+fn a_crowd_that_has_its_slots_to_itself_is_moved_or_sorted() {
+    // Armed one after the other, or of one deadline; from each level down.
+    for level in 0..LEVELS {
+        let deadline = width(level) + 12_345;
+        let mut bench = Bench::new(0);
+        let keys: Vec<usize> = (0..500).map(|i| bench.add(deadline + i / 10)).collect();
+        let first = bench.wheel.next_due(&mut bench.owners, at(deadline + 100), &mut 1);
+        assert!(matches!(first, Due::Fire { key: 0, .. }), "{first:?} from level {level}");
+        assert_eq!((bench.wheel.moved(), bench.owners.asked), (0, 1), "from level {level}");
+        assert_eq!(bench.advance(deadline + 100, 1), keys[1..]);
+        assert_eq!(bench.wheel.moved(), 0);
+    }
+}
+
+#[test]
+fn a_timer_that_is_put_off_once_moves_more_often_than_twice_through_the_levels() {
+    // Each is found put off when its slot is dealt out, split or left; then it goes down all levels anew.
+    let near = Nanos::NEVER.get() / 2;
+    let mut bench = Bench::new(0);
+    for i in 0..200 {
+        let key = bench.add((1 << (i % 60)) + i);
+        bench.owners.deadline[key] = at(near + (1 << (i % 61)));
+    }
+    bench.advance(near, 5);
+    assert_eq!(bench.wheel.len(), 200);
+    assert_eq!(bench.advance(Nanos::NEVER.get() - 1, 5).len(), 200);
+    assert!(bench.wheel.moved() <= 200 * (7 + 8), "{} moves", bench.wheel.moved());
+}
+
+#[test]
 fn a_deadline_at_the_end_of_time_is_taken_for_a_signal() {
     // tokio #5710.
     for far in [u64::MAX, u64::MAX - 1, u64::MAX - 2, u64::MAX - 3, Nanos::NEVER.get()] {
