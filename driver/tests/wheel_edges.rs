@@ -564,7 +564,7 @@ fn a_reset_leaves_the_old_slack() {
         assert_eq!(bench.wheel.next_wake(), Some(at(6 << 20)));
         let place = bench.owners.place[key];
         bench.owners.deadline[key] = at(to);
-        assert!(bench.wheel.refile_at(&mut bench.owners, place, at(to), Slack::ZERO));
+        assert_eq!(bench.wheel.refile_at(&mut bench.owners, place, at(to), Slack::ZERO), Some(key));
         bench.check();
         assert_eq!(bench.wheel.next_wake(), Some(at(to)), "it sleeps on as if it had not been reset");
         let due = bench.wheel.next_due(&mut bench.owners, at(to), &mut 100);
@@ -581,7 +581,7 @@ fn a_timer_that_was_reset_alone_in_its_slot_spoils_the_order_of_a_crowd() {
     bench.cancel(second);
     let place = bench.owners.place[first];
     bench.owners.deadline[first] = at(deadline);
-    assert!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline), Slack::ZERO));
+    assert_eq!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline), Slack::ZERO), Some(first));
     for _ in 0..99 {
         bench.add(deadline);
     }
@@ -668,7 +668,7 @@ fn a_crowd_that_is_disturbed_while_it_leaves_loses_its_order() {
     let brought_forward = |bench: &mut Bench| {
         let place = bench.owners.place[70];
         bench.owners.deadline[70] = at(deadline - 1);
-        assert!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline - 1), Slack::ZERO));
+        assert_eq!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline - 1), Slack::ZERO), Some(70));
         std::iter::once(70).chain((10..100).filter(|key| *key != 70)).collect()
     };
     type Disturb<'a> = &'a dyn Fn(&mut Bench) -> Vec<usize>;

@@ -247,8 +247,8 @@ impl<K: Copy> Wheel<K> {
         Some(key)
     }
 
-    /// Files the timer at `place` under another deadline and with another slack; it keeps its number. Says
-    /// whether a timer lies there. O(1), and cheapest if it stays in its slot.
+    /// Files the timer at `place` under another deadline and with another slack; it keeps its number. Returns its key;
+    /// `None` if nothing lies there. O(1), and cheapest if it stays in its slot.
     #[inline]
     pub fn refile_at(
         &mut self,
@@ -256,19 +256,19 @@ impl<K: Copy> Wheel<K> {
         place: Place,
         deadline: Nanos,
         slack: Slack,
-    ) -> bool {
-        if self.slots.edit(place, SlotId::of(self.elapsed, deadline), deadline, slack) {
+    ) -> Option<K> {
+        if let Some(key) = self.slots.edit(place, SlotId::of(self.elapsed, deadline), deadline, slack) {
             self.debug_check();
-            return true;
+            return Some(key);
         }
         let cell = match place.slot_parts() {
             Some(_) => self.slots.get(place),
             None => self.batch.get(place.batch_index()).copied().flatten(),
         };
-        let Some(Cell { key, rank, .. }) = cell else { return false };
+        let Cell { key, rank, .. } = cell?;
         self.remove(store, place);
         self.insert(store, key, deadline, rank.with_slack(slack));
-        true
+        Some(key)
     }
 
     /// Takes out the next timer that is due at `now`, by (deadline, number); moves the wheel on to `now`.

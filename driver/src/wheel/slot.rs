@@ -322,15 +322,13 @@ impl<K: Copy> Slots<K> {
         Some(Removed { key, slot, filler })
     }
 
-    /// Gives the cell at `place` another deadline and slack, if it lies in the slot `id`; says whether it does.
+    /// Gives the cell at `place` another deadline and slack, and returns its key, if it lies in the slot `id`.
     #[inline]
-    pub(super) fn edit(&mut self, place: Place, id: SlotId, when: Nanos, slack: Slack) -> bool {
-        let Some((chunk, offset)) = place.slot_parts() else { return false };
+    pub(super) fn edit(&mut self, place: Place, id: SlotId, when: Nanos, slack: Slack) -> Option<K> {
+        let (chunk, offset) = place.slot_parts()?;
         let number = self.chain_of[id.index()];
-        let Some(chunk) = self.pool.get_mut(chunk).filter(|chunk| chunk.chain == number) else {
-            return false;
-        };
-        let Some(old) = chunk.cells[offset as usize] else { return false };
+        let chunk = self.pool.get_mut(chunk).filter(|chunk| chunk.chain == number)?;
+        let old = chunk.cells[offset as usize]?;
         let cell = Cell { when, rank: old.rank.with_slack(slack), key: old.key };
         chunk.cells[offset as usize] = Some(cell);
         let chain = &mut self.chains[usize::from(number)];
@@ -339,7 +337,7 @@ impl<K: Copy> Slots<K> {
         chain.earliest = chain.earliest.min(when);
         chain.latest = chain.latest.max(when);
         chain.wake = chain.wake.min(cell.wake());
-        true
+        Some(old.key)
     }
 
     /// Walks a slot from its last cell to its first, and sets its bounds anew. `judge` sees each cell once, and
