@@ -9,24 +9,25 @@
 //! * `process` publishes its `now` before it fires anything, and arming at or before it settles at once: so
 //!   nothing joins the drain that is under way, and a waker that arms a timer in the past starves nobody.
 //! * A drain that is cut short goes on at the next call with the same `now`.
-//! * Every waker of a `process` call is woken, whatever the others do; the first panic is resumed last.
+//! * Every waker of a `process` call is woken, and every event sent, whatever the others do; the first panic is resumed
+//!   last.
 
 mod handle;
 mod pending;
 mod shared;
 
 use std::fmt;
-use std::panic::resume_unwind;
 
 pub use handle::{Handle, Stats};
 pub use pending::{Pending, Waits};
 pub(crate) use shared::Inner;
 
 use crate::entry::{Fired, Next};
+use crate::panics::Panics;
 use crate::steer::Steering;
 use crate::sync::{Arc, Ordering, lock};
 use crate::trace::{self, Batch};
-use crate::wake_list::{PanicPayload, WakeList, keep_first};
+use crate::wake_list::WakeList;
 use crate::{Clock, Nanos, Tolerance};
 use shared::Shared;
 
@@ -188,7 +189,7 @@ impl Driver {
         let shared = &*self.handle.shared;
         let mut list = WakeList::new();
         let mut batch = Batch::new();
-        let mut panic: Option<PanicPayload> = None;
+        let mut panics = Panics::new();
         let mut fired = 0;
         let mut counted = 0;
         let mut left = budget;
@@ -237,19 +238,15 @@ impl Driver {
             }
             if list.is_full() || end.is_some() {
                 drop(inner);
-                if let Some(payload) = list.wake_all() {
-                    keep_first(&mut panic, payload);
-                }
-                batch.send();
+                list.wake_each(&mut panics);
+                batch.send(&mut panics);
                 if let Some(more) = end {
                     break more;
                 }
                 inner = lock(&shared.inner);
             }
         };
-        if let Some(payload) = panic {
-            resume_unwind(payload);
-        }
+        panics.resume();
         Processed { fired, more }
     }
 
@@ -260,19 +257,17 @@ impl Driver {
     ///
     /// If a waker panics: all others are woken first, then the first panic is resumed.
     pub fn shutdown(&mut self) {
-        if let Some(payload) = self.close() {
-            resume_unwind(payload);
-        }
+        self.close().resume();
     }
 
-    fn close(&mut self) -> Option<PanicPayload> {
+    fn close(&mut self) -> Panics {
         let shared = &*self.handle.shared;
         let mut list = WakeList::new();
-        let mut panic = None;
+        let mut panics = Panics::new();
         let mut waited = 0;
         let mut inner = lock(&shared.inner);
         if inner.closed {
-            return None;
+            return panics;
         }
         inner.closed = true;
         shared.set_earliest(&inner, Nanos::NEVER);
@@ -288,12 +283,10 @@ impl Driver {
             }
             if list.is_full() || end {
                 drop(inner);
-                if let Some(payload) = list.wake_all() {
-                    keep_first(&mut panic, payload);
-                }
+                list.wake_each(&mut panics);
                 if end {
-                    trace::shut_down(waited);
-                    return panic;
+                    panics.catch(|| trace::shut_down(waited));
+                    return panics;
                 }
                 inner = lock(&shared.inner);
             }
@@ -303,10 +296,6 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let panic = self.close();
-        // A second panic while one is under way would abort the process.
-        if let (Some(payload), false) = (panic, std::thread::panicking()) {
-            resume_unwind(payload);
-        }
+        self.close().resume();
     }
 }
