@@ -193,6 +193,10 @@ twin "park: its end is published after the lock was let go" driver/src/driver/mo
 ' \
     loom_arming_earlier_against_park
 
+twin "arm: the park counts as ended before it is" driver/src/driver/shared.rs \
+'        self.parked_until = Some(wake);' '        self.parked_until = None;' \
+    loom_two_threads_that_arm_earlier_against_park
+
 twin "arm: the driver may be closed" driver/src/entry/mod.rs \
 '        if locked.is_closed() {' '        if false {' \
     loom_shutdown_against_poll

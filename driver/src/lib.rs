@@ -16,8 +16,8 @@
 //! * [`Clock`], [`TestClock`], [`Nanos`]: what time it is. [`Handle::pause`] stops a clock, also a real one.
 //!
 //! Promises: a timer never fires early and is never lost; timers that are due fire by (deadline,
-//! registration); no foreign code runs under the lock; every duration is legal; the work of a call is bounded
-//! by its budget; in a steady state nothing is allocated.
+//! registration); no foreign code runs under the lock; every duration is legal; the timers that a call
+//! fires and moves are bounded by its budget; in a steady state nothing is allocated.
 //!
 //! The feature `tracing` (off by default) sends an event, at the level TRACE under the target `mainspring::timer`, when a timer is
 //! `armed`, `reset` (both with `deadline_ns`), has `fired` (with `late_ns`) or is `cancelled`, each with `timer`, which
@@ -55,6 +55,7 @@ mod driver;
 mod entry;
 mod lateness;
 mod nanos;
+mod panics;
 mod state;
 mod steer;
 mod sync;
@@ -69,7 +70,8 @@ pub use driver::{Driver, Handle, Pending, Processed, Stats, Unpark, Waits};
 pub use entry::{Shutdown, TimerEntry};
 pub use lateness::Lateness;
 pub use nanos::Nanos;
+pub use panics::PanicPayload;
 pub use state::{State, StateCell};
 pub use tolerance::Tolerance;
-pub use wake_list::{PanicPayload, WakeList};
+pub use wake_list::WakeList;
 pub use wheel::Wheel;

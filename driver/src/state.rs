@@ -21,14 +21,14 @@
 //!              └───────────────────────────────────────────┘
 //!                              7 forget
 //!
-//!   1  TimerEntry::arm            owner, under the lock
+//!   1  TimerEntry::arm            owner, under the lock; also `bring_forward`, from a deadline to an earlier one
 //!   2  TimerEntry::unlink         owner, under the lock (drop, cancel)
 //!   3  EntryRef::fire             driver, under the lock; also the owner, under the lock, when a poll or
-//!                                 a reset finds the deadline in the past (`settle`, also from IDLE)
+//!                                 a reset finds the deadline in the past (`settle`; from IDLE without the lock)
 //!   4  EntryRef::fire             driver, under the lock, at shutdown
 //!   5  TimerEntry::arm            owner: the driver is closed already
 //!   6  TimerEntry::reset          owner, without the lock, by compare-and-swap
-//!   7  TimerEntry::reset          owner, without the lock
+//!   7  TimerEntry::reset, cancel  owner, without the lock
 //! ```
 
 use crate::Nanos;
@@ -104,10 +104,12 @@ impl StateCell {
         decode(self.0.load(Ordering::Acquire))
     }
 
-    /// Arrow 1: the entry has been linked. Only the owner calls this, under the lock, when idle.
+    /// Arrow 1: the entry is about to be linked, or linked to be filed under an earlier deadline. Only the owner calls this,
+    /// under the lock, when idle or linked, and files the entry before it unlocks.
     #[inline]
     pub fn arm(&self, deadline: Nanos) {
-        // Release: an owner that polls on another thread and finds a deadline reads the waker after it.
+        // Release: for whoever acquires the deadline without the lock and goes on to what was written before it. Of a
+        // `TimerEntry` nobody needs that: its owner is ordered by what moved it, and the driver by the lock.
         self.0.store(deadline.get(), Ordering::Release);
     }
 
@@ -119,7 +121,7 @@ impl StateCell {
         self.0.store(IDLE, Ordering::Relaxed);
     }
 
-    /// Arrow 3, by the owner: the deadline is in the past. Only when idle, or unlinked under the lock.
+    /// Arrow 3, by the owner: the deadline is in the past. Only when idle, or under the lock with the entry taken out.
     #[inline]
     pub fn settle(&self) {
         // Relaxed: as in `disarm`.
@@ -133,7 +135,7 @@ impl StateCell {
         self.0.store(SHUTDOWN, Ordering::Relaxed);
     }
 
-    /// Arrow 7: a timer that fired starts anew. Only the owner calls this, after it read `Fired`.
+    /// Arrow 7: a timer that fired is idle, and may start anew. Only the owner calls this, after it read `Fired`.
     #[inline]
     pub fn forget(&self) {
         // Relaxed: as in `disarm`.

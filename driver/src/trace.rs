@@ -4,7 +4,7 @@
 //! Ground rules:
 //!
 //! * A subscriber is foreign code. No event is sent under the lock, nor before the wakers of a batch have been called, so
-//!   that one that panics loses nobody's wake-up.
+//!   that one that panics loses nobody's wake-up, nor the events of others.
 //! * Of an entry that has fired nothing is read any more. What is told of it was noted before.
 
 #[cfg(not(feature = "tracing"))]
@@ -16,6 +16,7 @@ pub(crate) use on::{Batch, Told, cancelled, fired, reset, shut_down};
 mod on {
     use std::panic::Location;
 
+    use crate::panics::Panics;
     use crate::wake_list::WakeList;
     use crate::{Nanos, TimerEntry};
 
@@ -77,9 +78,9 @@ mod on {
             }
         }
 
-        pub(crate) fn send(&mut self) {
+        pub(crate) fn send(&mut self, panics: &mut Panics) {
             for (told, late) in self.fired.drain(..) {
-                fired(told, late);
+                panics.catch(|| fired(told, late));
             }
         }
     }
@@ -87,6 +88,7 @@ mod on {
 
 #[cfg(not(feature = "tracing"))]
 mod off {
+    use crate::panics::Panics;
     use crate::{Nanos, TimerEntry};
 
     #[derive(Clone, Copy)]
@@ -126,6 +128,6 @@ mod off {
         pub(crate) fn push(&mut self, _: Told, _: u64) {}
 
         #[inline(always)]
-        pub(crate) fn send(&mut self) {}
+        pub(crate) fn send(&mut self, _: &mut Panics) {}
     }
 }

@@ -9,11 +9,8 @@
 //! * No unsafe is needed here: `Option<Waker>` is no larger than `Waker`.
 
 use core::task::Waker;
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a panic left behind; to be given to [`std::panic::resume_unwind`].
-pub type PanicPayload = Box<dyn Any + Send + 'static>;
+use crate::panics::{PanicPayload, Panics};
 
 /// A batch of at most [`WakeList::CAPACITY`] wakers.
 ///
@@ -77,37 +74,18 @@ impl WakeList {
     /// Wakes all in the order in which they came, and empties the list. Returns the first panic, if any
     /// waker panicked.
     pub fn wake_all(&mut self) -> Option<PanicPayload> {
-        let mut first = None;
+        let mut panics = Panics::new();
+        self.wake_each(&mut panics);
+        panics.into_first()
+    }
+
+    /// As [`wake_all`](WakeList::wake_all), for a caller who has more to do.
+    pub(crate) fn wake_each(&mut self, panics: &mut Panics) {
         let len = core::mem::take(&mut self.len);
         for slot in &mut self.wakers[..len] {
             if let Some(waker) = slot.take() {
-                // AssertUnwindSafe: the waker is gone after the call, whatever happened in it, and the list
-                // is not touched by it.
-                let woken = catch_unwind(AssertUnwindSafe(move || waker.wake()));
-                if let Err(payload) = woken {
-                    keep_first(&mut first, payload);
-                }
+                panics.catch(move || waker.wake());
             }
-        }
-        first
-    }
-}
-
-/// Keeps `payload` if it is the first.
-pub(crate) fn keep_first(first: &mut Option<PanicPayload>, payload: PanicPayload) {
-    match first {
-        None => *first = Some(payload),
-        Some(_) => discard(payload),
-    }
-}
-
-/// Drops a payload, which is somebody's value: its drop may panic in turn, and that must not keep the others
-/// from being woken.
-fn discard(payload: PanicPayload) {
-    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        if let Err(third) = catch_unwind(AssertUnwindSafe(|| drop(second))) {
-            // It is not given a further chance.
-            core::mem::forget(third);
         }
     }
 }

@@ -21,9 +21,10 @@ enum Op {
         which: usize,
         delta: i64,
     },
-    /// Time goes on by so much, and at most so many entries are taken.
+    /// Time goes on by so much, and at most so many entries are taken, by a clock that shows so much less.
     Pop {
         by: u64,
+        back: u64,
         most: usize,
         moves: usize,
     },
@@ -47,7 +48,12 @@ fn op() -> impl Strategy<Value = Op> {
         8 => delta().prop_map(|delta| Op::Insert { delta }),
         3 => any::<usize>().prop_map(|which| Op::Remove { which }),
         5 => (any::<usize>(), delta()).prop_map(|(which, delta)| Op::Reset { which, delta }),
-        6 => (delta(), 0usize..6, 1usize..40).prop_map(|(by, most, moves)| Op::Pop { by: by.unsigned_abs(), most, moves }),
+        6 => (delta(), delta(), 0usize..6, 1usize..40).prop_map(|(by, back, most, moves)| Op::Pop {
+            by: by.unsigned_abs(),
+            back: if most % 2 == 0 { 0 } else { back.unsigned_abs() },
+            most,
+            moves,
+        }),
         1 => Just(Op::Compact),
         1 => Just(Op::Shrink),
         1 => Just(Op::Clear),
@@ -125,15 +131,18 @@ fn play(ops: Vec<Op>) {
                     (item.deadline, item.late) = (deadline, late.filter(|late| deadline <= *late));
                 }
             }
-            Op::Pop { by, most, mut moves } => {
-                model.now = model.now.saturating_add(by).min(Nanos::NEVER.get() - 1);
-                let now = Nanos::new(model.now);
+            Op::Pop { by, back, most, mut moves } => {
+                let shown = model.now.saturating_add(by).min(Nanos::NEVER.get() - 1).saturating_sub(back);
+                // What it is not told it does not know; what it was told stands.
+                let told = if most > 0 { shown } else { 0 };
+                model.now = model.now.max(told);
+                let (shown, now) = (Nanos::new(shown), Nanos::new(model.now));
                 for n in 0.. {
                     if n == most {
                         break;
                     }
                     let next = agenda.peek();
-                    match agenda.pop_due_within(now, &mut moves) {
+                    match agenda.pop_due_within(shown, &mut moves) {
                         Popped::Entry(entry) => {
                             assert_eq!(next, Some(entry.key), "another one was announced");
                             model.popped(entry.key, entry.deadline);
@@ -208,6 +217,39 @@ fn equal_deadlines_come_out_in_the_order_of_insertion() {
         popped.push(entry.value);
     }
     assert_eq!(popped, (0..1_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_next_entry_is_announced_also_while_a_crowd_is_being_sorted() {
+    // Out of order, in one slot; every other one was put off. Move by move, each that comes out was announced.
+    for moves in [1, 3] {
+        let mut agenda = Agenda::new();
+        let keys: Vec<Key> = (0..40).map(|n| agenda.insert(n, Nanos::new(1_000 - 10 * n))).collect();
+        for (n, &key) in keys.iter().enumerate().filter(|(n, _)| n % 2 == 0) {
+            // Beyond what is popped, or within it.
+            assert!(agenda.reset(key, Nanos::new(if n % 3 == 0 { 5_000_000 } else { 1_500 })));
+        }
+        let (mut out, mut cut) = (0, 0);
+        loop {
+            let next = agenda.peek();
+            match agenda.pop_due_within(Nanos::new(2_000), &mut { moves }) {
+                Popped::Entry(entry) => {
+                    assert_eq!(next, Some(entry.key), "another one was announced");
+                    out += 1;
+                }
+                Popped::Exhausted => {
+                    let due = next.and_then(|key| agenda.deadline(key));
+                    assert_eq!(agenda.peek(), next, "a cut changed who is next");
+                    assert_eq!(due, Some(Nanos::new(610)), "not the earliest");
+                    cut += 1;
+                }
+                Popped::Idle => break,
+            }
+            agenda.check();
+        }
+        // Seven were put off beyond, and each cost a move.
+        assert_eq!((out, agenda.len(), cut), (33, 7, 7 / moves));
+    }
 }
 
 #[test]
@@ -286,6 +328,39 @@ fn a_clock_that_goes_back_takes_nothing_back() {
     assert_eq!(agenda.pop_due(Nanos::new(5)).unwrap().value, 'c');
     assert!(agenda.pop_due(Nanos::new(1_000_000_000)).is_none());
     assert_eq!(agenda.pop_due(Nanos::new(1_000_000_001)).unwrap().value, 'b');
+}
+
+#[test]
+fn a_clock_that_goes_back_in_the_middle_of_a_drain_loses_nothing_and_fires_nothing_early() {
+    // In order, and out of order; a few due at the time that was told, and one that is not.
+    for deadlines in [[100, 200, 300, 301], [300, 200, 301, 100]] {
+        for left in 0..3 {
+            let mut agenda = Agenda::new();
+            for deadline in deadlines {
+                agenda.insert(deadline, Nanos::new(deadline));
+            }
+            let mut out: Vec<_> = (left..3).filter_map(|_| agenda.pop_due(Nanos::new(300))).collect();
+            // It was three hundred, so what is left comes out, in order, and nothing more.
+            for back in [5, 150, 0, 299] {
+                out.extend(agenda.pop_due(Nanos::new(back)));
+                agenda.check();
+            }
+            let out: Vec<_> = out.into_iter().map(|entry| entry.value).collect();
+            assert_eq!((out, agenda.len()), (vec![100, 200, 300], 1));
+            assert_eq!(agenda.pop_due(Nanos::new(301)).map(|entry| entry.value), Some(301));
+        }
+    }
+    // Nor does an agenda forget when it is emptied.
+    let mut agenda = Agenda::new();
+    assert!(agenda.pop_due(Nanos::new(1_000)).is_none());
+    for empty in [Agenda::clear, Agenda::shrink_to_fit] {
+        agenda.insert('x', Nanos::new(900));
+        assert!(agenda.pop_due(Nanos::ZERO).is_some(), "it has been a thousand");
+        agenda.insert('y', Nanos::new(1_001));
+        assert!(agenda.pop_due(Nanos::ZERO).is_none());
+        agenda.clear();
+        empty(&mut agenda);
+    }
 }
 
 #[test]

@@ -9,8 +9,8 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc as StdArc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc as StdArc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use loom::cell::UnsafeCell;
@@ -219,6 +219,35 @@ fn loom_arming_earlier_against_park() {
             None => assert_eq!(unparked.get(), 1, "the park would outlast the timer"),
             Some(wake) => assert!(wake >= Nanos::new(FAR) && unparked.get() == 0),
         }
+    });
+}
+
+#[test]
+fn loom_two_threads_that_arm_earlier_against_park() {
+    loom::model(|| {
+        // Who has called `unpark`.
+        let callers = StdArc::new(Mutex::new(vec![]));
+        let called = callers.clone();
+        let clock = TestClock::new(Nanos::ZERO);
+        let mut driver = Driver::new(clock.clock(), move || {
+            called.lock().unwrap().push(thread::current().id());
+        });
+        assert_eq!(driver.next_wake(), None);
+        let arm = |deadline| {
+            let handle: Handle = driver.handle().clone();
+            thread::spawn(move || {
+                let mut entry = Box::pin(handle.sleep_until(Nanos::new(deadline)));
+                assert!(poll(&mut entry, Waker::noop()).is_pending());
+                (entry, thread::current().id())
+            })
+        };
+        let (late, early) = (arm(FAR), arm(NEAR));
+        let (_late, first) = late.join().unwrap();
+        let (_early, second) = early.join().unwrap();
+        let callers = callers.lock().unwrap();
+        // The other thread may have been stopped just before its own call, for as long as you like.
+        assert!(callers.contains(&second), "it relies on the other one's call");
+        assert!(callers.iter().filter(|caller| **caller == first).count() <= 1);
     });
 }
 

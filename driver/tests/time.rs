@@ -4,7 +4,7 @@
 mod probe;
 
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
+use std::task::{Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use mainspring_driver::{Clock, Driver, Nanos, Tolerance};
@@ -108,8 +108,11 @@ fn a_budget_is_exceeded_or_never_ends() {
             f.handle.check();
             calls += 1;
             let moved = (f.handle.stats().moved - before) as usize;
-            assert!(processed.fired <= budget, "{} fired for a budget of {budget}", processed.fired);
-            assert!(moved <= budget, "{moved} were moved for a budget of {budget}");
+            let fired_now = processed.fired;
+            assert!(
+                fired_now + moved <= budget,
+                "{fired_now} fired and {moved} moved for a budget of {budget}"
+            );
             assert!(processed.fired > 0 || moved > 0 || !processed.more, "a call without progress");
             fired += processed.fired;
             cost += processed.fired + moved;
@@ -172,6 +175,61 @@ fn timers_that_are_put_off_in_the_middle_of_a_batch_exceed_the_budget() {
     assert!(first.wakes() == 1 && (1_991..=2_000).contains(&left), "{left} are left");
     assert!(calls >= 199, "only {calls} calls for two thousand moves at ten a call");
     assert_eq!((f.advance_to(5 * MS - 1), f.advance_to(5 * MS)), (0, left));
+}
+
+#[test]
+fn timers_that_were_all_put_off_are_moved_within_the_budget() {
+    // All lie in one level-0 slot, out of order; all but one in a hundred, or all, or every other one were put off since:
+    // to a later slot, within the slot, or both.
+    const TIMERS: u64 = if cfg!(miri) { 300 } else { 20_000 };
+    for (every, to) in [(1, 900 * MS), (100, 900 * MS), (2, 60_000), (2, 900 * MS)] {
+        let mut f = Fixture::new();
+        let log = Arc::new(Mutex::new(vec![]));
+        let mut expected = vec![];
+        let mut timers: Vec<(Timer, Waker)> = vec![];
+        for number in 0..TIMERS {
+            let waker = Waker::from(Arc::new(Note(log.clone(), number)));
+            timers.push((f.armed(20_000 - number % 20_000, &waker), waker));
+        }
+        for (number, (timer, _)) in timers.iter_mut().enumerate() {
+            if every == 1 || (number as u64 % every == 0) == (every == 2) {
+                timer.as_mut().reset(Nanos::new(to));
+            } else if number % 3 == 0 {
+                timer.as_mut().reset(Nanos::new(19_999));
+            }
+            expected.push((timer.deadline().get(), number as u64));
+        }
+        expected.sort_unstable();
+        for now in [20_000, 60_000, 900 * MS] {
+            f.clock.set(Nanos::new(now));
+            let mut more = true;
+            while more {
+                let before = f.handle.stats();
+                let processed = f.driver.process(Nanos::new(now), 512);
+                more = processed.more;
+                let after = f.handle.stats();
+                let (fired, moved) = (after.fired - before.fired, after.moved - before.moved);
+                assert!(fired + moved <= 512, "{fired} fired and {moved} moved for a budget of 512");
+                assert!(fired + moved > 0 || !more, "a call without progress");
+                if before.fired % 7 == 0 {
+                    f.handle.check();
+                }
+            }
+            let due = expected.iter().filter(|(deadline, _)| *deadline <= now).count();
+            assert_eq!(log.lock().expect("nobody panicked").len(), due);
+        }
+        let fired = log.lock().expect("nobody panicked").clone();
+        assert_eq!(fired, expected.into_iter().map(|(_, number)| number).collect::<Vec<_>>());
+    }
+}
+
+/// Writes its number down when it is woken.
+struct Note(Arc<Mutex<Vec<u64>>>, u64);
+
+impl Wake for Note {
+    fn wake(self: Arc<Note>) {
+        self.0.lock().expect("nobody panicked").push(self.1);
+    }
 }
 
 #[test]

@@ -183,6 +183,66 @@ fn many_that_panic_hide_the_first_or_end_the_process() {
     }
 }
 
+/// A payload whose drop panics with another one, so many times.
+struct Bomb {
+    waker: usize,
+    left: u32,
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if let Some(left) = self.left.checked_sub(1) {
+            std::panic::panic_any(Bomb { waker: self.waker, left });
+        }
+    }
+}
+
+#[test]
+fn a_payload_that_panics_as_it_is_dropped_ends_the_process_or_loses_a_wake_up() {
+    for depth in [1, 2, 3, 100, u32::MAX] {
+        for how in ["process", "shutdown", "drop", "drop by a panic"] {
+            let mut f = Fixture::new();
+            let probes: Vec<_> = (0..70).map(|_| Probe::new(&f.handle)).collect();
+            let mut timers: Vec<_> = probes.iter().map(|probe| f.armed(MS, &probe.waker())).collect();
+            let order = Arc::new(Mutex::new(vec![]));
+            for (waker, probe) in probes.iter().enumerate() {
+                let order = order.clone();
+                probe.on_wake(move || {
+                    order.lock().expect("nobody panics under it").push(waker);
+                    if waker % 5 == 0 {
+                        std::panic::panic_any(Bomb { waker, left: depth });
+                    }
+                });
+            }
+            f.clock.set(Nanos::new(MS));
+            let panic = catch_unwind(AssertUnwindSafe(|| match how {
+                "process" => drop(f.driver.process(Nanos::new(MS), usize::MAX)),
+                "shutdown" => f.driver.shutdown(),
+                "drop" => drop(f),
+                _ => {
+                    let _dropped = f;
+                    panic!("the first panic");
+                }
+            }));
+            let payload = panic.expect_err("it panicked");
+            let order = order.lock().expect("nobody panics under it").clone();
+            let first = order.iter().find(|waker| **waker % 5 == 0).copied();
+            match payload.downcast::<Bomb>() {
+                Ok(mut bomb) => {
+                    assert_eq!(Some(bomb.waker), first, "{how}: another one's panic");
+                    bomb.left = 0;
+                }
+                Err(payload) => {
+                    assert_eq!((how, payload.downcast_ref()), ("drop by a panic", Some(&"the first panic")));
+                }
+            }
+            assert_eq!(order.len(), 70, "{how}: a wake-up was lost");
+            assert!(probes.iter().all(|probe| probe.wakes() == 1 && probe.wakers() == 0), "{how}");
+            assert!(timers.iter_mut().all(|timer| poll(timer, Waker::noop()).is_ready()), "{how}");
+        }
+    }
+}
+
 #[test]
 fn a_panic_during_shutdown_loses_the_others() {
     for by_drop in [false, true] {

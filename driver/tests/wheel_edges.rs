@@ -214,6 +214,88 @@ fn a_clock_that_goes_back_in_the_middle_of_a_batch_fires_what_is_not_due() {
 }
 
 #[test]
+fn a_clock_that_goes_back_in_the_middle_of_a_slot_fires_early_or_loses_timers() {
+    // After one step of a drain: of a slot that is left in order, that is split, that is dealt out; with some put off.
+    let start = 5 * width(1);
+    for (step, reverse, put_off) in
+        [(1, false, false), (1, true, true), (10, true, true), (40_000, false, true), (40_000, true, true)]
+    {
+        for moves in [1, 3, 100] {
+            let mut bench = Bench::new(0);
+            for i in 0..40 {
+                let key = bench.add(start + 100 + step * if reverse { 40 - i } else { i });
+                if put_off && key % 4 == 1 {
+                    bench.owners.deadline[key] = at(start + 100 + step * 45);
+                }
+            }
+            let end = start + 100 + step * 50;
+            let due = bench.wheel.next_due(&mut bench.owners, at(end), &mut { moves });
+            bench.check();
+            let mut fired = vec![];
+            if let Due::Fire { key, .. } = due {
+                fired.push(key);
+            }
+            for back in [start - 1, start + 100 + step * 20, start + 100 + step * 10, end] {
+                let now = bench.advance(back, moves);
+                assert!(now.iter().all(|&key| bench.owners.deadline[key] <= at(back)), "early at {back}");
+                fired.extend(now);
+            }
+            let mut expected: Vec<usize> = (0..40).collect();
+            expected.sort_by_key(|&key| (bench.owners.deadline[key], key));
+            assert_eq!(fired, expected, "step {step}, {moves} moves");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_names_an_earlier_deadline_breaks_the_wheel() {
+    // It must not; but if it does, the timer fires at once, and the wheel stays whole.
+    for filed in [50, width(0) + 50, width(1) + 50, width(3) + 50] {
+        for others in [0, 5] {
+            let mut bench = Bench::new(0);
+            let key = bench.add(filed);
+            bench.owners.deadline[key] = at(7);
+            for i in 0..others {
+                bench.add(filed - i);
+            }
+            let fired = bench.advance(filed + 10, 1);
+            assert_eq!(fired.len() as u64, 1 + others);
+            assert!(fired.contains(&key));
+        }
+    }
+}
+
+#[test]
+fn a_crowd_that_has_its_slots_to_itself_is_moved_or_sorted() {
+    // Armed one after the other, or of one deadline; from each level down.
+    for level in 0..LEVELS {
+        let deadline = width(level) + 12_345;
+        let mut bench = Bench::new(0);
+        let keys: Vec<usize> = (0..500).map(|i| bench.add(deadline + i / 10)).collect();
+        let first = bench.wheel.next_due(&mut bench.owners, at(deadline + 100), &mut 1);
+        assert!(matches!(first, Due::Fire { key: 0, .. }), "{first:?} from level {level}");
+        assert_eq!((bench.wheel.moved(), bench.owners.asked), (0, 1), "from level {level}");
+        assert_eq!(bench.advance(deadline + 100, 1), keys[1..]);
+        assert_eq!(bench.wheel.moved(), 0);
+    }
+}
+
+#[test]
+fn a_timer_that_is_put_off_once_moves_more_often_than_twice_through_the_levels() {
+    // Each is found put off when its slot is dealt out, split or left; then it goes down all levels anew.
+    let near = Nanos::NEVER.get() / 2;
+    let mut bench = Bench::new(0);
+    for i in 0..200 {
+        let key = bench.add((1 << (i % 60)) + i);
+        bench.owners.deadline[key] = at(near + (1 << (i % 61)));
+    }
+    bench.advance(near, 5);
+    assert_eq!(bench.wheel.len(), 200);
+    assert_eq!(bench.advance(Nanos::NEVER.get() - 1, 5).len(), 200);
+    assert!(bench.wheel.moved() <= 200 * (7 + 8), "{} moves", bench.wheel.moved());
+}
+
+#[test]
 fn a_deadline_at_the_end_of_time_is_taken_for_a_signal() {
     // tokio #5710.
     for far in [u64::MAX, u64::MAX - 1, u64::MAX - 2, u64::MAX - 3, Nanos::NEVER.get()] {
@@ -261,6 +343,62 @@ fn a_cell_dealt_back_to_its_own_slot_is_dealt_for_ever() {
         assert_eq!(bench.advance(first + 600, 7).len(), 50);
         assert_eq!(bench.advance(last - 1, 7).len(), 0);
         assert_eq!(bench.advance(last, 7).len(), 50);
+    }
+}
+
+#[test]
+fn a_split_that_its_moves_cut_short_loses_or_reorders_timers() {
+    // In one slot of level 0, the last first, so that it must be split. Every third was put off beyond the drain, or into
+    // another slot that is due, or within its own.
+    let now = 3 * width(0);
+    for moves in [1, 2, 7, 50] {
+        let mut bench = Bench::new(0);
+        for i in 0..100 {
+            let key = bench.add(60_000 - i * 100);
+            match key % 9 {
+                0 => bench.owners.deadline[key] = at(now + 500),
+                3 => bench.owners.deadline[key] = at(width(0) + 700),
+                6 => bench.owners.deadline[key] = at(60_001),
+                _ => {}
+            }
+        }
+        bench.owners.asked = 0;
+        let mut left: Vec<usize> = (0..100).collect();
+        let mut calls = 0;
+        // Each call asks those that it moves or finds due, and the one at which it stops. Meanwhile timers go that were
+        // found due, that were not judged yet and that were put off, and one comes.
+        loop {
+            let before = bench.owners.asked;
+            let due = bench.wheel.next_due(&mut bench.owners, at(60_500), &mut { moves });
+            bench.check();
+            calls += 1;
+            if due != Due::Exhausted {
+                let Due::Fire { key, .. } = due else { panic!("{due:?}, but timers are due") };
+                assert!(bench.wheel.next_wake() <= Some(bench.wheel.elapsed()));
+                left.retain(|&other| other != key);
+                bench.file(key, now + 900);
+                bench.owners.deadline[key] = at(now + 900);
+                left.push(key);
+                break;
+            }
+            // 22 of the hundred are put off beyond the slot; between two of those lie nine at most.
+            assert!(bench.owners.asked - before <= 9 * moves + 10, "{} asked", bench.owners.asked - before);
+            assert_eq!(bench.wheel.next_wake(), Some(at(0)), "it would sleep in the middle of a split");
+            assert_eq!(bench.wheel.earliest(), Nanos::ZERO);
+            let gone = left.remove(calls * 5 % left.len());
+            bench.cancel(gone);
+            bench.check();
+            left.push(bench.add(60_700 + calls as u64));
+            bench.check();
+        }
+        assert_eq!(calls > 1, moves < 50, "{calls} calls of {moves} moves");
+        let mut expected = left.clone();
+        expected.sort_by_key(|&key| (bench.owners.deadline[key], key));
+        assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(bench.owners.deadline[expected[0]]));
+        let mut fired = bench.advance(60_500, moves);
+        fired.extend(bench.advance(now, moves));
+        fired.extend(bench.advance(now + 1_000, moves));
+        assert_eq!(fired, expected, "with {moves} moves at a time");
     }
 }
 
@@ -426,7 +564,7 @@ fn a_reset_leaves_the_old_slack() {
         assert_eq!(bench.wheel.next_wake(), Some(at(6 << 20)));
         let place = bench.owners.place[key];
         bench.owners.deadline[key] = at(to);
-        assert!(bench.wheel.refile_at(&mut bench.owners, place, at(to), Slack::ZERO));
+        assert_eq!(bench.wheel.refile_at(&mut bench.owners, place, at(to), Slack::ZERO), Some(key));
         bench.check();
         assert_eq!(bench.wheel.next_wake(), Some(at(to)), "it sleeps on as if it had not been reset");
         let due = bench.wheel.next_due(&mut bench.owners, at(to), &mut 100);
@@ -443,7 +581,7 @@ fn a_timer_that_was_reset_alone_in_its_slot_spoils_the_order_of_a_crowd() {
     bench.cancel(second);
     let place = bench.owners.place[first];
     bench.owners.deadline[first] = at(deadline);
-    assert!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline), Slack::ZERO));
+    assert_eq!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline), Slack::ZERO), Some(first));
     for _ in 0..99 {
         bench.add(deadline);
     }
@@ -530,7 +668,7 @@ fn a_crowd_that_is_disturbed_while_it_leaves_loses_its_order() {
     let brought_forward = |bench: &mut Bench| {
         let place = bench.owners.place[70];
         bench.owners.deadline[70] = at(deadline - 1);
-        assert!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline - 1), Slack::ZERO));
+        assert_eq!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline - 1), Slack::ZERO), Some(70));
         std::iter::once(70).chain((10..100).filter(|key| *key != 70)).collect()
     };
     type Disturb<'a> = &'a dyn Fn(&mut Bench) -> Vec<usize>;

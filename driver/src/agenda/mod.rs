@@ -136,6 +136,8 @@ pub struct Agenda<T> {
     entries: Pages<Slot<T>>,
     /// Made at the first insertion.
     wheel: Option<Wheel<u32>>,
+    /// The latest time that it was told.
+    latest: Nanos,
     /// Where those entries lie that [`Agenda::compact`] has moved, by their numbers.
     moved: HashMap<u64, u32>,
     next_number: u64,
@@ -182,7 +184,13 @@ impl<T> Default for Agenda<T> {
 impl<T> Agenda<T> {
     /// An empty one. Allocates nothing.
     pub fn new() -> Agenda<T> {
-        Agenda { entries: Pages::new(), wheel: None, moved: HashMap::new(), next_number: 0 }
+        Agenda {
+            entries: Pages::new(),
+            wheel: None,
+            latest: Nanos::ZERO,
+            moved: HashMap::new(),
+            next_number: 0,
+        }
     }
 
     /// An empty one with room for `capacity` entries, which it keeps.
@@ -211,7 +219,7 @@ impl<T> Agenda<T> {
         let slot = Slot { number, deadline, place: Place::NOWHERE, value };
         let rank = slot.rank();
         let index = self.entries.insert(slot);
-        let wheel = self.wheel.get_or_insert_with(|| Wheel::new(Nanos::ZERO));
+        let wheel = self.wheel.get_or_insert_with(|| Wheel::new(self.latest));
         wheel.insert(&mut Owners(&mut self.entries), index, deadline, rank);
         Key { number, index }
     }
@@ -264,8 +272,8 @@ impl<T> Agenda<T> {
         self.entries.get(index).map(|slot| Key { number: slot.number, index })
     }
 
-    /// Nothing is due before this: the earliest deadline, or somewhat less after entries were moved or taken
-    /// out. A few steps. `None` if there is no entry.
+    /// Nothing comes due before this: the earliest deadline, or somewhat less after entries were moved or taken
+    /// out. While entries are due already, some time that has passed. A few steps. `None` if there is no entry.
     pub fn next_wake(&self) -> Option<Nanos> {
         self.wheel.as_ref()?.next_wake()
     }
@@ -276,7 +284,8 @@ impl<T> Agenda<T> {
         self.wheel.as_mut()?.next_deadline(&mut Owners(&mut self.entries))
     }
 
-    /// Takes out the next entry that is due at `now`. A `now` before the latest one counts as that.
+    /// Takes out the next entry that is due at `now`. Time does not go back: a `now` before the latest one that this agenda
+    /// was told counts as that one, also if entries were left that were due by it, or all were taken out since.
     ///
     /// The first call after a long time may move many entries within the wheel;
     /// [`pop_due_within`](Agenda::pop_due_within) does it in slices.
@@ -289,10 +298,11 @@ impl<T> Agenda<T> {
     }
 
     /// As [`pop_due`](Agenda::pop_due), but each entry that has to be moved within the wheel costs one of
-    /// `moves`. When they are used up, the next call goes on from there.
+    /// `moves`. When none are left, nothing is taken out, and the next call with some goes on from there.
     pub fn pop_due_within(&mut self, now: Nanos, moves: &mut usize) -> Popped<T> {
+        self.latest = self.latest.max(now);
+        let now = self.latest;
         let Some(wheel) = &mut self.wheel else { return Popped::Idle };
-        let now = now.max(wheel.elapsed());
         let index = loop {
             match wheel.next_due(&mut Owners(&mut self.entries), now, moves) {
                 Due::Fire { key: index, deadline: filed, rank } => {
@@ -302,7 +312,7 @@ impl<T> Agenda<T> {
                     }
                     // It was moved after it had been found due.
                     wheel.put_back(&mut Owners(&mut self.entries), index, deadline, rank);
-                    *moves = moves.saturating_sub(1);
+                    *moves -= 1;
                 }
                 Due::Exhausted => return Popped::Exhausted,
                 Due::Idle => {
@@ -336,7 +346,7 @@ impl<T> Agenda<T> {
     /// assert_eq!(rest.pop_due(Nanos::NEVER).unwrap().value, 'x');
     /// ```
     pub fn take_all(&mut self) -> Agenda<T> {
-        let mut rest = Agenda { next_number: self.next_number, ..Agenda::new() };
+        let mut rest = Agenda { next_number: self.next_number, latest: self.latest, ..Agenda::new() };
         rest.reserve(self.entries.reserved());
         std::mem::replace(self, rest)
     }
@@ -425,7 +435,8 @@ impl<T> Agenda<T> {
         let Some(place) = self.entries.get(index).map(|slot| slot.place) else { return };
         if let Some(wheel) = &mut self.wheel {
             let removed = wheel.remove(&mut Owners(&mut self.entries), place);
-            debug_assert_eq!(removed, Some(index), "an entry has a wrong place");
+            // A wrong place is a defect of the wheel. Nothing dangles by it, so a panic will do.
+            assert_eq!(removed, Some(index), "an entry has a wrong place");
         }
     }
 

@@ -9,24 +9,25 @@
 //! * `process` publishes its `now` before it fires anything, and arming at or before it settles at once: so
 //!   nothing joins the drain that is under way, and a waker that arms a timer in the past starves nobody.
 //! * A drain that is cut short goes on at the next call with the same `now`.
-//! * Every waker of a `process` call is woken, whatever the others do; the first panic is resumed last.
+//! * Every waker of a `process` call is woken, and every event sent, whatever the others do; the first panic is resumed
+//!   last.
 
 mod handle;
 mod pending;
 mod shared;
 
 use std::fmt;
-use std::panic::resume_unwind;
 
 pub use handle::{Handle, Stats};
 pub use pending::{Pending, Waits};
 pub(crate) use shared::Inner;
 
 use crate::entry::{Fired, Next};
+use crate::panics::Panics;
 use crate::steer::Steering;
 use crate::sync::{Arc, Ordering, lock};
 use crate::trace::{self, Batch};
-use crate::wake_list::{PanicPayload, WakeList, keep_first};
+use crate::wake_list::WakeList;
 use crate::{Clock, Nanos, Tolerance};
 use shared::Shared;
 
@@ -141,7 +142,9 @@ impl Driver {
     }
 
     /// Until when the driver's thread may park; `None` if no timer is armed. From now on, until the next
-    /// [`process`](Driver::process), a timer that is due before that calls [`Unpark::unpark`].
+    /// [`process`](Driver::process), whoever arms a timer that is due before that calls [`Unpark::unpark`]; and
+    /// after that, whoever arms one that is due before all those: a thread that is held up before its call delays its own
+    /// timer and later ones, and no earlier one.
     ///
     /// It lies at most the slack of a timer after its deadline (see [`set_tolerance`](crate::TimerEntry::set_tolerance)), and may lie
     /// before it when timers were cancelled: then `process` finds nothing due, and that is all.
@@ -166,8 +169,13 @@ impl Driver {
     }
 
     /// Fires what is due at `now`, by (deadline, registration), until nothing is left or `budget` is used
-    /// up: a timer that fires costs one, and so does each move of one within the wheel. So no more than
-    /// `budget` fire. Those of one level-0 slot are sorted in one step, whatever the budget.
+    /// up: a timer that fires costs one, and so does each move of one within the wheel, be it to a lower level or to where
+    /// a reset has put it. So no more than `budget` fire and move, taken together.
+    ///
+    /// One step is not cut short, whatever the budget: timers that are due within the same 65 µs and were not armed in the
+    /// order of their deadlines, or of which one was cancelled, are looked at and sorted before the first of them fires.
+    /// For a million of them that takes tens of milliseconds, under the lock. (Those among them that turn out to have been
+    /// reset to later are moved within the budget.)
     ///
     /// The wakers are called in batches, without the lock; they may arm, reset and drop timers. What they
     /// arm at or before `now` is ready at its next poll and does not join this drain. A drain that the
@@ -181,7 +189,7 @@ impl Driver {
         let shared = &*self.handle.shared;
         let mut list = WakeList::new();
         let mut batch = Batch::new();
-        let mut panic: Option<PanicPayload> = None;
+        let mut panics = Panics::new();
         let mut fired = 0;
         let mut counted = 0;
         let mut left = budget;
@@ -201,10 +209,10 @@ impl Driver {
         let read = now.max(inner.published);
         let now = inner.published;
         let more = loop {
-            let next = if left == 0 { Next::Exhausted } else { inner.entries.fire_next(now, &mut left) };
-            let end = match next {
+            let end = match inner.entries.fire_next(now, &mut left) {
                 Next::Fired(Fired { waker, deadline, told }) => {
-                    left = left.saturating_sub(1);
+                    // It fires nothing with none left.
+                    left -= 1;
                     fired += 1;
                     let late = read.get() - deadline.get();
                     inner.lateness.note(late);
@@ -230,19 +238,15 @@ impl Driver {
             }
             if list.is_full() || end.is_some() {
                 drop(inner);
-                if let Some(payload) = list.wake_all() {
-                    keep_first(&mut panic, payload);
-                }
-                batch.send();
+                list.wake_each(&mut panics);
+                batch.send(&mut panics);
                 if let Some(more) = end {
                     break more;
                 }
                 inner = lock(&shared.inner);
             }
         };
-        if let Some(payload) = panic {
-            resume_unwind(payload);
-        }
+        panics.resume();
         Processed { fired, more }
     }
 
@@ -253,19 +257,17 @@ impl Driver {
     ///
     /// If a waker panics: all others are woken first, then the first panic is resumed.
     pub fn shutdown(&mut self) {
-        if let Some(payload) = self.close() {
-            resume_unwind(payload);
-        }
+        self.close().resume();
     }
 
-    fn close(&mut self) -> Option<PanicPayload> {
+    fn close(&mut self) -> Panics {
         let shared = &*self.handle.shared;
         let mut list = WakeList::new();
-        let mut panic = None;
+        let mut panics = Panics::new();
         let mut waited = 0;
         let mut inner = lock(&shared.inner);
         if inner.closed {
-            return None;
+            return panics;
         }
         inner.closed = true;
         shared.set_earliest(&inner, Nanos::NEVER);
@@ -281,12 +283,10 @@ impl Driver {
             }
             if list.is_full() || end {
                 drop(inner);
-                if let Some(payload) = list.wake_all() {
-                    keep_first(&mut panic, payload);
-                }
+                list.wake_each(&mut panics);
                 if end {
-                    trace::shut_down(waited);
-                    return panic;
+                    panics.catch(|| trace::shut_down(waited));
+                    return panics;
                 }
                 inner = lock(&shared.inner);
             }
@@ -296,10 +296,6 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let panic = self.close();
-        // A second panic while one is under way would abort the process.
-        if let (Some(payload), false) = (panic, std::thread::panicking()) {
-            resume_unwind(payload);
-        }
+        self.close().resume();
     }
 }

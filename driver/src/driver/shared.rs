@@ -35,7 +35,8 @@ pub(crate) struct Inner {
     pub(super) published: Nanos,
     /// Whether the latest drain is not finished.
     pub(super) draining: bool,
-    /// Until when the driver's thread is going to be parked; `None` while it runs, or is about to.
+    /// By when the driver's thread will be roused from its park, by itself or by a thread that has seen to it; `None` while
+    /// it runs.
     pub(super) parked_until: Option<Nanos>,
     pub(super) closed: bool,
     pub(super) slacker: Slacker,
@@ -136,8 +137,9 @@ impl Inner {
         if wake >= until {
             return false;
         }
-        // The park is about to be ended, so nobody needs to end it again, however early the timer.
-        self.parked_until = None;
+        // The park is about to be ended by this thread, which may be held up before it does so. Whoever arms a timer that
+        // is earlier still does not rely on it.
+        self.parked_until = Some(wake);
         true
     }
 

@@ -4,6 +4,8 @@
 //!
 //! * Only an [`Entries`] holds [`EntryRef`]s, and it lives under the driver's lock: to have `&Entries` is to
 //!   hold the lock.
+//! * What the wheel finds at the place of an entry is compared with that entry, in every build: if the two disagreed, a
+//!   pointer to an entry that is freed would stay in the wheel.
 //! * An [`EntryRef`] is in the wheel exactly while its entry is linked. Between two unlocks the driver may take
 //!   one out to fire it; then it fires it or files it again.
 
@@ -133,16 +135,18 @@ impl Entries {
         self.wheel.insert(&mut Places, entry, deadline, rank);
     }
 
+    /// Takes `entry`, whose cell lies at `place`, out of the wheel.
     #[inline]
-    pub(super) fn remove(&mut self, place: Place) -> Option<EntryRef> {
-        self.wheel.remove(&mut Places, place)
+    pub(super) fn remove(&mut self, entry: &TimerEntry, place: Place) {
+        let found = self.wheel.remove(&mut Places, place);
+        assert_is(entry, found);
     }
 
-    /// Files the entry at `place` under another deadline.
+    /// Files `entry`, whose cell lies at `place`, under another deadline.
     #[inline]
-    pub(super) fn refile(&mut self, place: Place, deadline: Nanos, slack: Slack) {
+    pub(super) fn refile(&mut self, entry: &TimerEntry, place: Place, deadline: Nanos, slack: Slack) {
         let found = self.wheel.refile_at(&mut Places, place, deadline, slack);
-        debug_assert!(found, "a wrong place");
+        assert_is(entry, found);
     }
 
     /// Fires the next entry that is due at `now`.
@@ -159,10 +163,8 @@ impl Entries {
                         Ok(fired) => return Next::Fired(fired),
                         Err(later) => {
                             self.wheel.put_back(&mut Places, key, later, rank);
-                            *moves = moves.saturating_sub(1);
-                            if *moves == 0 {
-                                return Next::Exhausted;
-                            }
+                            // It has some left, or it would have been exhausted.
+                            *moves -= 1;
                         }
                     }
                 }
@@ -276,6 +278,29 @@ impl Store<EntryRef> for Places {
     }
 }
 
+/// Ends the process if what was `found` at the place of `entry` is not that entry.
+#[inline]
+fn assert_is(entry: &TimerEntry, found: Option<EntryRef>) {
+    if !found.is_some_and(|found| found.is(entry)) {
+        wrong_place(entry);
+    }
+}
+
+/// The wheel has a pointer to this entry, nobody knows where, and the entry is about to be freed. A panic would free it while
+/// it unwinds, so that the pointer would dangle: there is nothing to do but to stop.
+#[cold]
+fn wrong_place(entry: &TimerEntry) -> ! {
+    use std::io::Write;
+    // An error output that is closed is no reason to go on.
+    let _ = writeln!(
+        std::io::stderr(),
+        "mainspring-driver: the timer made at {} does not lie where the wheel has put it. This is a defect of the driver, or \
+         memory was overwritten; going on would leave a dangling pointer, so the process is aborted.",
+        entry.origin,
+    );
+    std::process::abort();
+}
+
 /// Asks the processor to load what `at` points to, ahead of its use.
 #[inline(always)]
 fn prefetch(at: *const TimerEntry) {
@@ -288,4 +313,69 @@ fn prefetch(at: *const TimerEntry) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = at;
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Driver, TestClock};
+
+    /// Names the case that the test plays when it runs itself as a process of its own.
+    const CASE: &str = "MAINSPRING_WRONG_PLACE";
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri starts no process")]
+    fn an_entry_that_does_not_lie_where_it_believes_ends_the_process() {
+        if let Ok(case) = std::env::var(CASE) {
+            play(&case);
+            return;
+        }
+        let test = std::thread::current().name().expect("a test's thread has its name").to_owned();
+        for how in ["drop", "cancel", "reset", "reset within a slot", "reset to the past"] {
+            for place in ["nowhere", "another's", "its own"] {
+                let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
+                child.args(["--exact", &test, "--nocapture"]).env(CASE, format!("{how}/{place}"));
+                let output = child.output().expect("this program runs");
+                let said = String::from_utf8_lossy(&output.stderr);
+                let own = place == "its own";
+                assert_eq!(output.status.success(), own, "{how}, {place}: {said}");
+                assert_eq!(
+                    said.contains("aborted") && said.contains(file!()),
+                    !own,
+                    "{how}, {place}: {said}"
+                );
+                assert!(!said.contains("panicked"), "{how}, {place}: {said}");
+            }
+        }
+    }
+
+    /// Does something to an entry that believes to lie elsewhere.
+    fn play(case: &str) {
+        let driver = Driver::new(TestClock::new(Nanos::ZERO).clock(), || ());
+        let arm = |at| {
+            let mut entry = Box::pin(driver.handle().sleep_until(Nanos::new(at)));
+            let mut cx = std::task::Context::from_waker(Waker::noop());
+            assert!(entry.as_mut().poll_elapsed(&mut cx).is_pending());
+            entry
+        };
+        let (mut entry, other) = (arm((1 << 30) + 100), arm((1 << 30) + 101));
+        let (how, place) = case.split_once('/').expect("two words");
+        let (own, others) = {
+            let locked = driver.handle().lock();
+            (entry.place(&locked), other.place(&locked))
+        };
+        let place = match place {
+            "nowhere" => Place::NOWHERE,
+            "another's" => others,
+            _ => own,
+        };
+        Places.set_place(EntryRef::new(entry.as_ref()), place);
+        match how {
+            "drop" => drop(entry),
+            "cancel" => entry.as_mut().cancel(),
+            "reset" => entry.as_mut().reset(Nanos::new(1 << 20)),
+            "reset within a slot" => entry.as_mut().reset(Nanos::new((1 << 30) + 50)),
+            _ => entry.as_mut().reset(Nanos::ZERO),
+        }
+    }
 }

@@ -401,7 +401,7 @@ impl TimerEntry {
         let slack = self.slack(&mut locked, deadline);
         self.state.arm(deadline);
         let place = self.place(&locked);
-        locked.entries.refile(place, deadline, slack);
+        locked.entries.refile(&self, place, deadline, slack);
         let unpark = self.handle.filed(&mut locked, deadline, slack);
         drop(locked);
         if unpark {
@@ -458,8 +458,7 @@ impl TimerEntry {
     /// unlocks.
     fn take_out(&self, locked: &mut Inner) -> Waker {
         let place = self.place(locked);
-        let removed = locked.entries.remove(place);
-        debug_assert!(removed.is_some_and(|entry| entry.is(self)), "a wrong place");
+        locked.entries.remove(self, place);
         self.waker.with(|held| {
             // SAFETY: the state is a deadline, so the waker is present; the lock is held and the wheel has no
             // pointer to the entry any more, so nobody copies it; the caller leaves the deadline state (or

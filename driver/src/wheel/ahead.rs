@@ -7,6 +7,7 @@
 //! * A bound is made exact only by [`Wheel::next_deadline`], which walks a slot for it.
 
 use super::level::SlotId;
+use super::slot::Verdict;
 use super::{Rank, Store, Wheel};
 use crate::Nanos;
 
@@ -25,11 +26,14 @@ impl<K: Copy> Wheel<K> {
 
     /// [`next_wake`](Wheel::next_wake), and the earliest deadline that is filed: how far slack puts it off.
     pub(crate) fn next_park(&self) -> Option<(Nanos, Nanos)> {
+        if self.len == 0 {
+            return None;
+        }
         if let Some(cell) = self.batch[self.cursor..].iter().flatten().next() {
             let at = cell.when.min(self.elapsed);
             return Some((at, at));
         }
-        if self.dealing.is_some() || self.leaving.is_some() {
+        if self.is_under_way() {
             return Some((self.elapsed, self.elapsed));
         }
         // Slots come in the order of time and do not overlap, so the first has the earliest deadline.
@@ -57,11 +61,17 @@ impl<K: Copy> Wheel<K> {
     /// have not left yet it is [`Nanos::ZERO`].
     #[inline]
     pub fn earliest(&self) -> Nanos {
-        if self.cursor < self.batch.len() || self.dealing.is_some() || self.leaving.is_some() {
+        if self.cursor < self.batch.len() || self.is_under_way() {
             return Nanos::ZERO;
         }
         // Slots come in the order of time and do not overlap, so the first has the earliest deadline.
         self.occupied.earliest().map_or(Nanos::NEVER, |slot| self.slots.earliest(slot))
+    }
+
+    /// Whether a slot is being dealt out, split, or left.
+    #[inline]
+    fn is_under_way(&self) -> bool {
+        self.dealing.is_some() || self.splitting.is_some() || self.leaving.is_some()
     }
 
     /// Calls `each` for every timer in the wheel, in no particular order: its key and its rank. O(n).
@@ -79,6 +89,10 @@ impl<K: Copy> Wheel<K> {
     /// The earliest deadline of all, exactly. Timers whose deadline has moved are filed anew on the way, so
     /// this may take O(n) once, where [`next_wake`](Wheel::next_wake) is a handful of steps.
     pub fn next_deadline(&mut self, store: &mut impl Store<K>) -> Option<Nanos> {
+        let mut unlimited = usize::MAX;
+        if let Some((slot, at)) = self.splitting {
+            self.split(store, slot, at, &mut unlimited);
+        }
         let mut due: Option<Nanos> = None;
         for cell in self.batch[self.cursor..].iter().flatten() {
             let when = store.deadline(cell.key, cell.when);
@@ -88,7 +102,6 @@ impl<K: Copy> Wheel<K> {
             }
         }
         if let Some(slot) = self.dealing {
-            let mut unlimited = usize::MAX;
             self.deal(store, slot, &mut unlimited);
         }
         while let Some(slot) = self.occupied.earliest() {
@@ -111,7 +124,7 @@ impl<K: Copy> Wheel<K> {
             |cell| {
                 let when = store.borrow_mut().deadline(cell.key, cell.when);
                 cell.when = when;
-                SlotId::of(elapsed, when) == slot
+                if SlotId::of(elapsed, when) == slot { Verdict::Keep } else { Verdict::Take }
             },
             |cell| late.push(cell),
             |key, place| store.borrow_mut().set_place(key, place),

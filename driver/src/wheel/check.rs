@@ -43,7 +43,7 @@ impl<K: Copy> Wheel<K> {
             }
         }
         let batch = self.batch[self.cursor..].iter().flatten().map(|cell| (cell.when, cell.rank));
-        assert!(batch.is_sorted(), "the batch is out of order");
+        assert!(self.splitting.is_some() || batch.is_sorted(), "the batch is out of order");
         assert_eq!(len, self.len, "the count is wrong");
         assert_eq!(self.slots.chunks(), chunks, "chunks were lost");
     }

@@ -3,6 +3,7 @@
 //! Ground rule: what it names is what [`Wheel::next_due`] gives next, once that is due, if nothing is put in,
 //! taken out or moved before.
 
+use super::level::SlotId;
 use super::{Rank, Wheel};
 use crate::Nanos;
 
@@ -12,7 +13,19 @@ impl<K: Copy> Wheel<K> {
     pub(crate) fn first(&self, deadline_of: impl Fn(K) -> Nanos) -> Option<K> {
         let due = self.batch[self.cursor..].iter().flatten();
         // What was found due leaves first, save what has moved since: that is filed anew.
-        if let Some(cell) = due.clone().find(|cell| deadline_of(cell.key) == cell.when) {
+        let settled = due.clone().filter(|cell| deadline_of(cell.key) == cell.when);
+        if let Some((slot, now)) = self.splitting {
+            // What is still to be found due in this slot, will be so by its true deadline.
+            let rest = self.slots.cells(slot).filter(|(cell, _)| cell.when <= now).filter_map(|(cell, _)| {
+                let when = deadline_of(cell.key);
+                let stays = when <= now && SlotId::of(self.elapsed, when) == slot;
+                stays.then_some((when, cell.rank, cell.key))
+            });
+            let settled = settled.map(|cell| (cell.when, cell.rank, cell.key));
+            if let Some((.., key)) = settled.chain(rest).min_by_key(|&(when, rank, _)| (when, rank)) {
+                return Some(key);
+            }
+        } else if let Some(cell) = { settled }.next() {
             return Some(cell.key);
         }
         let mut best: Option<(Nanos, Rank, K)> = None;

@@ -1,7 +1,7 @@
 //! `Wheel`: a hierarchical timing wheel with exact deadlines. A pure, safe data structure.
 //!
 //! It is told what time it is, and whom to tell of a cell's new place. It owns no clock, no lock and no
-//! atomic, calls no foreign code but its [`Store`], and never fails.
+//! atomic, and calls no foreign code but its [`Store`]. It fails only if it holds two thousand million timers.
 //!
 //! ```text
 //!   level 7  ▕▏▏▏▏ … 64 slots of 2^58 ns (9 years)     a deadline waits in the slot of the highest bit in
@@ -14,21 +14,27 @@
 //!
 //! Ground rules:
 //!
-//! * Exact: nothing leaves before its own deadline, to the nanosecond. A slot is only where a cell waits.
+//! * Exact: nothing leaves before the deadline that its owner named when its order was settled, to the nanosecond. A slot
+//!   is only where a cell waits. An owner that moves the deadline after that compares it when the timer leaves, and files it
+//!   again.
 //! * In order: what is due leaves by (deadline, number), as its owner's true deadline says at the moment at
-//!   which its level-0 slot is split. Slots do not overlap, so the order holds across them too.
-//! * When `now` passes a slot's start, the slot is dealt out (level 1 and up) or split (level 0), earliest
-//!   slot first, even if nothing in it is due: `level` rests on it. A slot being dealt is finished before
-//!   anything else happens; what is inserted meanwhile goes straight to lower levels.
-//! * A slot whose cells all belong into the same lower slot is handed over to that as a whole, in one step; one
-//!   whose cells lie in order leaves from its front, cell by cell. So a crowd with one deadline, armed one after
-//!   the other, is neither moved nor sorted: its first fires at once.
-//! * Work is sliced: a deal may stop after any cell. Sorting one level-0 slot is the one step that cannot.
+//!   which its level-0 slot is split. Slots do not overlap, so the order holds across them too. What is inserted for a time
+//!   that has passed leaves before anything that comes due later, but may leave after what had been found due before.
+//! * When `now` passes the start of a slot of level 1 and up, the slot is dealt out, or handed over, earliest slot first,
+//!   even if nothing in it is due: `level` rests on it. A slot being dealt is finished before anything else leaves; what
+//!   is inserted meanwhile goes straight to lower levels. A slot of level 0 stays, and is split or left, when something in
+//!   it may be due.
+//! * A slot whose cells by its bounds all belong into the same lower slot, which is empty, is handed over to that as a
+//!   whole, in one step; one of level 0 whose cells lie in order and are all due is left from its front, cell by cell. So a
+//!   crowd with one deadline that has its slots to itself, armed one after the other, is neither moved nor sorted: its first
+//!   fires at once.
+//! * Work is sliced: a deal may stop after any cell, and a split before any that has to be filed anew. One step cannot be
+//!   cut: of a slot that is out of order, those that are due are looked at, and sorted, before the first of them leaves.
 //! * A cell lies in the slot that `level::SlotId::of` computes from its filed deadline, save those of the
-//!   slot being dealt and of the batch. The occupied bit is set exactly while a slot holds cells. Bounds are
-//!   never too late. [`Wheel::check`] says whether all that is so; debug builds ask it after every change.
+//!   slot being dealt and of the batch. The occupied bit is set exactly while a slot holds cells. Bounds enclose the truth.
+//!   [`Wheel::check`] says whether all that is so; debug builds ask a part of it after every change of a small wheel.
 //! * The true deadline of a timer may be later than the filed one ([`Store::deadline`]). The wheel asks when
-//!   it touches the cell anyway: when a slot is dealt or split.
+//!   it touches the cell anyway: when its slot is dealt, split or left, and in [`Wheel::next_deadline`].
 
 mod ahead;
 mod check;
@@ -45,7 +51,7 @@ use std::fmt;
 
 use level::{Occupied, SlotId};
 pub(crate) use peak::Peak;
-use slot::{Cell, Removed, Slots};
+use slot::{Cell, Removed, Slots, Verdict};
 
 pub use occupancy::Occupancy;
 pub use place::Place;
@@ -98,7 +104,8 @@ pub enum Due<K> {
 
 /// A hierarchical timing wheel over keys that somebody else owns.
 ///
-/// Insert and remove are O(1); a timer moves at most seven times between its insertion and its end.
+/// Insert and remove are O(1), amortised over the growth of its memory. A timer moves at most seven times between its
+/// insertion and its end, and eight times more for each time that it is found to have been put off.
 ///
 /// ```
 /// use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
@@ -137,7 +144,9 @@ pub struct Wheel<K> {
     dealing: Option<SlotId>,
     /// The slot from which timers are leaving one by one, being in order: more that is due may be in it.
     leaving: Option<SlotId>,
-    /// Due cells in order; those that were cancelled since are `None`. Empty once `cursor` reaches the end.
+    /// The level-0 slot being split, and at what time: a part of what is due in it is in the batch, in no order yet.
+    splitting: Option<(SlotId, Nanos)>,
+    /// Due cells in order; those that were cancelled since are `None`. Done with once `cursor` reaches the end.
     batch: Vec<Option<Cell<K>>>,
     /// What of the batch has left.
     cursor: usize,
@@ -168,6 +177,7 @@ impl<K: Copy> Wheel<K> {
             elapsed: at,
             dealing: None,
             leaving: None,
+            splitting: None,
             batch: Vec::new(),
             cursor: 0,
             batch_peak: Peak::default(),
@@ -177,7 +187,8 @@ impl<K: Copy> Wheel<K> {
         }
     }
 
-    /// Where the wheel stands. Nothing due before it is left in a slot, save what was inserted late.
+    /// Where the wheel stands: it never goes back. Nothing due before it is left in a slot, save what was inserted late and
+    /// has not left yet.
     #[inline]
     pub fn elapsed(&self) -> Nanos {
         self.elapsed
@@ -195,7 +206,8 @@ impl<K: Copy> Wheel<K> {
         self.len == 0
     }
 
-    /// How many times a cell was moved from a slot to a lower one, or filed anew, so far.
+    /// How many times a cell was moved from a slot to a lower one, or filed anew because it was found to have been put off,
+    /// so far. Slots that were handed over as a whole are not counted.
     #[inline]
     pub fn moved(&self) -> u64 {
         self.moved
@@ -235,8 +247,8 @@ impl<K: Copy> Wheel<K> {
         Some(key)
     }
 
-    /// Files the timer at `place` under another deadline and with another slack; it keeps its number. Says
-    /// whether a timer lies there. O(1), and cheapest if it stays in its slot.
+    /// Files the timer at `place` under another deadline and with another slack; it keeps its number. Returns its key;
+    /// `None` if nothing lies there. O(1), and cheapest if it stays in its slot.
     #[inline]
     pub fn refile_at(
         &mut self,
@@ -244,31 +256,39 @@ impl<K: Copy> Wheel<K> {
         place: Place,
         deadline: Nanos,
         slack: Slack,
-    ) -> bool {
-        if self.slots.edit(place, SlotId::of(self.elapsed, deadline), deadline, slack) {
+    ) -> Option<K> {
+        if let Some(key) = self.slots.edit(place, SlotId::of(self.elapsed, deadline), deadline, slack) {
             self.debug_check();
-            return true;
+            return Some(key);
         }
         let cell = match place.slot_parts() {
             Some(_) => self.slots.get(place),
             None => self.batch.get(place.batch_index()).copied().flatten(),
         };
-        let Some(Cell { key, rank, .. }) = cell else { return false };
+        let Cell { key, rank, .. } = cell?;
         self.remove(store, place);
         self.insert(store, key, deadline, rank.with_slack(slack));
-        true
+        Some(key)
     }
 
     /// Takes out the next timer that is due at `now`, by (deadline, number); moves the wheel on to `now`.
     ///
     /// Call it again, with the same `now`, until it is [`Due::Idle`]. Each cell that has to be moved costs
-    /// one of `moves`; when they are used up it stops with [`Due::Exhausted`], and goes on from there at the
-    /// next call. A `now` before [`elapsed`](Wheel::elapsed) changes nothing.
+    /// one of `moves`; when none are left it stops with [`Due::Exhausted`], and goes on from there at the
+    /// next call, so it needs at least one. A `now` before [`elapsed`](Wheel::elapsed) changes nothing; one that is only
+    /// before that of the last call takes out what is due by it, and what was due by the other waits for that to return.
     pub fn next_due(&mut self, store: &mut impl Store<K>, now: Nanos, moves: &mut usize) -> Due<K> {
         if now < self.elapsed {
             return Due::Idle;
         }
         loop {
+            if *moves == 0 {
+                return Due::Exhausted;
+            }
+            if let Some((slot, at)) = self.splitting {
+                self.split(store, slot, at, moves);
+                continue;
+            }
             while let Some(slot) = self.batch.get_mut(self.cursor) {
                 if slot.is_some_and(|cell| cell.when > now) {
                     return Due::Idle;
@@ -285,9 +305,8 @@ impl<K: Copy> Wheel<K> {
             }
             self.end_batch();
             if let Some(slot) = self.dealing {
-                if !self.deal(store, slot, moves) {
-                    return Due::Exhausted;
-                }
+                self.deal(store, slot, moves);
+                continue;
             }
             self.leaving = None;
             match self.occupied.earliest().map(|slot| (slot, slot.start(self.elapsed))) {
@@ -304,10 +323,7 @@ impl<K: Copy> Wheel<K> {
                     } else if let Some(cell) = self.leave(store, slot) {
                         return Due::Fire { key: cell.key, deadline: cell.when, rank: cell.rank };
                     } else {
-                        *moves = moves.saturating_sub(1);
-                        if *moves == 0 {
-                            return Due::Exhausted;
-                        }
+                        *moves -= 1;
                     }
                 }
                 _ => {
@@ -397,8 +413,8 @@ impl<K: Copy> Wheel<K> {
         None
     }
 
-    /// Deals a slot out to lower ones, a cell for each of `moves`. Says whether it is empty.
-    fn deal(&mut self, store: &mut impl Store<K>, slot: SlotId, moves: &mut usize) -> bool {
+    /// Deals a slot out to lower ones, a cell for each of `moves`.
+    fn deal(&mut self, store: &mut impl Store<K>, slot: SlotId, moves: &mut usize) {
         debug_assert!(slot.level() > 0 && slot.start(self.elapsed) == self.elapsed);
         while *moves > 0 {
             if let Some(ahead) = self.slots.peek(slot, AHEAD) {
@@ -410,35 +426,42 @@ impl<K: Copy> Wheel<K> {
             self.moved += 1;
             *moves -= 1;
         }
-        let done = self.slots.is_empty(slot);
-        if done {
+        if self.slots.is_empty(slot) {
             self.occupied.clear(slot);
             self.dealing = None;
         }
         self.debug_check();
-        done
     }
 
-    /// Splits the current level-0 slot at `now`: what is due becomes the batch, in order; the rest stays.
+    /// Splits the current level-0 slot at `now`: what is due becomes the batch, in order; the rest stays. Those whose
+    /// deadline has moved to a later slot, or beyond `now`, are filed there, one for each of `moves`; if these do not
+    /// suffice, the next call goes on.
     fn split(&mut self, store: &mut impl Store<K>, slot: SlotId, now: Nanos, moves: &mut usize) {
         let mut late = std::mem::take(&mut self.late);
+        let mut unplaced = self.batch.len();
         let batch = &mut self.batch;
         let elapsed = self.elapsed;
+        // One that now waits in a later slot must not overtake those between, even if it is due.
+        let is_late = |when| when > now || SlotId::of(elapsed, when) != slot;
         // Two of the closures tell the store something, at different times.
         let store = std::cell::RefCell::new(store);
-        self.slots.sift(
+        let done = self.slots.sift(
             slot,
-            |cell| cell.when > now,
-            |mut cell| {
-                let when = store.borrow_mut().deadline(cell.key, cell.when);
-                let moved = when > std::mem::replace(&mut cell.when, when);
-                // One that now waits in a later slot must not overtake those between, even if it is due.
-                if moved && (when > now || SlotId::of(elapsed, when) != slot) {
-                    late.push(cell);
-                } else {
-                    batch.push(Some(cell));
+            |cell| {
+                if cell.when > now {
+                    return Verdict::Keep;
                 }
+                let when = store.borrow_mut().deadline(cell.key, cell.when);
+                if is_late(when) {
+                    if *moves == 0 {
+                        return Verdict::Stop;
+                    }
+                    *moves -= 1;
+                }
+                cell.when = when;
+                Verdict::Take
             },
+            |cell| if is_late(cell.when) { late.push(cell) } else { batch.push(Some(cell)) },
             |key, place| store.borrow_mut().set_place(key, place),
             |key| store.borrow_mut().prefetch(key),
         );
@@ -446,10 +469,13 @@ impl<K: Copy> Wheel<K> {
         if self.slots.is_empty(slot) {
             self.occupied.clear(slot);
         }
-        *moves = moves.saturating_sub(late.len());
         self.file_all(store, late);
-        self.batch.sort_unstable_by_key(|cell| cell.map(|cell| (cell.when, cell.rank)));
-        for index in 0..self.batch.len() {
+        self.splitting = if done { None } else { Some((slot, now)) };
+        if done {
+            self.batch.sort_unstable_by_key(|cell| cell.map(|cell| (cell.when, cell.rank)));
+            unplaced = 0;
+        }
+        for index in unplaced..self.batch.len() {
             if let Some(Some(ahead)) = self.batch.get(index + AHEAD as usize) {
                 store.prefetch(ahead.key);
             }

@@ -58,6 +58,17 @@ pub(super) struct Removed<K> {
     pub(super) filler: Option<K>,
 }
 
+/// What [`Slots::sift`] does with a cell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It stays in its slot.
+    Keep,
+    /// It is removed.
+    Take,
+    /// It stays, and so do those that were not judged yet.
+    Stop,
+}
+
 /// The cells of a slot. A cache line of its own.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
@@ -311,15 +322,13 @@ impl<K: Copy> Slots<K> {
         Some(Removed { key, slot, filler })
     }
 
-    /// Gives the cell at `place` another deadline and slack, if it lies in the slot `id`; says whether it does.
+    /// Gives the cell at `place` another deadline and slack, and returns its key, if it lies in the slot `id`.
     #[inline]
-    pub(super) fn edit(&mut self, place: Place, id: SlotId, when: Nanos, slack: Slack) -> bool {
-        let Some((chunk, offset)) = place.slot_parts() else { return false };
+    pub(super) fn edit(&mut self, place: Place, id: SlotId, when: Nanos, slack: Slack) -> Option<K> {
+        let (chunk, offset) = place.slot_parts()?;
         let number = self.chain_of[id.index()];
-        let Some(chunk) = self.pool.get_mut(chunk).filter(|chunk| chunk.chain == number) else {
-            return false;
-        };
-        let Some(old) = chunk.cells[offset as usize] else { return false };
+        let chunk = self.pool.get_mut(chunk).filter(|chunk| chunk.chain == number)?;
+        let old = chunk.cells[offset as usize]?;
         let cell = Cell { when, rank: old.rank.with_slack(slack), key: old.key };
         chunk.cells[offset as usize] = Some(cell);
         let chain = &mut self.chains[usize::from(number)];
@@ -328,20 +337,21 @@ impl<K: Copy> Slots<K> {
         chain.earliest = chain.earliest.min(when);
         chain.latest = chain.latest.max(when);
         chain.wake = chain.wake.min(cell.wake());
-        true
+        Some(old.key)
     }
 
     /// Walks a slot from its last cell to its first, and sets its bounds anew. `judge` sees each cell once, and
     /// may change its time; what it does not want kept is removed and handed to `removed`, and `moved` hears of
-    /// the cell that fills the hole. `soon` hears of most a while before their turn.
+    /// the cell that fills the hole. `soon` hears of most a while before their turn. Says whether it came to the end;
+    /// if it was stopped, the bounds are what they were, and enclose what was removed, too.
     pub(super) fn sift(
         &mut self,
         id: SlotId,
-        mut judge: impl FnMut(&mut Cell<K>) -> bool,
+        mut judge: impl FnMut(&mut Cell<K>) -> Verdict,
         mut removed: impl FnMut(Cell<K>),
         mut moved: impl FnMut(K, Place),
         mut soon: impl FnMut(K),
-    ) {
+    ) -> bool {
         let number = self.chain_of[id.index()];
         let Chain { mut top, begin, len, .. } = self.chains[usize::from(number)];
         let (mut earliest, mut latest, mut wake) = (Nanos::NEVER, Nanos::ZERO, Nanos::NEVER);
@@ -361,12 +371,16 @@ impl<K: Copy> Slots<K> {
                 }
                 let Some(cell) = &mut self.pool.chunk_mut(top).cells[offset as usize] else { continue };
                 let before = cell.when;
-                if judge(cell) {
-                    changed |= cell.when != before;
-                    earliest = earliest.min(cell.when);
-                    latest = latest.max(cell.when);
-                    wake = wake.min(cell.wake());
-                    continue;
+                match judge(cell) {
+                    Verdict::Keep => {
+                        changed |= cell.when != before;
+                        earliest = earliest.min(cell.when);
+                        latest = latest.max(cell.when);
+                        wake = wake.min(cell.wake());
+                        continue;
+                    }
+                    Verdict::Take => {}
+                    Verdict::Stop => return false,
                 }
                 changed = true;
                 let (cell, place) = (*cell, Place::in_slot(top, offset));
@@ -386,6 +400,7 @@ impl<K: Copy> Slots<K> {
             chain.wake = wake;
             chain.sorted &= !changed || chain.len == 1;
         }
+        true
     }
 
     /// Releases a little of the memory that a burst has left behind.

@@ -129,6 +129,7 @@ impl Case {
     }
 
     fn process(&mut self, budget: usize) {
+        let moved = self.driver.handle().stats().moved;
         let (now, before) = {
             let mut world = lock(&self.log.world);
             world.parked_until = None;
@@ -141,7 +142,8 @@ impl Case {
         let Processed { fired, more, .. } = self.driver.process(now, budget);
         let mut world = lock(&self.log.world);
         assert_eq!(fired, world.wakes - before, "not every timer that fired was woken");
-        assert!(fired <= budget, "{fired} fired of {budget}");
+        let moved = (world.handle.stats().moved - moved) as usize;
+        assert!(fired + moved <= budget, "{fired} fired and {moved} moved of {budget}");
         self.tally.fired += fired;
         if more {
             assert!(budget < usize::MAX, "an endless budget was used up");

@@ -239,12 +239,14 @@ impl Case {
             return;
         }
         let now = Nanos::new(self.now);
-        let mut moves = budget;
+        let (mut moves, moved, mut fired) = (budget, self.wheel.moved(), 0);
         while moves > 0 {
             match self.wheel.next_due(&mut self.owners, now, &mut moves) {
                 Due::Exhausted => assert_eq!(moves, 0, "stopped before the moves were used up"),
                 Due::Fire { key, deadline, rank } => {
-                    moves = moves.saturating_sub(1);
+                    assert!(moves > 0, "one left after the moves were used up");
+                    moves -= 1;
+                    fired += 1;
                     self.take(key, deadline.get(), rank);
                 }
                 Due::Idle => {
@@ -257,6 +259,7 @@ impl Case {
                 }
             }
         }
+        assert_eq!(fired + (self.wheel.moved() - moved) as usize, budget);
         self.tally.cut += 1;
     }
 

@@ -84,7 +84,7 @@ pub(super) struct World {
     pub(super) closed: bool,
     /// What the next wakers do, each one thing.
     plan: Vec<Op>,
-    /// Until when the driver is parked, and how often it ought to have been unparked.
+    /// Until when the driver is parked, by itself or by an unpark, and how often it ought to have been unparked.
     pub(super) parked_until: Option<Nanos>,
     pub(super) unparked: usize,
     /// How many were registered, fired, unregistered; how many wakers the driver ran.
@@ -250,7 +250,7 @@ impl World {
     /// The driver was told of a timer; if it is parked for longer than that, it must be unparked.
     fn filed(&mut self, timer: Armed) {
         if self.parked_until.is_some_and(|until| timer.wake() < until) {
-            self.parked_until = None;
+            self.parked_until = Some(timer.wake());
             self.unparked += 1;
         }
         self.list.push(timer);
