@@ -165,6 +165,16 @@ impl Handle {
         self.shared.on_system_clock && self.shared.timers.clock_changes() == 0
     }
 
+    /// By how many nanoseconds the count of this runtime's instants is ahead of that of std's, whose count is the
+    /// process's.
+    pub(crate) fn ahead_of_std(&self) -> i64 {
+        match self.shared.virtual_clock.ahead_of_std() {
+            Some(ahead) => ahead,
+            None if self.shared.on_system_clock => 0,
+            None => super::suspended(),
+        }
+    }
+
     /// What makes timers for this runtime.
     #[inline]
     pub(crate) fn timers(&self) -> &mainspring_driver::Handle {

@@ -33,6 +33,7 @@ pub(crate) mod virtual_clock;
 #[allow(clippy::module_inception, reason = "the room and its main piece share the name")]
 mod runtime;
 
+use anchor::suspended;
 pub(crate) use anchor::{anchor, now};
 pub use builder::Builder;
 pub use context::{EnterGuard, NoRuntime};

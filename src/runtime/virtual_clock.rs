@@ -12,8 +12,8 @@
 //!
 //! * A runtime that is not paused looks at none of this.
 //! * Wakers are cloned, dropped and woken without the lock.
-//! * The wall clock of virtual time is anchored once, when time first becomes virtual, and goes by the runtime's time
-//!   from then on, also after that was resumed.
+//! * The wall clock of virtual time, and its distance from std's `Instant`, are anchored once, when time first becomes
+//!   virtual, and are kept from then on, also after that was resumed. So what was converted once stays right.
 //! * Advances that are under way side by side do not add up: each has a moment of its own, and time passes
 //!   through them in order.
 
@@ -35,6 +35,9 @@ pub(crate) struct VirtualClock {
     advances: Mutex<Advances>,
     /// What the wall clock showed at a moment of the runtime's time. Not set: it is the system's.
     wall: OnceLock<(SystemTime, Nanos)>,
+    /// By how many nanoseconds the count of the runtime's instants was ahead of that of std's. Not set: its time never
+    /// was virtual.
+    ahead_of_std: OnceLock<i64>,
 }
 
 #[derive(Default)]
@@ -148,6 +151,17 @@ impl VirtualClock {
                 }
             }
         }
+    }
+
+    /// The runtime's time becomes virtual, with its count so far ahead of std's. Only the first call counts.
+    pub(crate) fn anchor_std(&self, ahead: i64) {
+        // Whoever came first stays.
+        let _ = self.ahead_of_std.set(ahead);
+    }
+
+    /// By how much the count of the runtime's instants is ahead of that of std's, if its time is or was virtual.
+    pub(crate) fn ahead_of_std(&self) -> Option<i64> {
+        self.ahead_of_std.get().copied()
     }
 
     fn lock(&self) -> MutexGuard<'_, Advances> {

@@ -62,6 +62,7 @@ pub fn pause() {
         "`pause` in a runtime that goes by a `TestClock`: that one stands by itself, and is turned by its owner"
     );
     handle.virtual_clock().anchor_wall(SystemTime::now(), handle.timers().now());
+    handle.virtual_clock().anchor_std(handle.ahead_of_std());
     assert!(handle.timers().pause(), "`pause` while the runtime's time is paused already");
 }
 

@@ -124,31 +124,6 @@ fn a_runtime_that_is_parked_is_told_by_another_thread() {
 }
 
 #[test]
-fn conversion_goes_by_how_far_the_clocks_are_apart_at_that_moment() {
-    let _watchdog = watchdog(LONG);
-    let outside = Instant::now();
-    paused().block_on(async {
-        sleep(100 * HOUR).await;
-        let real = StdInstant::now();
-        let std = (Instant::now() + HOUR).into_std();
-        assert!(std >= real + HOUR && std < real + HOUR + SOME, "an hour ahead here is an hour ahead there");
-        let back = Instant::from_std(StdInstant::now() + HOUR);
-        assert!(back >= Instant::now() + HOUR - SOME && back <= Instant::now() + HOUR + SOME);
-        let past = Instant::from_std(real.checked_sub(ms(1)).unwrap_or(real));
-        assert!(past <= Instant::now());
-        let past = (Instant::now() - ms(1)).into_std();
-        assert!(past < StdInstant::now());
-        // What cannot be expressed panics nowhere.
-        let _ = (Instant::now() + Duration::MAX).into_std();
-        let _ = (Instant::now() - Duration::MAX).into_std();
-    });
-    // Outside it is the system's again.
-    let now = StdInstant::now();
-    assert_eq!(Instant::from_std(now).into_std(), now);
-    assert!(Instant::now() - outside < 100 * HOUR);
-}
-
-#[test]
 fn the_wall_clock_goes_by_virtual_time() {
     // tokio #3281: the time of day cannot be had from the paused clock.
     let _watchdog = watchdog(LONG);
