@@ -36,10 +36,11 @@
 //!
 //! * [`timeout`]'s clock starts when its first poll finds the inner future pending; time spent inside that
 //!   poll does not count. A future that is ready at once costs no reading of the clock.
-//! * A sleep of no length, one to a past or present moment, and a reset to the past are ready at the next
-//!   poll, without waiting for the driver (if nothing on the thread has read the clock for a millisecond, a reset
-//!   may need one turn of the runtime to find that out, which does not sleep then); so is a sleep that elapses while it is polled in a loop that never
-//!   yields.
+//! * A sleep of no length, one to a moment that has passed by its first poll, and a reset to the past are ready at the
+//!   next poll, without waiting for the driver; so is a sleep that elapses while it is polled in a loop that never yields.
+//!   There are two exceptions, because a reading of the clock is dear: if nothing on the runtime has read it for a
+//!   millisecond, then a reset to a moment that passed meanwhile, and a [`sleep`](sleep()) of more than a millisecond whose
+//!   first poll comes too late, are pending once, and end in the next turn of the runtime, which does not sleep.
 //! * Nothing panics on overflow: sums of instants and durations saturate, and `Duration::MAX` means never.
 //! * Resolution is a nanosecond, not a millisecond.
 //! * A stream's [`timeout`](StreamExt::timeout) says again and again that time is up while no item comes.

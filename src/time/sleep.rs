@@ -3,6 +3,9 @@
 //! Ground rules:
 //!
 //! * Made inside a runtime it is bound at once; made outside, at its first poll, and then it starts counting.
+//! * One to a given moment remembers its runtime by number, and is bound by its first poll: that reads the clock, so that
+//!   a moment that has passed by then is known to have. One of a given length has read the clock when it was made, and
+//!   its first poll reads it only if the deadline is near.
 //! * Nothing is registered before the first poll that is pending.
 //! * A result costs the task one unit of its cooperative budget, unless a `Timeout` asks.
 
@@ -27,6 +30,10 @@ use crate::runtime::{Handle, Number, context};
 /// late it may end.) A duration of zero is ready at the first poll, and reads no clock; `Duration::MAX` never
 /// ends. Made outside a runtime, it starts counting at its first poll.
 ///
+/// One of more than a millisecond whose first poll comes after its deadline is ready at that poll if anything on its
+/// runtime has read the clock since the deadline. If not it is pending once, and ends in the next turn, which does not
+/// sleep.
+///
 /// # Cancel safety
 ///
 /// Dropping it cancels it; `&mut` of a pinned sleep may be awaited again and again.
@@ -47,7 +54,7 @@ pub fn sleep(duration: Duration) -> Sleep {
     Sleep::new(When::After(duration))
 }
 
-/// Waits until `deadline`; one that is past is ready at the first poll.
+/// Waits until `deadline`; one that has passed by the first poll is ready at that poll.
 ///
 /// ```
 /// use std::time::Duration;
@@ -128,8 +135,8 @@ pub(super) enum When {
 }
 
 impl When {
-    /// When that is, if it starts to count now. One to a given moment reads the clock, so that a moment that
-    /// has passed is known to have at the first poll.
+    /// When that is, if it starts to count now, at its first poll. One to a given moment reads the clock, so that a
+    /// moment that has passed is known to have.
     #[inline]
     fn deadline(self, timers: &Timers) -> Nanos {
         match self {
@@ -149,6 +156,11 @@ impl Sleep {
     #[track_caller]
     pub(super) fn new(when: When) -> Sleep {
         let origin = Location::caller();
+        if let When::At(_) = when {
+            return Sleep {
+                inner: Inner::Waiting { runtime: context::number(), when, tolerance: None, origin },
+            };
+        }
         // The entry is made in its place, not handed through: a copy that straddles fresh stores is slow.
         match context::with(|handle| (handle.timers().clone(), when.deadline(handle.timers()))) {
             Ok((timers, at)) => {
@@ -193,7 +205,7 @@ impl Sleep {
             Inner::Bound { entry } => instant::from_nanos(entry.deadline()),
             Inner::Waiting { when, .. } => match when {
                 When::After(duration) => self.now() + *duration,
-                When::At(deadline) => *deadline,
+                When::At(deadline) => instant::from_nanos(instant::to_nanos(*deadline)),
                 When::Now => self.now(),
                 When::Never => self.now() + Duration::MAX,
             },
