@@ -10,6 +10,7 @@ use mainspring_driver::wheel::Occupancy;
 
 use super::context::{self, EnterGuard, NoRuntime};
 use super::metrics::{Counters, Metrics};
+use super::random::Seeds;
 use super::registry::{self, Number};
 use super::snapshot::Questions;
 use super::virtual_clock::VirtualClock;
@@ -37,6 +38,7 @@ pub(super) struct Shared {
     pub(super) on_system_clock: bool,
     pub(super) virtual_clock: VirtualClock,
     pub(super) questions: Questions,
+    pub(super) seeds: Seeds,
 }
 
 impl Drop for Shared {
@@ -173,6 +175,11 @@ impl Handle {
             None if self.shared.on_system_clock => 0,
             None => super::suspended(),
         }
+    }
+
+    /// A seed for somebody who draws random numbers in this runtime.
+    pub(crate) fn seed(&self) -> u64 {
+        self.shared.seeds.next()
     }
 
     /// What makes timers for this runtime.

@@ -24,6 +24,7 @@ mod handle;
 mod metrics;
 #[cfg(all(test, loom))]
 mod models;
+pub(crate) mod random;
 mod registry;
 mod snapshot;
 mod system_clock;

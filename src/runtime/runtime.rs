@@ -165,6 +165,7 @@ impl Runtime {
             counters: Default::default(),
             virtual_clock: Default::default(),
             questions: Default::default(),
+            seeds: builder.seeds(),
         });
         let now = driver.handle().now();
         let ahead_of_std = builder.clock.ahead_of_std(builder.paused, now);

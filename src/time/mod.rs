@@ -27,7 +27,7 @@
 //! [`pause`] stops the clock of the running runtime, and [`Builder::start_paused`](crate::Builder::start_paused)
 //! does so before it begins. From then on time jumps to the next deadline whenever nothing is left to run, or as far
 //! as [`advance`] says; a program that only waits runs as fast as the machine can, and two runs of it do the same
-//! in the same order. Tolerance and load play no part in that. A runtime that was never paused pays nothing for it.
+//! in the same order, random numbers included ([`Builder::seed`](crate::Builder::seed)). Tolerance and load play no part in that. A runtime that was never paused pays nothing for it.
 //! Code that wants its clock injected takes a [`TestClock`].
 //!
 //! # What is different from elsewhere
