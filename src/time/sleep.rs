@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_core::future::FusedFuture;
 use mainspring_driver::wheel::Slack;
 use mainspring_driver::{Handle as Timers, Nanos, TimerEntry};
 use pin_project_lite::pin_project;
@@ -95,7 +96,27 @@ pub fn try_sleep_until(deadline: Instant) -> TrySleep {
 pin_project! {
     /// The future of [`sleep`] and [`sleep_until`].
     ///
-    /// It may be polled, reset and dropped on any thread. Polled again after it is ready, it is ready again.
+    /// It may be polled, reset and dropped on any thread. Polled again after it is ready, it is ready again; as a
+    /// [`FusedFuture`] it is terminated then, so that `futures::select!` in a loop takes it once, until it is
+    /// [reset](Sleep::reset).
+    ///
+    /// ```
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    /// use futures::{StreamExt, select};
+    /// use mainspring::time::{interval, sleep};
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut ticks = interval(Duration::from_millis(1));
+    ///     let mut end = pin!(sleep(Duration::from_millis(4)));
+    ///     loop {
+    ///         select! {
+    ///             _tick = ticks.select_next_some() => {}
+    ///             () = end => break,
+    ///         }
+    ///     }
+    /// });
+    /// ```
     ///
     /// # Panics
     ///
@@ -308,24 +329,29 @@ impl Sleep {
     /// If there is no runtime to bind to, or its runtime was dropped before the deadline.
     #[inline]
     pub(super) fn poll_elapsed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        match self.bind() {
+            Ok(entry) => entry.poll_elapsed(cx).map_err(|_shutdown| Error(Kind::Shutdown)),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Its entry, which counts from now on if it did not before.
+    #[inline]
+    fn bind(self: Pin<&mut Self>) -> Result<Pin<&mut TimerEntry>, Error> {
         let mut inner = self.project().inner;
         if let Inner::Waiting { runtime, when, tolerance, origin } = *inner.as_ref().get_ref() {
             let look = |handle: &Handle| (handle.timers().clone(), when.deadline(handle.timers()));
-            let bound = match runtime {
+            let (timers, at) = match runtime {
                 Some(runtime) => context::with_number(runtime, look).map_err(|_| Error(Kind::Shutdown)),
                 None => context::with(look).map_err(|_| Error(Kind::NoRuntime)),
-            };
-            let (timers, at) = match bound {
-                Ok(bound) => bound,
-                Err(error) => return Poll::Ready(Err(error)),
-            };
+            }?;
             inner.set(Inner::Bound { entry: TimerEntry::with_origin(timers, at, origin) });
             if let (InnerProj::Bound { entry }, Some(slack)) = (inner.as_mut().project(), tolerance) {
                 entry.set_tolerance(Some(slack.as_duration()));
             }
         }
         match inner.project() {
-            InnerProj::Bound { entry } => entry.poll_elapsed(cx).map_err(|_shutdown| Error(Kind::Shutdown)),
+            InnerProj::Bound { entry } => Ok(entry),
             InnerProj::Waiting { .. } => unreachable!("the sleep was bound above"),
         }
     }
@@ -348,13 +374,25 @@ impl Future for Sleep {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let permit = ready!(budget::poll_proceed(cx));
-        match ready!(self.as_mut().poll_elapsed(cx)) {
+        // Polled as a future, so that the entry knows that its owner was told.
+        let result = match self.as_mut().bind() {
+            Ok(entry) => ready!(entry.poll(cx)).map_err(|_shutdown| Error(Kind::Shutdown)),
+            Err(error) => Err(error),
+        };
+        match result {
             Ok(()) => {
                 permit.spend();
                 Poll::Ready(())
             }
             Err(error) => self.fail(error),
         }
+    }
+}
+
+/// Terminated once a poll of it was ready, until it is [reset](Sleep::reset).
+impl FusedFuture for Sleep {
+    fn is_terminated(&self) -> bool {
+        matches!(&self.inner, Inner::Bound { entry } if entry.is_terminated())
     }
 }
 

@@ -19,6 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
+use futures_core::stream::FusedStream;
 
 use self::jitter::Jitter;
 use self::missed::whole_periods;
@@ -344,6 +345,13 @@ impl Stream for Interval {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         (usize::MAX, None)
+    }
+}
+
+/// It is never terminated.
+impl FusedStream for Interval {
+    fn is_terminated(&self) -> bool {
+        false
     }
 }
 
