@@ -120,6 +120,11 @@ impl Builder {
     /// Whether the runtime's time stands from the beginning, as after
     /// [`time::pause`](crate::time::pause). Default: no.
     ///
+    /// It then jumps to the next deadline whenever this runtime has nothing left to run, also while another thread works
+    /// for it: a timeout over a blocking call on a thread pool elapses at once, unless a
+    /// [`stand_still`](crate::time::stand_still) is held meanwhile. See
+    /// [an example](crate::time#while-other-threads-work).
+    ///
     /// ```
     /// use std::time::{Duration, Instant};
     /// use mainspring::runtime::Builder;

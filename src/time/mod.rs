@@ -30,6 +30,47 @@
 //! in the same order, random numbers included ([`Builder::seed`](crate::Builder::seed)). Tolerance and load play no part in that. A runtime that was never paused pays nothing for it.
 //! Code that wants its clock injected takes a [`TestClock`].
 //!
+//! Std's clocks know nothing of it: [`Instant`](Instant#conversion-to-and-from-std) says how its moments become std's, and
+//! [`wall_now`] is the time of day.
+//!
+//! ## While other threads work
+//!
+//! Virtual time jumps when nothing is left to run *in this runtime*. That another thread works for it, as in a pool for
+//! blocking calls (`blocking::unblock`), it does not see. So `timeout(30 s, unblock(a job of 20 ms))` elapses at once:
+//! the task waits, nothing else is to be done, and the next deadline is the timeout's. Hold a [`stand_still`] while the
+//! job runs: until it is dropped, time does not move by itself.
+//!
+//! ```
+//! use std::time::Duration;
+//! use futures::channel::oneshot;
+//! use mainspring::time::{stand_still, timeout};
+//!
+//! /// Runs `job` on a thread. Virtual time waits for it; in a runtime that is not paused `stand_still` does nothing.
+//! fn unblock<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
+//!     let (answer, question) = oneshot::channel();
+//!     let still = stand_still();
+//!     std::thread::spawn(move || {
+//!         let _ = answer.send(job());
+//!         // After the answer: what it woke is seen before time moves.
+//!         drop(still);
+//!     });
+//!     question
+//! }
+//!
+//! let runtime = mainspring::Builder::new().start_paused(true).build()?;
+//! runtime.block_on(async {
+//!     let job = unblock(|| {
+//!         std::thread::sleep(Duration::from_millis(20));
+//!         42
+//!     });
+//!     assert_eq!(timeout(Duration::from_secs(30), job).await, Ok(Ok(42)));
+//! });
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Where the thread is not yours to start, hold it around the wait:
+//! `let still = stand_still(); let result = unblock(job).await; drop(still);`.
+//!
 //! # What is different from elsewhere
 //!
 //! For those who know these names from tokio:

@@ -33,8 +33,9 @@ use crate::runtime::{Handle, context};
 ///
 /// What does not stop: the machine. Bytes on their way between processes take real time, for which virtual time does
 /// not wait: an exchange with another process under a virtual timeout loses. Nor does it wait for a thread of the
-/// program's own, unless that holds a [`stand_still`]. And a task that never waits, such as a loop around
-/// `yield_now`, keeps virtual time from moving at all.
+/// program's own, such as one of a pool for blocking calls: a timeout over its work elapses at once, unless
+/// somebody holds a [`stand_still`] meanwhile (see [an example](super#while-other-threads-work)). And a task that never
+/// waits, such as a loop around `yield_now`, keeps virtual time from moving at all.
 ///
 /// # Panics
 ///
