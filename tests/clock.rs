@@ -266,11 +266,26 @@ mod boottime {
             let real = StdInstant::now();
             let std = (now + HOUR).into_std();
             assert!(std + ms(20_000) >= real + HOUR && std <= real + HOUR + ms(20_000));
-            let back = Instant::from_std(std);
-            assert!(back + ms(20_000) >= now + HOUR && back <= now + HOUR + ms(20_000));
             now
         });
         assert!(seen + us(1) >= before && seen <= Instant::now() + ms(1));
+    }
+
+    #[test]
+    fn a_moment_by_std_and_back_is_the_same_unless_the_machine_was_suspended() {
+        let _watchdog = watchdog(LONG);
+        boottime().block_on(async {
+            let start = Instant::now();
+            for n in 0..10_000 {
+                let moment = start + n * us(7);
+                assert_eq!(Instant::from_std(moment.into_std()), moment);
+            }
+            for d in [us(200), ms(2)] {
+                let end = StdInstant::now() + d;
+                sleep_until(end.into()).precise().await;
+                assert!(StdInstant::now() >= end, "early by std's clock");
+            }
+        });
     }
 
     #[test]

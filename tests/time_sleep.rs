@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -12,7 +12,9 @@ use std::time::{Duration, Instant as StdInstant};
 
 use common::{HOUR, LONG, Probe, Random, metrics, ms, panicked, turn, us, watchdog, without_yielding};
 use futures::poll;
-use mainspring::time::{Instant, Sleep, sleep, sleep_until, timeout, try_sleep, try_sleep_until};
+use mainspring::time::{
+    Instant, Sleep, interval_at, sleep, sleep_until, timeout, timeout_at, try_sleep, try_sleep_until,
+};
 use mainspring::{Runtime, block_on, spawn};
 
 fn assert_send_sync<T: Send + Sync>() {}
@@ -157,6 +159,60 @@ fn a_deadline_that_passed_unobserved_is_ready_without_a_park() {
         let after = metrics();
         assert!(after.turns() <= before.turns() + 1);
         assert_eq!(after.wakeups(), before.wakeups(), "it slept, with a deadline past");
+    });
+}
+
+#[test]
+fn a_moment_that_passes_between_making_and_first_poll_is_ready_at_it() {
+    fn is_ready_when_late<F: Future>(make: impl FnOnce(Instant) -> F) -> bool {
+        let mut late = pin!(make(Instant::now() + ms(5)));
+        // Nobody reads the runtime's clock meanwhile.
+        thread::sleep(ms(10));
+        Probe::new().poll(late.as_mut()).is_ready()
+    }
+    block_on(async {
+        let before = metrics();
+        assert!(is_ready_when_late(sleep_until));
+        assert!(is_ready_when_late(try_sleep_until));
+        assert!(is_ready_when_late(|soon| timeout_at(soon, pending::<()>())));
+        assert!(is_ready_when_late(|soon| {
+            let mut ticks = interval_at(soon, HOUR);
+            async move { ticks.tick().await }
+        }));
+        // In the middle of the first poll.
+        let busy = poll_fn(|_| {
+            thread::sleep(ms(10));
+            Poll::<()>::Pending
+        });
+        let late = pin!(timeout_at(Instant::now() + ms(5), busy));
+        assert!(poll!(late).is_ready());
+        let after = metrics();
+        assert_eq!((after.turns(), after.timers_armed()), (before.turns(), before.timers_armed()));
+    });
+}
+
+/// What the documentation of `sleep` says of one that is polled too late.
+#[test]
+fn a_sleep_that_is_first_polled_after_its_deadline_needs_a_reading_or_a_turn() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        // At most a millisecond: the poll reads the clock.
+        let mut short = pin!(sleep(ms(1)));
+        thread::sleep(ms(2));
+        assert!(poll!(short.as_mut()).is_ready());
+        // Longer: somebody has read it since.
+        let mut long = pin!(sleep(ms(5)));
+        thread::sleep(ms(10));
+        let _ = Instant::now();
+        assert!(poll!(long.as_mut()).is_ready());
+        // Or nobody has: pending once, and then a turn that does not sleep.
+        let mut late = pin!(sleep(ms(5)));
+        thread::sleep(ms(10));
+        let before = metrics();
+        assert!(poll!(late.as_mut()).is_pending());
+        late.await;
+        let after = metrics();
+        assert_eq!((after.turns(), after.wakeups()), (before.turns() + 1, before.wakeups()));
     });
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Ground rules:
 //!
-//! * The word is a deadline or one of three states. [`Nanos`] cannot make a value that equals a state.
+//! * The word is a deadline or one of four values that stand for a state. [`Nanos`] cannot make one that equals them.
 //! * While it is a deadline, the entry is linked in the wheel and holds a waker; otherwise neither.
 //! * To leave or enter a deadline takes the driver's lock (arrows 1 to 5). To move a deadline to a later one
 //!   takes none (arrow 6): the wheel finds out when the old deadline comes due.
@@ -30,6 +30,8 @@
 //!   6  TimerEntry::reset          owner, without the lock, by compare-and-swap
 //!   7  TimerEntry::reset, cancel  owner, without the lock
 //! ```
+//!
+//! `FIRED` has a second value, `SEEN`, which only the owner tells apart: a poll has said that the timer fired.
 
 use crate::Nanos;
 use crate::sync::{AtomicU64, Ordering};
@@ -46,7 +48,10 @@ const FIRED: u64 = u64::MAX - 1;
 /// driver will not touch the entry again.
 const SHUTDOWN: u64 = u64::MAX - 2;
 
-const _: () = assert!(Nanos::NEVER.get() < SHUTDOWN, "a deadline must not equal a state");
+/// As `FIRED`, and the owner was told. Entered by `see`; left by `forget`.
+const SEEN: u64 = u64::MAX - 3;
+
+const _: () = assert!(Nanos::NEVER.get() < SEEN, "a deadline must not equal a state");
 
 /// Where a timer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +66,7 @@ pub enum State {
     Shutdown,
 }
 
-/// One atomic word, moved by compare-and-swap: a deadline or one of three states.
+/// One atomic word, moved by compare-and-swap: a deadline, or what stands for a state.
 ///
 /// ```
 /// use mainspring_driver::{Nanos, State, StateCell};
@@ -142,6 +147,20 @@ impl StateCell {
         self.0.store(IDLE, Ordering::Relaxed);
     }
 
+    /// The owner was told that the timer fired. Only the owner calls this, after it read `Fired`.
+    #[inline]
+    pub fn see(&self) {
+        // Relaxed: as in `disarm`.
+        self.0.store(SEEN, Ordering::Relaxed);
+    }
+
+    /// Whether the timer fired and the owner was told.
+    #[inline]
+    pub fn is_seen(&self) -> bool {
+        // Relaxed: only the owner writes it.
+        self.0.load(Ordering::Relaxed) == SEEN
+    }
+
     /// Arrow 6: moves a deadline to a later or equal one, without the lock.
     ///
     /// # Errors
@@ -200,7 +219,7 @@ impl StateCell {
 fn decode(word: u64) -> State {
     match word {
         IDLE => State::Idle,
-        FIRED => State::Fired,
+        FIRED | SEEN => State::Fired,
         SHUTDOWN => State::Shutdown,
         deadline => State::Deadline(Nanos::new(deadline)),
     }
@@ -232,6 +251,18 @@ mod tests {
         cell.forget();
         cell.refuse();
         assert_eq!(cell.extend(Nanos::NEVER), Err(State::Shutdown));
+    }
+
+    #[test]
+    fn what_was_seen_has_fired_until_it_is_forgotten() {
+        let cell = StateCell::new();
+        cell.settle();
+        assert!(cell.load() == State::Fired && !cell.is_seen());
+        cell.see();
+        assert!(cell.load() == State::Fired && cell.is_seen());
+        assert_eq!(cell.extend(Nanos::NEVER), Err(State::Fired));
+        cell.forget();
+        assert!(cell.load() == State::Idle && !cell.is_seen());
     }
 
     #[test]

@@ -7,8 +7,13 @@
 //! * std's reading of the anchor lies between two of the system's, in the least disturbed of a few tries. So a moment
 //!   given by std and the same one read here differ by less than a reading takes: who reads std's clock after an end
 //!   finds that it has passed.
+//! * The two system clocks differ by the time for which the machine was suspended, and by nothing else. As long as a
+//!   measurement does not contradict the last answer, the answer stays the same: so conversion from one to the other and
+//!   back is exact unless the machine was suspended in between.
 
 use std::sync::OnceLock;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
 use mainspring_driver::{Clock, Nanos};
@@ -79,6 +84,50 @@ pub(super) fn since_boot(always: u64) -> Nanos {
     Nanos::new(always.saturating_sub(get().always))
 }
 
+/// By how much a count of [`since_boot`] is ahead of one of [`now`]: for so long the machine was suspended since the
+/// anchor. The error is less than a reading takes.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn suspended() -> i64 {
+    /// No machine is suspended for as short as this, and hardly a measurement is as wrong.
+    const LEAST: i64 = 100_000;
+    const NOT_MEASURED: i64 = i64::MIN;
+    static KNOWN: AtomicI64 = AtomicI64::new(NOT_MEASURED);
+    // Relaxed: the number stands for itself.
+    let mut known = KNOWN.load(Ordering::Relaxed);
+    loop {
+        let (least, most) = measure_suspended();
+        if (least - LEAST..=most + LEAST).contains(&known) {
+            return known;
+        }
+        let measured = least + (most - least) / 2;
+        // Another thread may have measured the same, but a few nanoseconds more: there shall be one answer.
+        match KNOWN.compare_exchange(known, measured, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return measured,
+            Err(other) => known = other,
+        }
+    }
+}
+
+/// The bounds between which [`suspended`] lies, from the least disturbed of a few tries.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn measure_suspended() -> (i64, i64) {
+    const TRIES: usize = 4;
+    let count = |nanos: Nanos| i64::try_from(nanos.get()).unwrap_or(i64::MAX);
+    let attempt = || {
+        let before = count(now());
+        let always = count(since_boot(read(Counted::Always)));
+        let after = count(now());
+        (after - before, (always - after, always - before))
+    };
+    (1..TRIES).map(|_| attempt()).fold(attempt(), |least, next| if next.0 < least.0 { next } else { least }).1
+}
+
+/// There is no clock here that goes on while the machine is suspended.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn suspended() -> i64 {
+    0
+}
+
 /// The time since the anchor.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn now() -> Nanos {
@@ -104,5 +153,11 @@ mod tests {
             let after = anchor().elapsed();
             assert!(before <= here && here <= after, "{before:?} {here:?} {after:?}");
         }
+    }
+
+    #[test]
+    fn the_time_of_suspensions_is_one_answer_until_there_is_another() {
+        let first = suspended();
+        assert!((0..1000).all(|_| suspended() == first), "the machine was not suspended");
     }
 }

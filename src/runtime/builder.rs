@@ -7,6 +7,7 @@ use mainspring_driver::Tolerance;
 
 use super::Runtime;
 use super::clock::Clock;
+use super::random::{self, Seeds};
 
 /// Configures a [`Runtime`]. The defaults suit nearly everybody.
 ///
@@ -28,6 +29,7 @@ pub struct Builder {
     pub(super) paused: bool,
     pub(super) auto_advance: bool,
     pub(super) wall: Option<SystemTime>,
+    seed: Option<u64>,
 }
 
 impl Default for Builder {
@@ -48,6 +50,7 @@ impl Builder {
             paused: false,
             auto_advance: true,
             wall: None,
+            seed: None,
         }
     }
 
@@ -137,6 +140,11 @@ impl Builder {
     /// Whether the runtime's time stands from the beginning, as after
     /// [`time::pause`](crate::time::pause). Default: no.
     ///
+    /// It then jumps to the next deadline whenever this runtime has nothing left to run, also while another thread works
+    /// for it: a timeout over a blocking call on a thread pool elapses at once, unless a
+    /// [`stand_still`](crate::time::stand_still) is held meanwhile. See
+    /// [an example](crate::time#while-other-threads-work).
+    ///
     /// ```
     /// use std::time::{Duration, Instant};
     /// use mainspring::runtime::Builder;
@@ -172,6 +180,45 @@ impl Builder {
         self
     }
 
+    /// Where the runtime's random numbers begin: everything that draws any in this runtime, which is the
+    /// [jitter](crate::time::Interval::jitter) of intervals, gets its own sequence from this number. The same seed gives the
+    /// same sequences, in the order in which they are first drawn from.
+    ///
+    /// Default: if time is virtual from the beginning, by [`start_paused`](Builder::start_paused) or a
+    /// [`TestClock`](crate::time::TestClock), always the same number, so that two runs of a program are the same. Otherwise
+    /// a number by chance, so that many servers that are started together do not stay in step.
+    ///
+    /// What other crates draw they draw elsewhere. `futures::select!` picks at random among the branches that are ready:
+    /// a program whose runs are to be the same uses `select_biased!`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::runtime::Builder;
+    /// use mainspring::time::{Instant, interval};
+    ///
+    /// let run = |seed| {
+    ///     let runtime = Builder::new().start_paused(true).seed(seed).build().unwrap();
+    ///     runtime.block_on(async {
+    ///         let mut ticks = interval(Duration::from_secs(10)).jitter(Duration::from_secs(5));
+    ///         ticks.tick().await;
+    ///         Instant::now()
+    ///     })
+    /// };
+    /// assert_eq!(run(1), run(1));
+    /// assert_ne!(run(1), run(2));
+    /// ```
+    pub fn seed(mut self, seed: u64) -> Builder {
+        self.seed = Some(seed);
+        self
+    }
+
+    pub(super) fn seeds(&self) -> Seeds {
+        /// Any number would do.
+        const VIRTUAL: u64 = 0x6D61_696E_7370_7267;
+        let is_virtual = self.paused || matches!(self.clock, Clock::Test(_));
+        Seeds::new(self.seed.unwrap_or_else(|| if is_virtual { VIRTUAL } else { random::by_chance() }))
+    }
+
     /// Makes the runtime.
     ///
     /// # Errors
@@ -182,5 +229,23 @@ impl Builder {
     #[track_caller]
     pub fn build(self) -> io::Result<Runtime> {
         Runtime::with(&self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::TestClock;
+
+    #[test]
+    fn the_default_seed_is_fixed_where_time_is_virtual_from_the_beginning() {
+        let seed = |builder: Builder| builder.build().unwrap().handle().seed();
+        let paused = || Builder::new().start_paused(true);
+        let tested = || Builder::new().clock(Clock::Test(TestClock::new()));
+        assert_eq!(seed(paused()), seed(paused()));
+        assert_eq!(seed(tested()), seed(tested()));
+        assert_ne!(seed(Builder::new()), seed(Builder::new()));
+        assert_eq!(seed(Builder::new().seed(7)), seed(paused().seed(7)));
+        assert_ne!(seed(paused().seed(7)), seed(paused().seed(8)));
     }
 }

@@ -28,6 +28,9 @@ use crate::reactor::Io;
 /// | Windows | goes on (the performance counter), but the wait for a timer may be longer by the time asleep | unsupported |
 /// | others | as std's does | unsupported |
 ///
+/// Conversion between [`Instant`](crate::time::Instant) and std's then adds or takes away the time for which the machine
+/// was suspended so far: see [there](crate::time::Instant#conversion-to-and-from-std).
+///
 /// Nothing here wakes a machine that sleeps: a timer that came due meanwhile fires when it is awake again.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -56,6 +59,16 @@ impl Clock {
             Clock::Monotonic => Ok(super::anchor::clock()),
             Clock::Boottime => super::system_clock::boottime(),
             Clock::Test(test) => Ok(test.shared.time.clock()),
+        }
+    }
+
+    /// By how much the instants of a runtime that is built on this clock now, and whose time is virtual from its
+    /// beginning, are ahead of std's; `None` if its time is not virtual. Its clock shows `now`.
+    pub(super) fn ahead_of_std(&self, paused: bool, now: Nanos) -> Option<i64> {
+        let count = |nanos: Nanos| i64::try_from(nanos.get()).unwrap_or(i64::MAX);
+        match self {
+            Clock::Test(test) => Some(test.shared.ahead_of_std),
+            Clock::Monotonic | Clock::Boottime => paused.then(|| count(now) - count(super::now())),
         }
     }
 
@@ -103,6 +116,8 @@ pub struct TestClock {
 struct Shared {
     /// What it showed first.
     began: Nanos,
+    /// By how much its count was ahead of std's when it was made.
+    ahead_of_std: i64,
     time: driver::TestClock,
     /// The runtimes to be roused when it is turned.
     watchers: Mutex<Vec<Weak<Io>>>,
@@ -116,10 +131,10 @@ impl fmt::Debug for TestClock {
 }
 
 impl TestClock {
-    /// A clock that shows `began`, counted from the process's anchor.
-    pub(crate) fn starting_at(began: Nanos) -> TestClock {
+    /// A clock that shows `began`, counted as std's clock plus `ahead_of_std`.
+    pub(crate) fn starting_at(began: Nanos, ahead_of_std: i64) -> TestClock {
         let time = driver::TestClock::new(began);
-        TestClock { shared: Arc::new(Shared { began, time, watchers: Mutex::default() }) }
+        TestClock { shared: Arc::new(Shared { began, ahead_of_std, time, watchers: Mutex::default() }) }
     }
 
     /// Turns the clock on by `duration`. It stops just before the end of time, in some 580 years.

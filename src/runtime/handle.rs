@@ -10,6 +10,7 @@ use mainspring_driver::wheel::Occupancy;
 
 use super::context::{self, EnterGuard, NoRuntime};
 use super::metrics::{Counters, Metrics};
+use super::random::Seeds;
 use super::registry::{self, Number};
 use super::snapshot::Questions;
 use super::virtual_clock::VirtualClock;
@@ -37,6 +38,7 @@ pub(super) struct Shared {
     pub(super) on_system_clock: bool,
     pub(super) virtual_clock: VirtualClock,
     pub(super) questions: Questions,
+    pub(super) seeds: Seeds,
 }
 
 impl Drop for Shared {
@@ -163,6 +165,21 @@ impl Handle {
     #[inline]
     pub(crate) fn goes_by_the_system(&self) -> bool {
         self.shared.on_system_clock && self.shared.timers.clock_changes() == 0
+    }
+
+    /// By how many nanoseconds the count of this runtime's instants is ahead of that of std's, whose count is the
+    /// process's.
+    pub(crate) fn ahead_of_std(&self) -> i64 {
+        match self.shared.virtual_clock.ahead_of_std() {
+            Some(ahead) => ahead,
+            None if self.shared.on_system_clock => 0,
+            None => super::suspended(),
+        }
+    }
+
+    /// A seed for somebody who draws random numbers in this runtime.
+    pub(crate) fn seed(&self) -> u64 {
+        self.shared.seeds.next()
     }
 
     /// What makes timers for this runtime.

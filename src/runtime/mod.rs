@@ -25,6 +25,7 @@ mod metrics;
 #[cfg(all(test, loom))]
 mod models;
 mod pace;
+pub(crate) mod random;
 mod registry;
 mod snapshot;
 mod system_clock;
@@ -34,6 +35,7 @@ pub(crate) mod virtual_clock;
 #[allow(clippy::module_inception, reason = "the room and its main piece share the name")]
 mod runtime;
 
+use anchor::suspended;
 pub(crate) use anchor::{anchor, now};
 pub use builder::Builder;
 pub use context::{EnterGuard, NoRuntime};

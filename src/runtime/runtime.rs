@@ -164,10 +164,16 @@ impl Runtime {
             counters: Default::default(),
             virtual_clock: Default::default(),
             questions: Default::default(),
+            seeds: builder.seeds(),
         });
-        if builder.paused || driver.handle().clock().is_test() || builder.wall.is_some() {
+        let now = driver.handle().now();
+        let ahead_of_std = builder.clock.ahead_of_std(builder.paused, now);
+        if let Some(ahead) = ahead_of_std {
+            handle.virtual_clock().anchor_std(ahead);
+        }
+        if ahead_of_std.is_some() || builder.wall.is_some() {
             let wall = builder.wall.unwrap_or_else(SystemTime::now);
-            handle.virtual_clock().anchor_wall(wall, driver.handle().now());
+            handle.virtual_clock().anchor_wall(wall, now);
         }
         if !builder.wake_priority {
             executor.make_single_lane();

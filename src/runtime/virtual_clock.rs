@@ -6,14 +6,17 @@
 //!   StandStill               ──▶ hold: not by itself       ├─▶ Turner::step: once nothing is left to run
 //!                                                          ┘         │
 //!   Advance, ready           ◀── settle: time has come there ◀───────┘
+//!   Advance, a plain timer   ◀── resume: time goes on by itself
 //! ```
 //!
 //! Ground rules:
 //!
 //! * A runtime that is not paused looks at none of this.
 //! * Wakers are cloned, dropped and woken without the lock.
-//! * The wall clock of virtual time is anchored once, when time first becomes virtual, and goes by the runtime's time
-//!   from then on, also after that was resumed.
+//! * Time is resumed under the lock, and an advance begins under it only while time stands and the runtime lives. Who ends
+//!   advances, because time goes on or the runtime is dropped, takes the lock afterwards: so none is left behind.
+//! * The wall clock of virtual time, and its distance from std's `Instant`, are anchored once, when time first becomes
+//!   virtual, and are kept from then on, also after that was resumed. So what was converted once stays right.
 //! * Advances that are under way side by side do not add up: each has a moment of its own, and time passes
 //!   through them in order.
 
@@ -22,7 +25,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::SystemTime;
 
-use mainspring_driver::Nanos;
+use mainspring_driver::{Handle as Timers, Nanos};
 
 use super::Handle;
 use crate::reactor::wake_all;
@@ -35,6 +38,9 @@ pub(crate) struct VirtualClock {
     advances: Mutex<Advances>,
     /// What the wall clock showed at a moment of the runtime's time. Not set: it is the system's.
     wall: OnceLock<(SystemTime, Nanos)>,
+    /// By how many nanoseconds the count of the runtime's instants was ahead of that of std's. Not set: its time never
+    /// was virtual.
+    ahead_of_std: OnceLock<i64>,
 }
 
 #[derive(Default)]
@@ -51,17 +57,39 @@ struct Advance {
 }
 
 impl VirtualClock {
-    /// Asks for time to pass until `until`. Returns the number to ask for it by.
-    pub(crate) fn begin(&self, until: Nanos, cx: &mut Context<'_>) -> u64 {
+    /// Asks for the time of `handle`'s runtime, which this clock is of, to pass until `until`. Returns the number to ask for
+    /// it by; `None` if that time does not stand, or the runtime is gone.
+    pub(crate) fn begin(&self, handle: &Handle, until: Nanos, cx: &mut Context<'_>) -> Option<u64> {
         let waker = cx.waker().clone();
         let mut advances = self.lock();
+        if handle.is_shutdown() || !handle.timers().is_paused() {
+            drop(advances);
+            drop(waker);
+            return None;
+        }
         advances.begun += 1;
         let number = advances.begun;
         advances.under_way.push(Advance { number, until, waker });
-        number
+        Some(number)
     }
 
-    /// Whether time has come where advance `number` wants it, and everything has come to rest.
+    /// Lets the time of `timers`, which this clock is of, go on, and wakes the advances that are under way: nobody moves
+    /// time for them any more. False, and nothing is changed, if it does not stand.
+    ///
+    /// # Panics
+    ///
+    /// With the first panic of a waker, after all have been woken.
+    pub(crate) fn resume(&self, timers: &Timers) -> bool {
+        let mut advances = self.lock();
+        let resumed = timers.resume();
+        let under_way = if resumed { std::mem::take(&mut advances.under_way) } else { Vec::new() };
+        drop(advances);
+        wake(under_way);
+        resumed
+    }
+
+    /// Ready if advance `number` is not under way any more: time has come where it wants it, and everything has come to
+    /// rest; or time was resumed.
     pub(crate) fn poll(&self, number: u64, cx: &mut Context<'_>) -> Poll<()> {
         let mut waker = cx.waker().clone();
         let mut advances = self.lock();
@@ -81,11 +109,6 @@ impl VirtualClock {
         let given_up = found.map(|at| advances.under_way.swap_remove(at));
         drop(advances);
         drop(given_up);
-    }
-
-    /// Whether an advance is under way.
-    pub(crate) fn is_advancing(&self) -> bool {
-        !self.lock().under_way.is_empty()
     }
 
     /// Keeps time from moving by itself until [`release`](VirtualClock::release).
@@ -119,12 +142,11 @@ impl VirtualClock {
     /// With the first panic of a waker, after all have been woken.
     pub(super) fn settle(&self, now: Nanos) {
         let mut advances = self.lock();
-        let (mut there, far): (Vec<_>, Vec<_>) =
+        let (there, far): (Vec<_>, Vec<_>) =
             advances.under_way.drain(..).partition(|advance| advance.until <= now);
         advances.under_way = far;
         drop(advances);
-        there.sort_by_key(|advance| (advance.until, advance.number));
-        wake_all(&mut there.into_iter().map(|advance| advance.waker).collect());
+        wake(there);
     }
 
     /// The wall clock shows `wall` when the runtime's time is `at`, and goes by that from then on. Only the first
@@ -150,9 +172,26 @@ impl VirtualClock {
         }
     }
 
+    /// The runtime's time becomes virtual, with its count so far ahead of std's. Only the first call counts.
+    pub(crate) fn anchor_std(&self, ahead: i64) {
+        // Whoever came first stays.
+        let _ = self.ahead_of_std.set(ahead);
+    }
+
+    /// By how much the count of the runtime's instants is ahead of that of std's, if its time is or was virtual.
+    pub(crate) fn ahead_of_std(&self) -> Option<i64> {
+        self.ahead_of_std.get().copied()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Advances> {
         self.advances.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Wakes them in the order of their moments and beginnings.
+fn wake(mut advances: Vec<Advance>) {
+    advances.sort_by_key(|advance| (advance.until, advance.number));
+    wake_all(&mut advances.into_iter().map(|advance| advance.waker).collect());
 }
 
 /// Keeps a paused clock from moving by itself while it lives.

@@ -6,7 +6,7 @@ use crate::runtime::clock::TestClock;
 impl TestClock {
     /// A clock that shows the present moment until it is turned.
     pub fn new() -> TestClock {
-        TestClock::starting_at(instant::to_nanos(Instant::now()))
+        TestClock::starting_at(instant::to_nanos(Instant::now()), instant::ahead_of_std())
     }
 
     /// The moment that it shows. Inside a runtime that goes by this clock, [`Instant::now`] is the same.

@@ -5,8 +5,9 @@
 //! * An instant counts nanoseconds from the first moment that this process asked for (its anchor), and may
 //!   lie before it. 63 bits are 292 years to either side; what lies beyond saturates.
 //! * Inside a runtime `now` reads that runtime's clock. As long as that is the system's monotonic clock it is the
-//!   same moment by the same count. Where it is another, or was stopped, its instants lie on a timeline of its own;
-//!   only conversion to and from std's leads from one to the other.
+//!   same moment by the same count. Where it is another, or was stopped, its instants lie on a timeline of its own.
+//! * Conversion to and from std's is a sum of integers: std's count from the anchor, and by how much the runtime's count
+//!   is ahead of it. No clock is read for it, unless the runtime goes by one that counts suspensions.
 //! * Runtimes' clocks count from the anchor too, so an instant and a driver's [`Nanos`] are the same number, and
 //!   nothing is computed to get from one to the other.
 
@@ -29,9 +30,45 @@ use crate::runtime::{self, Handle, anchor, context};
 /// which for one that was paused from its beginning is the same in each run. To compare an instant of one timeline with
 /// one of another makes no sense, and nothing keeps you from it.
 ///
-/// Conversion to and from std's `Instant`, made inside such a runtime, goes by how far its time and the system's are
-/// apart at that moment: what lies five minutes ahead of the one now lies five minutes ahead of the other's. So there
-/// and back is the same moment only while both run alike. Everywhere else it is exact.
+/// # Conversion to and from std
+///
+/// Conversion is exact, to the nanosecond and in both directions: there and back is the same moment, the order stays the
+/// same, and what lies a second after another moment lies a second after it on the other side, too.
+///
+/// * Outside a runtime, and in one that goes by the system's monotonic clock and was never paused, both are the same
+///   moment.
+/// * In a runtime whose time is or was paused, the two timelines are tied together at the moment at which its time first
+///   became virtual (by [`pause`](super::pause), or when it was built), and nowhere else: to advance time and to resume it
+///   change nothing about that. With a [`TestClock`](super::TestClock) it is the moment at which that was made.
+/// * In one that goes by [`Clock::Boottime`](super::Clock::Boottime), std's clock stands while the machine is suspended,
+///   and the runtime's goes on. Conversion counts the suspensions so far: a moment five minutes ahead of std's clock is
+///   five minutes ahead of the runtime's, whatever was before. So there and back is the same moment unless the machine
+///   was suspended in between.
+///
+/// Under virtual time, therefore, take std's instants from the runtime, with `Instant::now().into_std()`. What
+/// [`std::time::Instant::now`] says is the system's time: once virtual time has been moved on by an hour, its "in a
+/// minute" lies 59 minutes in the runtime's past. Libraries that count in std's instants mostly let their timer say what
+/// time it is (hyper's is `hyper::rt::Timer::now`): give them this.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{Instant, sleep, sleep_until};
+///
+/// let runtime = mainspring::Builder::new().start_paused(true).build()?;
+/// runtime.block_on(async {
+///     sleep(Duration::from_secs(3600)).await;
+///     let start = Instant::now();
+///     let deadline: std::time::Instant = start.into_std() + Duration::from_secs(60);
+///     sleep_until(deadline.into()).await;
+///     assert_eq!(start.elapsed(), Duration::from_secs(60));
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// What one side cannot express saturates: this type 292 years from the first moment that the process asked for, and
+/// std's at the first or last moment that it has on this platform (on Linux and macOS it has all that are here).
+///
+/// # Examples
 ///
 /// ```
 /// use std::time::Duration;
@@ -56,46 +93,29 @@ impl Instant {
         from_nanos(context::with(|handle| handle.now_is(now)).unwrap_or(now))
     }
 
-    /// The same moment as std has it; see [above](Instant#on-which-timeline-it-lies) for a runtime whose time is not
-    /// the system's.
+    /// The same moment, given by std; see [above](Instant#conversion-to-and-from-std) for a runtime whose time is not the
+    /// system's.
     pub fn from_std(std: StdInstant) -> Instant {
-        match apart() {
-            None => Instant::of_the_system(std),
-            Some((now, real)) => {
-                // One of the two is zero.
-                now + std.saturating_duration_since(real) - real.saturating_duration_since(std)
-            }
-        }
+        let anchor = anchor();
+        let signed = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
+        let count = match std.checked_duration_since(anchor) {
+            Some(after) => signed(after),
+            None => -signed(anchor.saturating_duration_since(std)),
+        };
+        let count = count.saturating_add(ahead_of_std().into());
+        Instant(count.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
-    /// The same moment for std; see [above](Instant#on-which-timeline-it-lies) for a runtime whose time is not the
-    /// system's. One that lies before what std can express becomes the earliest moment that this process knows of.
+    /// The same moment for std; see [above](Instant#conversion-to-and-from-std) for a runtime whose time is not the
+    /// system's.
     pub fn into_std(self) -> StdInstant {
-        match apart() {
-            None => self.into_the_system(),
-            Some((now, real)) => {
-                let std =
-                    if self >= now { real.checked_add(self - now) } else { real.checked_sub(now - self) };
-                std.unwrap_or_else(anchor)
-            }
+        let ahead = ahead_of_std();
+        let distance = self.0.abs_diff(ahead);
+        if self.0 >= ahead {
+            go(anchor(), distance, StdInstant::checked_add)
+        } else {
+            go(anchor(), distance, StdInstant::checked_sub)
         }
-    }
-
-    /// The moment of std on the system's timeline.
-    fn of_the_system(std: StdInstant) -> Instant {
-        let anchor = anchor();
-        match std.checked_duration_since(anchor) {
-            Some(after) => Instant(nanos(after)),
-            None => Instant(-nanos(anchor.saturating_duration_since(std))),
-        }
-    }
-
-    /// A moment on the system's timeline for std.
-    fn into_the_system(self) -> StdInstant {
-        let anchor = anchor();
-        let distance = Duration::from_nanos(self.0.unsigned_abs());
-        let std = if self.0 >= 0 { anchor.checked_add(distance) } else { anchor.checked_sub(distance) };
-        std.unwrap_or(anchor)
     }
 
     /// The time from `earlier` to this moment; zero if `earlier` is later.
@@ -134,12 +154,19 @@ impl Instant {
     }
 }
 
-/// Now, by the runtime that this thread is in and by the system; `None` if these are the same, or there is no runtime.
-fn apart() -> Option<(Instant, StdInstant)> {
-    let of_runtime = |handle: &Handle| {
-        (!handle.goes_by_the_system()).then(|| (from_nanos(handle.timers().now()), StdInstant::now()))
-    };
-    context::with(of_runtime).ok().flatten()
+/// By how many nanoseconds the count of instants in the runtime that this thread is in is ahead of that of std's.
+pub(super) fn ahead_of_std() -> i64 {
+    context::with(Handle::ahead_of_std).unwrap_or(0)
+}
+
+/// Goes `distance` nanoseconds from `start`, or as far as `step` can.
+fn go<T: Copy>(start: T, distance: u64, step: fn(&T, Duration) -> Option<T>) -> T {
+    if let Some(there) = step(&start, Duration::from_nanos(distance)) {
+        return there;
+    }
+    // By halves: what is too far for one is tried by the next.
+    let try_half = |at: T, bit: u32| step(&at, Duration::from_nanos(1 << bit)).unwrap_or(at);
+    (0..u64::BITS).rev().fold(start, try_half)
 }
 
 /// The moment that a runtime's clock shows as `at`; the end of time stays the end of time.
@@ -248,8 +275,24 @@ mod tests {
         for std in [std, before, std + Duration::from_secs(86_400 * 365 * 100)] {
             assert_eq!(Instant::from_std(std).into_std(), std);
         }
-        let _ = Instant(i64::MIN).into_std();
-        let _ = Instant(i64::MAX).into_std();
+        // Where std's type has room for it, what lies at the edge of this one is not bent either.
+        let edges = [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX].map(Instant);
+        let there = edges.map(Instant::into_std);
+        assert!(there.is_sorted());
+        if cfg!(any(target_os = "linux", target_os = "macos")) {
+            assert_eq!(there.map(Instant::from_std), edges);
+        }
+    }
+
+    #[test]
+    fn what_std_cannot_express_becomes_its_first_or_last_moment() {
+        let down = |at: &u64, by: Duration| at.checked_sub(by.as_nanos() as u64).filter(|at| *at >= 1_000);
+        assert_eq!(go(5_000, 4_000, down), 1_000);
+        assert_eq!(go(5_000, 4_001, down), 1_000);
+        assert_eq!(go(5_000, u64::MAX, down), 1_000);
+        let up = |at: &u64, by: Duration| at.checked_add(by.as_nanos() as u64);
+        assert_eq!(go(5_000, u64::MAX, up), u64::MAX);
+        assert_eq!(go(5_000, 7, up), 5_007);
     }
 
     #[test]

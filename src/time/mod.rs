@@ -27,8 +27,49 @@
 //! [`pause`] stops the clock of the running runtime, and [`Builder::start_paused`](crate::Builder::start_paused)
 //! does so before it begins. From then on time jumps to the next deadline whenever nothing is left to run, or as far
 //! as [`advance`] says; a program that only waits runs as fast as the machine can, and two runs of it do the same
-//! in the same order. Tolerance and load play no part in that. A runtime that was never paused pays nothing for it.
+//! in the same order, random numbers included ([`Builder::seed`](crate::Builder::seed)). Tolerance and load play no part in that. A runtime that was never paused pays nothing for it.
 //! Code that wants its clock injected takes a [`TestClock`].
+//!
+//! Std's clocks know nothing of it: [`Instant`](Instant#conversion-to-and-from-std) says how its moments become std's, and
+//! [`wall_now`] is the time of day.
+//!
+//! ## While other threads work
+//!
+//! Virtual time jumps when nothing is left to run *in this runtime*. That another thread works for it, as in a pool for
+//! blocking calls (`blocking::unblock`), it does not see. So `timeout(30 s, unblock(a job of 20 ms))` elapses at once:
+//! the task waits, nothing else is to be done, and the next deadline is the timeout's. Hold a [`stand_still`] while the
+//! job runs: until it is dropped, time does not move by itself.
+//!
+//! ```
+//! use std::time::Duration;
+//! use futures::channel::oneshot;
+//! use mainspring::time::{stand_still, timeout};
+//!
+//! /// Runs `job` on a thread. Virtual time waits for it; in a runtime that is not paused `stand_still` does nothing.
+//! fn unblock<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
+//!     let (answer, question) = oneshot::channel();
+//!     let still = stand_still();
+//!     std::thread::spawn(move || {
+//!         let _ = answer.send(job());
+//!         // After the answer: what it woke is seen before time moves.
+//!         drop(still);
+//!     });
+//!     question
+//! }
+//!
+//! let runtime = mainspring::Builder::new().start_paused(true).build()?;
+//! runtime.block_on(async {
+//!     let job = unblock(|| {
+//!         std::thread::sleep(Duration::from_millis(20));
+//!         42
+//!     });
+//!     assert_eq!(timeout(Duration::from_secs(30), job).await, Ok(Ok(42)));
+//! });
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Where the thread is not yours to start, hold it around the wait:
+//! `let still = stand_still(); let result = unblock(job).await; drop(still);`.
 //!
 //! # What is different from elsewhere
 //!
@@ -36,10 +77,11 @@
 //!
 //! * [`timeout`]'s clock starts when its first poll finds the inner future pending; time spent inside that
 //!   poll does not count. A future that is ready at once costs no reading of the clock.
-//! * A sleep of no length, one to a past or present moment, and a reset to the past are ready at the next
-//!   poll, without waiting for the driver (if nothing on the thread has read the clock for a millisecond, a reset
-//!   may need one turn of the runtime to find that out, which does not sleep then); so is a sleep that elapses while it is polled in a loop that never
-//!   yields.
+//! * A sleep of no length, one to a moment that has passed by its first poll, and a reset to the past are ready at the
+//!   next poll, without waiting for the driver; so is a sleep that elapses while it is polled in a loop that never yields.
+//!   There are two exceptions, because a reading of the clock is dear: if nothing on the runtime has read it for a
+//!   millisecond, then a reset to a moment that passed meanwhile, and a [`sleep`](sleep()) of more than a millisecond whose
+//!   first poll comes too late, are pending once, and end in the next turn of the runtime, which does not sleep.
 //! * Nothing panics on overflow: sums of instants and durations saturate, and `Duration::MAX` means never.
 //! * Resolution is a nanosecond, not a millisecond.
 //! * A stream's [`timeout`](StreamExt::timeout) says again and again that time is up while no item comes.

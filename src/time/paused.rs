@@ -5,14 +5,15 @@
 //! * They act on the runtime that this thread is in, and reach it through `runtime::context` alone.
 //! * Nothing here turns the clock: an [`Advance`] says until when, and the turn does it once nothing is left to
 //!   run.
+//! * An [`Advance`] is never ready before its moment. Where nobody turns the clock for it any more, it waits with a timer.
 
 use std::fmt;
 use std::panic::Location;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
-use mainspring_driver::Nanos;
+use mainspring_driver::{Nanos, TimerEntry};
 
 use super::instant::{self, Instant};
 use crate::runtime::virtual_clock::Hold;
@@ -32,8 +33,9 @@ use crate::runtime::{Handle, context};
 ///
 /// What does not stop: the machine. Bytes on their way between processes take real time, for which virtual time does
 /// not wait: an exchange with another process under a virtual timeout loses. Nor does it wait for a thread of the
-/// program's own, unless that holds a [`stand_still`]. And a task that never waits, such as a loop around
-/// `yield_now`, keeps virtual time from moving at all.
+/// program's own, such as one of a pool for blocking calls: a timeout over its work elapses at once, unless
+/// somebody holds a [`stand_still`] meanwhile (see [an example](super#while-other-threads-work)). And a task that never
+/// waits, such as a loop around `yield_now`, keeps virtual time from moving at all.
 ///
 /// # Panics
 ///
@@ -62,23 +64,23 @@ pub fn pause() {
         "`pause` in a runtime that goes by a `TestClock`: that one stands by itself, and is turned by its owner"
     );
     handle.virtual_clock().anchor_wall(SystemTime::now(), handle.timers().now());
+    handle.virtual_clock().anchor_std(handle.ahead_of_std());
     assert!(handle.timers().pause(), "`pause` while the runtime's time is paused already");
 }
 
 /// Lets the runtime's time go on: from the virtual moment that it shows, at the speed of the real clock.
 ///
+/// An [`advance`] that is under way, as another task or thread may have one, goes on as a sleep until its moment: time
+/// comes there by itself now, and no sooner. Drop it if that is too long.
+///
 /// # Panics
 ///
-/// If time is not [paused](pause), if an [`advance`] is under way, which would have no end, or if this thread is in
-/// no runtime.
+/// If time is not [paused](pause), or if this thread is in no runtime.
 #[track_caller]
 pub fn resume() {
     let handle = current();
-    assert!(
-        !handle.virtual_clock().is_advancing(),
-        "`resume` while an `advance` is under way: await that first, or drop it"
-    );
-    assert!(handle.timers().resume(), "`resume` while the runtime's time is not paused");
+    let resumed = handle.virtual_clock().resume(handle.timers());
+    assert!(resumed, "`resume` while the runtime's time is not paused");
 }
 
 /// Whether the time of the runtime that this thread is in is [paused](pause); false if it is in none.
@@ -98,10 +100,13 @@ pub fn is_paused() -> bool {
 /// Several under way at once do not add up: each ends at its own moment, in order. While one is under way time moves
 /// whether or not it may move by itself.
 ///
+/// If time is [resumed](resume) in the middle, this goes on as a [`sleep`](super::sleep()): it is ready when the real clock
+/// has brought the runtime's time to its moment.
+///
 /// # Panics
 ///
 /// At the call, if time is not [paused](pause) or this thread is in no runtime; at the first poll, if time has been
-/// resumed in between.
+/// resumed in between; at any poll before its end, if the runtime was dropped.
 ///
 /// # Cancel safety
 ///
@@ -255,11 +260,13 @@ pub struct Advance {
     made_at: &'static Location<'static>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Stage {
     New,
-    /// Known to the runtime by this number.
-    UnderWay(u64),
+    /// Known to the runtime by this number, until time has come there.
+    UnderWay(u64, Nanos),
+    /// Time was resumed meanwhile.
+    Resumed(Pin<Box<TimerEntry>>),
     Done,
 }
 
@@ -269,6 +276,30 @@ impl Advance {
         let handle = current();
         assert!(handle.timers().is_paused(), "{NOT_PAUSED}");
         Advance { handle, way, stage: Stage::New, made_at: Location::caller() }
+    }
+
+    /// That it can begin.
+    fn assert_possible(&self) {
+        self.assert_alive();
+        let paused = self.handle.timers().is_paused();
+        assert!(paused, "{NOT_PAUSED} (the advance was made at {})", self.made_at);
+    }
+
+    /// That its runtime lives.
+    fn assert_alive(&self) {
+        if self.handle.is_shutdown() {
+            self.fail();
+        }
+    }
+
+    /// Its runtime was dropped.
+    #[cold]
+    fn fail(&self) -> ! {
+        panic!(
+            "the Mainspring runtime was dropped before the end of an `advance` of its time: keep the runtime until then \
+             (the advance was made at {})",
+            self.made_at
+        )
     }
 
     /// Until when time is to pass. In one step it does so at once.
@@ -296,39 +327,43 @@ impl Future for Advance {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        match self.stage {
-            Stage::New => {
-                assert!(
-                    self.handle.timers().is_paused(),
-                    "{NOT_PAUSED} (the advance was made at {})",
-                    self.made_at
-                );
-                let number = self.handle.virtual_clock().begin(self.until(), cx);
-                self.stage = Stage::UnderWay(number);
-                // The runtime may be parked, if this is another thread.
-                self.handle.io().unpark();
-                Poll::Pending
-            }
-            Stage::UnderWay(number) => {
-                assert!(
-                    !self.handle.is_shutdown(),
-                    "the Mainspring runtime was dropped in the middle of an `advance`, made at {}",
-                    self.made_at
-                );
-                let polled = self.handle.virtual_clock().poll(number, cx);
-                if polled.is_ready() {
-                    self.stage = Stage::Done;
+        loop {
+            match &mut self.stage {
+                Stage::New => {
+                    self.assert_possible();
+                    let until = self.until();
+                    // Another thread may have resumed time just now, or dropped the runtime: then look again.
+                    if let Some(number) = self.handle.virtual_clock().begin(&self.handle, until, cx) {
+                        self.stage = Stage::UnderWay(number, until);
+                        // The runtime may be parked, if this is another thread.
+                        self.handle.io().unpark();
+                        return Poll::Pending;
+                    }
                 }
-                polled
+                &mut Stage::UnderWay(number, until) => {
+                    self.assert_alive();
+                    ready!(self.handle.virtual_clock().poll(number, cx));
+                    let timers = self.handle.timers();
+                    self.stage = if until <= timers.now() {
+                        Stage::Done
+                    } else {
+                        let timer = TimerEntry::with_origin(timers.clone(), until, self.made_at);
+                        Stage::Resumed(Box::pin(timer))
+                    };
+                }
+                Stage::Resumed(timer) => match ready!(timer.as_mut().poll_elapsed(cx)) {
+                    Ok(()) => self.stage = Stage::Done,
+                    Err(_shutdown) => self.fail(),
+                },
+                Stage::Done => return Poll::Ready(()),
             }
-            Stage::Done => Poll::Ready(()),
         }
     }
 }
 
 impl Drop for Advance {
     fn drop(&mut self) {
-        if let Stage::UnderWay(number) = self.stage {
+        if let Stage::UnderWay(number, _) = self.stage {
             self.handle.virtual_clock().give_up(number);
         }
     }

@@ -3,6 +3,9 @@
 //! Ground rules:
 //!
 //! * Made inside a runtime it is bound at once; made outside, at its first poll, and then it starts counting.
+//! * One to a given moment remembers its runtime by number, and is bound by its first poll: that reads the clock, so that
+//!   a moment that has passed by then is known to have. One of a given length has read the clock when it was made, and
+//!   its first poll reads it only if the deadline is near.
 //! * Nothing is registered before the first poll that is pending.
 //! * A result costs the task one unit of its cooperative budget, unless a `Timeout` asks.
 
@@ -12,6 +15,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use futures_core::future::FusedFuture;
 use mainspring_driver::wheel::Slack;
 use mainspring_driver::{Handle as Timers, Nanos, TimerEntry};
 use pin_project_lite::pin_project;
@@ -26,6 +30,10 @@ use crate::runtime::{Handle, Number, context};
 /// Never ends early: at least `duration` lies between the call and the end. (See [the module](super) for how
 /// late it may end.) A duration of zero is ready at the first poll, and reads no clock; `Duration::MAX` never
 /// ends. Made outside a runtime, it starts counting at its first poll.
+///
+/// One of more than a millisecond whose first poll comes after its deadline is ready at that poll if anything on its
+/// runtime has read the clock since the deadline. If not it is pending once, and ends in the next turn, which does not
+/// sleep.
 ///
 /// # Cancel safety
 ///
@@ -47,7 +55,7 @@ pub fn sleep(duration: Duration) -> Sleep {
     Sleep::new(When::After(duration))
 }
 
-/// Waits until `deadline`; one that is past is ready at the first poll.
+/// Waits until `deadline`; one that has passed by the first poll is ready at that poll.
 ///
 /// ```
 /// use std::time::Duration;
@@ -88,7 +96,27 @@ pub fn try_sleep_until(deadline: Instant) -> TrySleep {
 pin_project! {
     /// The future of [`sleep`] and [`sleep_until`].
     ///
-    /// It may be polled, reset and dropped on any thread. Polled again after it is ready, it is ready again.
+    /// It may be polled, reset and dropped on any thread. Polled again after it is ready, it is ready again; as a
+    /// [`FusedFuture`] it is terminated then, so that `futures::select!` in a loop takes it once, until it is
+    /// [reset](Sleep::reset).
+    ///
+    /// ```
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    /// use futures::{StreamExt, select};
+    /// use mainspring::time::{interval, sleep};
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut ticks = interval(Duration::from_millis(1));
+    ///     let mut end = pin!(sleep(Duration::from_millis(4)));
+    ///     loop {
+    ///         select! {
+    ///             _tick = ticks.select_next_some() => {}
+    ///             () = end => break,
+    ///         }
+    ///     }
+    /// });
+    /// ```
     ///
     /// # Panics
     ///
@@ -128,8 +156,8 @@ pub(super) enum When {
 }
 
 impl When {
-    /// When that is, if it starts to count now. One to a given moment reads the clock, so that a moment that
-    /// has passed is known to have at the first poll.
+    /// When that is, if it starts to count now, at its first poll. One to a given moment reads the clock, so that a
+    /// moment that has passed is known to have.
     #[inline]
     fn deadline(self, timers: &Timers) -> Nanos {
         match self {
@@ -149,6 +177,11 @@ impl Sleep {
     #[track_caller]
     pub(super) fn new(when: When) -> Sleep {
         let origin = Location::caller();
+        if let When::At(_) = when {
+            return Sleep {
+                inner: Inner::Waiting { runtime: context::number(), when, tolerance: None, origin },
+            };
+        }
         // The entry is made in its place, not handed through: a copy that straddles fresh stores is slow.
         match context::with(|handle| (handle.timers().clone(), when.deadline(handle.timers()))) {
             Ok((timers, at)) => {
@@ -193,7 +226,7 @@ impl Sleep {
             Inner::Bound { entry } => instant::from_nanos(entry.deadline()),
             Inner::Waiting { when, .. } => match when {
                 When::After(duration) => self.now() + *duration,
-                When::At(deadline) => *deadline,
+                When::At(deadline) => instant::from_nanos(instant::to_nanos(*deadline)),
                 When::Now => self.now(),
                 When::Never => self.now() + Duration::MAX,
             },
@@ -296,24 +329,29 @@ impl Sleep {
     /// If there is no runtime to bind to, or its runtime was dropped before the deadline.
     #[inline]
     pub(super) fn poll_elapsed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        match self.bind() {
+            Ok(entry) => entry.poll_elapsed(cx).map_err(|_shutdown| Error(Kind::Shutdown)),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Its entry, which counts from now on if it did not before.
+    #[inline]
+    fn bind(self: Pin<&mut Self>) -> Result<Pin<&mut TimerEntry>, Error> {
         let mut inner = self.project().inner;
         if let Inner::Waiting { runtime, when, tolerance, origin } = *inner.as_ref().get_ref() {
             let look = |handle: &Handle| (handle.timers().clone(), when.deadline(handle.timers()));
-            let bound = match runtime {
+            let (timers, at) = match runtime {
                 Some(runtime) => context::with_number(runtime, look).map_err(|_| Error(Kind::Shutdown)),
                 None => context::with(look).map_err(|_| Error(Kind::NoRuntime)),
-            };
-            let (timers, at) = match bound {
-                Ok(bound) => bound,
-                Err(error) => return Poll::Ready(Err(error)),
-            };
+            }?;
             inner.set(Inner::Bound { entry: TimerEntry::with_origin(timers, at, origin) });
             if let (InnerProj::Bound { entry }, Some(slack)) = (inner.as_mut().project(), tolerance) {
                 entry.set_tolerance(Some(slack.as_duration()));
             }
         }
         match inner.project() {
-            InnerProj::Bound { entry } => entry.poll_elapsed(cx).map_err(|_shutdown| Error(Kind::Shutdown)),
+            InnerProj::Bound { entry } => Ok(entry),
             InnerProj::Waiting { .. } => unreachable!("the sleep was bound above"),
         }
     }
@@ -355,10 +393,26 @@ impl Future for Sleep {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        match ready!(self.as_mut().poll_charged(cx)) {
-            Ok(()) => Poll::Ready(()),
+        let permit = ready!(budget::poll_proceed(cx));
+        // Polled as a future, so that the entry knows that its owner was told.
+        let result = match self.as_mut().bind() {
+            Ok(entry) => ready!(entry.poll(cx)).map_err(|_shutdown| Error(Kind::Shutdown)),
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(()) => {
+                permit.spend();
+                Poll::Ready(())
+            }
             Err(error) => self.fail(error),
         }
+    }
+}
+
+/// Terminated once a poll of it was ready, until it is [reset](Sleep::reset).
+impl FusedFuture for Sleep {
+    fn is_terminated(&self) -> bool {
+        matches!(&self.inner, Inner::Bound { entry } if entry.is_terminated())
     }
 }
 

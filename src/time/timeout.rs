@@ -56,7 +56,8 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
     Timeout { value: future.into_future(), delay: Sleep::from_first_poll(duration) }
 }
 
-/// Gives `future` until `deadline` and no longer. As [`timeout`], with a moment instead of a length of time.
+/// Gives `future` until `deadline` and no longer. As [`timeout`], with a moment instead of a length of time: one that has
+/// passed when the first poll finds `future` pending elapses in that poll.
 ///
 /// ```
 /// use std::time::Duration;

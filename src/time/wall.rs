@@ -22,6 +22,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
+use futures_core::future::FusedFuture;
 use pin_project_lite::pin_project;
 
 use super::sleep::{Sleep, When};
@@ -208,6 +209,13 @@ impl Future for WallSleep {
         // A clock that stands still, or is set all the time, must not keep others from running.
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+}
+
+/// Terminated once a poll of it was ready.
+impl FusedFuture for WallSleep {
+    fn is_terminated(&self) -> bool {
+        self.is_elapsed()
     }
 }
 

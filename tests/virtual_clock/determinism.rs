@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures::future::{Either, select};
+use futures::future::{Either, join_all, select};
 use mainspring::runtime::Builder;
 use mainspring::task::yield_now;
 use mainspring::time::{
@@ -120,6 +120,46 @@ fn two_runs_of_one_program_give_one_trace() {
         assert_eq!(first.len(), second.len());
         assert_ne!(first, program(Builder::new(), seed + 100), "the trace says nothing");
     }
+}
+
+/// When the ticks of three intervals come, of which one was made outside of the runtime and one has a seed of its own.
+fn jittered(builder: Builder) -> Vec<Vec<Duration>> {
+    let outside = interval(secs(1)).jitter(ms(900));
+    let runtime = builder.build().unwrap();
+    runtime.block_on(async {
+        let start = Instant::now();
+        let inside = interval(secs(1)).jitter(ms(900));
+        let own = interval(secs(1)).jitter(ms(900)).jitter_seed(7);
+        join_all([outside, inside, own].map(|mut ticks| async move {
+            let mut moments = Vec::new();
+            for _ in 0..10 {
+                ticks.tick().await;
+                moments.push(start.elapsed());
+            }
+            moments
+        }))
+        .await
+    })
+}
+
+#[test]
+fn unseeded_jitter_is_the_same_in_two_paused_runs_and_another_for_another_seed() {
+    let _watchdog = watchdog(LONG);
+    let paused = || Builder::new().start_paused(true);
+    let first = jittered(paused());
+    assert_eq!(first, jittered(paused()));
+    assert_ne!(first[0], first[1], "each has a sequence of its own");
+    let seeded = jittered(paused().seed(1));
+    assert_eq!(seeded, jittered(paused().seed(1)));
+    let other = jittered(paused().seed(2));
+    for n in 0..2 {
+        assert!(
+            first[n] != seeded[n] && seeded[n] != other[n],
+            "interval {n} does not go by the runtime's seed"
+        );
+    }
+    // The interval's own goes before.
+    assert_eq!((&first[2], &seeded[2]), (&other[2], &other[2]));
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod cost;
 mod determinism;
 mod misuse;
 mod resume;
+mod std_instants;
 
 use std::cell::RefCell;
 use std::rc::Rc;

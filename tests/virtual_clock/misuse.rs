@@ -1,6 +1,6 @@
 //! Misuse panics where it was written, and says what to do.
 
-use super::common::{LONG, Panicked, Probe, ms, panicked, watchdog};
+use super::common::{HOUR, LONG, Panicked, Probe, ms, panicked, watchdog};
 use super::{manual, paused};
 
 use std::future::Future;
@@ -76,24 +76,6 @@ fn advancing_what_is_not_paused() {
 }
 
 #[test]
-fn resuming_in_the_middle_of_an_advance() {
-    let _watchdog = watchdog(LONG);
-    paused().block_on(async {
-        let mut under_way = Box::pin(advance(ms(5)));
-        assert!(futures::poll!(under_way.as_mut()).is_pending());
-        assert_here(&panicked(|| resume()), line!(), "an `advance` is under way");
-        assert!(is_paused());
-        under_way.await;
-        resume();
-        pause();
-        let mut dropped = Box::pin(advance(ms(5)));
-        assert!(futures::poll!(dropped.as_mut()).is_pending());
-        drop(dropped);
-        resume();
-    });
-}
-
-#[test]
 fn pausing_a_clock_that_somebody_else_turns() {
     let clock = TestClock::new();
     let runtime = Builder::new().clock(Clock::Test(clock.clone())).build().unwrap();
@@ -105,21 +87,47 @@ fn pausing_a_clock_that_somebody_else_turns() {
     assert_here(&panicked(|| drop(builder.build())), line!(), "`TestClock`");
 }
 
+/// Whatever it waited for when its runtime was dropped, or if it was not polled before.
 #[test]
-fn an_advance_whose_runtime_is_gone_says_so() {
-    let runtime = manual();
-    let mut orphan = {
-        let _entered = runtime.handle().enter();
-        Box::pin(advance(ms(5)))
-    };
-    let probe = Probe::new();
-    assert!(probe.poll(orphan.as_mut()).is_pending());
-    drop(runtime);
-    assert_eq!(probe.wakes(), 1);
-    let panic = panicked(|| {
-        let _ = probe.poll(orphan.as_mut());
-    });
-    assert!(panic.message.contains("was dropped"), "{}", panic.message);
+fn an_advance_whose_runtime_is_gone_says_so_and_where_it_was_made() {
+    let _watchdog = watchdog(LONG);
+    enum Polled {
+        Never,
+        WhilePaused,
+        AfterResume,
+    }
+    for polled in [Polled::Never, Polled::WhilePaused, Polled::AfterResume] {
+        for to in [false, true] {
+            let runtime = manual();
+            let probe = Probe::new();
+            let (mut orphan, made_at) = {
+                let _entered = runtime.handle().enter();
+                let moment = Instant::now() + HOUR;
+                let orphan = Box::pin(if to { advance_to(moment) } else { advance(HOUR) });
+                (orphan, format!("misuse.rs:{}:", line!() - 1))
+            };
+            if !matches!(polled, Polled::Never) {
+                assert!(probe.poll(orphan.as_mut()).is_pending());
+            }
+            if matches!(polled, Polled::AfterResume) {
+                let _entered = runtime.handle().enter();
+                resume();
+                if to {
+                    assert!(probe.poll(orphan.as_mut()).is_ready(), "it has turned the clock already");
+                    continue;
+                }
+                assert!(probe.poll(orphan.as_mut()).is_pending());
+            }
+            let wakes = probe.wakes();
+            drop(runtime);
+            assert_eq!(probe.wakes() - wakes, usize::from(!matches!(polled, Polled::Never)));
+            let panic = panicked(|| {
+                let _ = probe.poll(orphan.as_mut());
+            });
+            let message = &panic.message;
+            assert!(message.contains("was dropped") && message.contains(&made_at), "{message}");
+        }
+    }
 }
 
 #[test]

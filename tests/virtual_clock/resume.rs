@@ -1,15 +1,19 @@
 //! Time that stood goes on: from where it was, at the speed of the real clock.
 
-use super::common::{HOUR, LONG, metrics, ms, watchdog};
-use super::paused;
+use super::common::{HOUR, LONG, Probe, Random, metrics, ms, panicked, us, watchdog};
+use super::{manual, paused};
 
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
 
+use futures::FutureExt as _;
 use mainspring::runtime::Builder;
 use mainspring::task::yield_now;
 use mainspring::time::{
-    Clock, Instant, TestClock, advance, is_paused, pause, resume, sleep, sleep_until, sleep_until_wall,
-    timeout, wall_now,
+    Clock, Instant, MissedTickBehavior, TestClock, advance, interval, is_paused, pause, resume, sleep,
+    sleep_until, sleep_until_wall, timeout, wall_now,
 };
 use mainspring::{block_on, spawn};
 
@@ -124,28 +128,136 @@ fn a_runtime_that_is_parked_is_told_by_another_thread() {
 }
 
 #[test]
-fn conversion_goes_by_how_far_the_clocks_are_apart_at_that_moment() {
+fn an_advance_in_the_middle_goes_on_as_a_sleep_when_time_is_resumed() {
     let _watchdog = watchdog(LONG);
-    let outside = Instant::now();
-    paused().block_on(async {
-        sleep(100 * HOUR).await;
+    manual().block_on(async {
+        let start = Instant::now();
+        let long = Probe::new();
+        let mut hour = Box::pin(advance(HOUR));
+        assert!(long.poll(hour.as_mut()).is_pending());
+        let probe = Probe::new();
+        let mut under_way = Box::pin(advance(ms(20)));
+        assert!(probe.poll(under_way.as_mut()).is_pending());
         let real = StdInstant::now();
-        let std = (Instant::now() + HOUR).into_std();
-        assert!(std >= real + HOUR && std < real + HOUR + SOME, "an hour ahead here is an hour ahead there");
-        let back = Instant::from_std(StdInstant::now() + HOUR);
-        assert!(back >= Instant::now() + HOUR - SOME && back <= Instant::now() + HOUR + SOME);
-        let past = Instant::from_std(real.checked_sub(ms(1)).unwrap_or(real));
-        assert!(past <= Instant::now());
-        let past = (Instant::now() - ms(1)).into_std();
-        assert!(past < StdInstant::now());
-        // What cannot be expressed panics nowhere.
-        let _ = (Instant::now() + Duration::MAX).into_std();
-        let _ = (Instant::now() - Duration::MAX).into_std();
+        resume();
+        assert_eq!((probe.wakes(), long.wakes()), (1, 1), "who waits is told");
+        assert!(long.poll(hour.as_mut()).is_pending(), "never early");
+        assert!(probe.poll(under_way.as_mut()).is_pending() || start.elapsed() >= ms(20));
+        under_way.await;
+        assert!(start.elapsed() >= ms(20) && real.elapsed() >= ms(20));
+        // What is left of the hour may be walked through again, and is a sleep then as well.
+        pause();
+        advance(HOUR).await;
+        hour.await;
+        assert!(start.elapsed() >= HOUR && start.elapsed() < 2 * HOUR);
     });
-    // Outside it is the system's again.
-    let now = StdInstant::now();
-    assert_eq!(Instant::from_std(now).into_std(), now);
-    assert!(Instant::now() - outside < 100 * HOUR);
+}
+
+#[test]
+fn an_advance_that_is_dropped_after_a_resume_leaves_nothing_behind() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let probe = Probe::new();
+        let mut dropped = Box::pin(advance(HOUR));
+        assert!(probe.poll(dropped.as_mut()).is_pending());
+        resume();
+        assert!(probe.poll(dropped.as_mut()).is_pending());
+        assert_eq!(metrics().timers_live(), 1);
+        drop(dropped);
+        assert_eq!(metrics().timers_live(), 0);
+        // And the other way round.
+        pause();
+        let mut dropped = Box::pin(advance(HOUR));
+        assert!(probe.poll(dropped.as_mut()).is_pending());
+        drop(dropped);
+        resume();
+        assert_eq!(probe.wakes(), 1);
+    });
+}
+
+#[test]
+fn the_wakers_of_advances_run_in_order_and_one_that_panics_keeps_none_from_it() {
+    let runtime = manual();
+    let _entered = runtime.handle().enter();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let probes: Vec<_> = [3, 1, 2]
+        .into_iter()
+        .map(|n| {
+            let order = order.clone();
+            let probe = Probe::with(move || {
+                order.lock().unwrap().push(n);
+                assert_ne!(n, 1, "waker 1");
+            });
+            let mut advance = Box::pin(advance(n * HOUR));
+            assert!(probe.poll(advance.as_mut()).is_pending());
+            advance
+        })
+        .collect();
+    assert_eq!(
+        panicked(|| resume()).message.lines().next(),
+        Some("assertion `left != right` failed: waker 1")
+    );
+    assert!(!is_paused());
+    assert_eq!(*order.lock().unwrap(), [1, 2, 3]);
+    drop(probes);
+}
+
+/// Whichever comes first, the advance ends or says that it comes too late: it never waits for a step that nobody takes.
+#[test]
+fn an_advance_that_races_a_resume_on_another_thread_ends() {
+    const ROUNDS: usize = 500;
+    let _watchdog = watchdog(4 * LONG);
+    let runtime = mainspring::Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    // Odd: a round has begun, and time is to be resumed.
+    let round = Arc::new(AtomicUsize::new(0));
+    let rounds = round.clone();
+    let other = std::thread::spawn(move || {
+        let _entered = handle.enter();
+        let mut dice = Random::new(7);
+        for n in 0..ROUNDS {
+            while rounds.load(Ordering::Acquire) != 2 * n + 1 {
+                std::thread::yield_now();
+            }
+            // At the first poll, or in the middle.
+            let most = if n % 2 == 0 { 60 } else { 3_000 };
+            for _ in 0..dice.below(most) {
+                std::hint::spin_loop();
+            }
+            resume();
+            rounds.store(2 * n + 2, Ordering::Release);
+        }
+    });
+    runtime.block_on(async {
+        // Something on the way, so that an advance takes many steps.
+        drop(spawn(async {
+            let mut ticks = interval(us(5));
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            loop {
+                ticks.tick().await;
+            }
+        }));
+        let (mut whole, mut interrupted, mut refused) = (0, 0, 0);
+        for n in 0..ROUNDS {
+            pause();
+            let start = Instant::now();
+            let advance = advance(us(100));
+            round.store(2 * n + 1, Ordering::Release);
+            match AssertUnwindSafe(advance).catch_unwind().await {
+                Ok(()) if start.elapsed() == us(100) => whole += 1,
+                Ok(()) => {
+                    assert!(start.elapsed() > us(100), "early");
+                    interrupted += 1;
+                }
+                Err(_) => refused += 1,
+            }
+            while round.load(Ordering::Acquire) != 2 * n + 2 {
+                yield_now().await;
+            }
+        }
+        println!("{whole} whole, {interrupted} interrupted, {refused} refused");
+    });
+    other.join().unwrap();
 }
 
 #[test]

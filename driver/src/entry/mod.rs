@@ -29,7 +29,7 @@ use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
 use std::panic::Location;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use crate::Nanos;
@@ -180,6 +180,28 @@ impl TimerEntry {
     #[inline]
     pub fn is_elapsed(&self) -> bool {
         self.state.load() == State::Fired
+    }
+
+    /// Whether a poll of it as a future was ready, and no reset or cancel has followed: for those who want to poll it no more
+    /// then. ([`poll_elapsed`](TimerEntry::poll_elapsed) does not count.)
+    ///
+    /// ```
+    /// use std::task::{Context, Waker};
+    /// use std::time::Duration;
+    /// use mainspring_driver::{Clock, Driver};
+    /// use futures::FutureExt;
+    ///
+    /// let driver = Driver::new(Clock::monotonic(), || ());
+    /// let mut timer = Box::pin(driver.handle().sleep(Duration::ZERO));
+    /// assert!(!timer.is_terminated());
+    /// assert!(timer.poll_unpin(&mut Context::from_waker(Waker::noop())).is_ready());
+    /// assert!(timer.is_terminated());
+    /// timer.as_mut().reset(driver.handle().now());
+    /// assert!(!timer.is_terminated());
+    /// ```
+    #[inline]
+    pub fn is_terminated(&self) -> bool {
+        self.state.is_seen()
     }
 
     /// Sets how far a park may outlast the deadline so that timers end together, whatever the driver's
@@ -471,8 +493,13 @@ impl TimerEntry {
 impl Future for TimerEntry {
     type Output = Result<(), Shutdown>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_elapsed(cx)
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = ready!(self.as_mut().poll_elapsed(cx));
+        if result.is_ok() {
+            self.state.see();
+        }
+        Poll::Ready(result)
     }
 }
 

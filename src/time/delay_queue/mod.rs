@@ -6,6 +6,7 @@
 //! * A value that came from another thread has a ticket instead of the agenda's key, because its sender could
 //!   not wait for that. `sent` leads from the one to the other, for as long as the value is in.
 //! * The waker runs last, when the queue is in order.
+//! * `ended` says that a poll has told of the end, and nothing has been put in and no handle made since.
 
 mod handle;
 
@@ -17,6 +18,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
+use futures_core::stream::FusedStream;
 use mainspring_driver::{Nanos, agenda};
 
 use super::instant::{self, Instant};
@@ -130,6 +132,7 @@ pub struct DelayQueue<T> {
     sent: HashMap<Ticket, agenda::Key>,
     /// How many tickets were given; shared with the handles.
     tickets: handle::Tickets,
+    ended: bool,
 }
 
 // A value is never pinned: it is moved out when it comes out.
@@ -157,6 +160,7 @@ impl<T> DelayQueue<T> {
             inbox: None,
             sent: HashMap::new(),
             tickets: handle::Tickets::default(),
+            ended: false,
         }
     }
 
@@ -183,6 +187,7 @@ impl<T> DelayQueue<T> {
     }
 
     fn insert_nanos(&mut self, value: T, at: Nanos) -> Key {
+        self.ended = false;
         let key = self.due.agenda.insert(Item { value, ticket: None }, at);
         self.due.sooner(at);
         Key(Origin::Own(key))
@@ -299,6 +304,7 @@ impl<T> DelayQueue<T> {
             let open = open || !all;
             if let Poll::Ready(entry) = self.due.poll(cx, !open) {
                 permit.spend();
+                self.ended = entry.is_none();
                 return Poll::Ready(entry.map(|entry| self.expired(entry)));
             }
             // Nothing was due, so time has passed: what the agenda has given back, the tickets give back, too.
@@ -336,6 +342,7 @@ impl<T> DelayQueue<T> {
     #[track_caller]
     pub fn handle(&mut self) -> DelayQueueHandle<T> {
         let timers = self.due.timers().clone();
+        self.ended = false;
         let inbox = self.inbox.get_or_insert_with(Inbox::new);
         DelayQueueHandle::new(inbox.sender(self.due.waiting()), timers, self.tickets.clone())
     }
@@ -440,6 +447,13 @@ impl<T> Stream for DelayQueue<T> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
         self.get_mut().poll_expired(cx)
+    }
+}
+
+/// Terminated once it has yielded `None`, until a value is put in or a [handle](DelayQueue::handle) made.
+impl<T> FusedStream for DelayQueue<T> {
+    fn is_terminated(&self) -> bool {
+        self.ended
     }
 }
 

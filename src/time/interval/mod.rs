@@ -19,6 +19,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
+use futures_core::stream::FusedStream;
 
 use self::jitter::Jitter;
 use self::missed::whole_periods;
@@ -92,8 +93,9 @@ impl Interval {
     /// delay makes no tick a missed one. If `most` is longer than the period, ticks may come in bunches, but
     /// in order, and none is lost. `Duration::ZERO` takes the jitter away.
     ///
-    /// The random numbers begin somewhere else for each interval, unless it has a
-    /// [`jitter_seed`](Interval::jitter_seed).
+    /// The random numbers begin somewhere else for each interval, and in each run of the program, unless the interval has a
+    /// [`jitter_seed`](Interval::jitter_seed) or the runtime a [`seed`](crate::Builder::seed), as one that
+    /// [starts paused](crate::Builder::start_paused) has: there two runs are the same.
     ///
     /// ```
     /// use std::time::Duration;
@@ -117,8 +119,8 @@ impl Interval {
         self
     }
 
-    /// Begins the random numbers of the [`jitter`](Interval::jitter) at `seed`: the same seed gives the same
-    /// delays. For tests and simulations.
+    /// Begins the random numbers of the [`jitter`](Interval::jitter) at `seed`, whatever the runtime's
+    /// [`seed`](crate::Builder::seed): the same seed gives the same delays. For tests and simulations.
     ///
     /// ```
     /// use std::time::Duration;
@@ -343,6 +345,13 @@ impl Stream for Interval {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         (usize::MAX, None)
+    }
+}
+
+/// It is never terminated.
+impl FusedStream for Interval {
+    fn is_terminated(&self) -> bool {
+        false
     }
 }
 

@@ -6,6 +6,7 @@
 //!   there. Entry and index change together, and what is the user's (drops, the waker) runs after.
 //! * What handles send takes effect in a poll, in the order in which it was sent.
 //! * A map is closed once and for all: by its owner, or by a handle, which the owner learns in its next poll.
+//! * `ended` says that a poll has told of the end, and nothing has been put in and no handle made since.
 
 mod handle;
 mod index;
@@ -20,6 +21,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
+use futures_core::stream::FusedStream;
 use mainspring_driver::Nanos;
 use mainspring_driver::agenda::{self, Agenda};
 
@@ -127,6 +129,7 @@ pub struct TimerMap<K, V> {
     /// Made with the first handle.
     inbox: Option<Inbox<Command<K, V>>>,
     closed: bool,
+    ended: bool,
 }
 
 // Keys and values are never pinned: they are moved out when they come out.
@@ -149,7 +152,13 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     /// An empty map with room for the values of `capacity` keys, which it keeps.
     #[track_caller]
     pub fn with_capacity(capacity: usize) -> TimerMap<K, V> {
-        TimerMap { due: Due::with_capacity(capacity), index: Index::default(), inbox: None, closed: false }
+        TimerMap {
+            due: Due::with_capacity(capacity),
+            index: Index::default(),
+            inbox: None,
+            closed: false,
+            ended: false,
+        }
     }
 
     /// Puts `value` in under `key`, to come out `after` from now. Returns the value that it replaces, if the key
@@ -364,10 +373,12 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
             let open = self.poll_commands(cx, &mut commands);
             if self.closed {
                 permit.spend();
+                self.ended = true;
                 return Poll::Ready(None);
             }
             if let Poll::Ready(entry) = self.due.poll(cx, !open) {
                 permit.spend();
+                self.ended = entry.is_none();
                 return Poll::Ready(entry.map(|entry| self.expired(entry)));
             }
             // Nothing was due, so time has passed: a good moment.
@@ -404,6 +415,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     pub fn handle(&mut self) -> TimerMapHandle<K, V> {
         let timers = self.due.timers().clone();
         let closed = self.closed;
+        self.ended &= closed;
         let inbox = self.inbox.get_or_insert_with(Inbox::new);
         if closed {
             inbox.close();
@@ -432,6 +444,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
 
     /// Puts an entry in and returns the one that it replaces.
     fn put(&mut self, key: K, value: V, at: Nanos) -> Option<Item<K, V>> {
+        self.ended = false;
         let hash = self.index.hash(&key);
         let old = self.index.find(&self.due.agenda, hash, &key);
         let old = old.and_then(|old| self.take(old));
@@ -512,6 +525,14 @@ impl<K: Hash + Eq, V> Stream for TimerMap<K, V> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<(K, V)>> {
         self.get_mut().poll_expired(cx)
+    }
+}
+
+/// Terminated once it has yielded `None`: if it was closed then for good, otherwise until a key is set or a
+/// [handle](TimerMap::handle) made.
+impl<K: Hash + Eq, V> FusedStream for TimerMap<K, V> {
+    fn is_terminated(&self) -> bool {
+        self.ended
     }
 }
 
