@@ -11,6 +11,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -26,6 +27,7 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static FREED: Cell<u64> = const { Cell::new(0) };
     static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
@@ -46,6 +48,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         note(0, -(layout.size() as i64));
+        FREED.with(|count| count.set(count.get() + 1));
         // SAFETY: as the caller promises.
         unsafe { System.dealloc(at, layout) }
     }
@@ -66,6 +69,11 @@ fn allocations() -> u64 {
 
 fn live_bytes() -> i64 {
     LIVE_BYTES.with(Cell::get)
+}
+
+/// What this thread has freed, in blocks.
+fn freed() -> u64 {
+    FREED.with(Cell::get)
 }
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -277,7 +285,8 @@ fn a_hundred_timers_that_come_and_go_allocate_nothing() {
 fn tasks_that_wait_and_are_woken_allocate_nothing() {
     let _alone = alone();
     let _watchdog = watchdog(LONG);
-    block_on(async {
+    // By virtual time, so that it is not the machine that says how many are due at once.
+    common::paused().block_on(async {
         let tasks: Vec<_> = (0..10)
             .map(|_| {
                 spawn(async {
@@ -292,6 +301,127 @@ fn tasks_that_wait_and_are_woken_allocate_nothing() {
         assert_eq!(ran, 0);
         tasks.iter().for_each(|task| task.abort());
     });
+}
+
+#[test]
+#[cfg_attr(
+    mainspring_sanitize,
+    ignore = "no memory is kept under a sanitizer, which has to see each task end"
+)]
+fn tasks_that_come_and_go_allocate_nothing() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let one = steady(3000, async || spawn(async {}).await.unwrap()).await;
+        assert_eq!(one, 0, "one after the other");
+        let mut handles = Vec::new();
+        let many = steady(300, async || {
+            // Two sizes, and none is awaited before all are there.
+            for n in 0..100_u64 {
+                handles.push(if n % 2 == 0 {
+                    spawn(async move { n })
+                } else {
+                    spawn(async move {
+                        let kept = [n; 20];
+                        yield_now().await;
+                        kept[3]
+                    })
+                });
+            }
+            for handle in handles.drain(..) {
+                handle.await.unwrap();
+            }
+        })
+        .await;
+        assert_eq!(many, 0, "a hundred at once");
+    });
+}
+
+#[test]
+fn a_burst_of_tasks_gives_its_memory_back_in_small_steps() {
+    let _alone = alone();
+    let _watchdog = watchdog(4 * LONG);
+    block_on(async {
+        let before = live_bytes();
+        let count = often(200_000, 50_000);
+        for n in 0..count {
+            drop(spawn(async move { std::hint::black_box([n; 16]) }));
+        }
+        let full = live_bytes() - before;
+        assert!(full > count as i64 * 64);
+        // As the program goes on and has no use for it. A turn ends at most 61 tasks, and trims what others left.
+        let (start, mut most) = (Instant::now(), 0);
+        while live_bytes() > before + full / 100 && start.elapsed() < LONG {
+            let was = freed();
+            turn().await;
+            most = most.max(freed() - was);
+        }
+        let left = live_bytes() - before;
+        assert!(left <= full / 100, "{left} of {full} bytes are left");
+        assert!(most <= 256, "{most} blocks were freed in one turn");
+    });
+}
+
+#[test]
+fn a_tasks_memory_is_freed_where_its_last_waker_is_dropped() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    let run = |elsewhere: bool| {
+        let slot = Rc::new(Cell::new(None));
+        let theirs = slot.clone();
+        let runtime = Runtime::new().unwrap();
+        runtime.block_on(async {
+            let task = spawn(poll_fn(move |cx| {
+                theirs.set(Some(cx.waker().clone()));
+                Poll::Ready(())
+            }));
+            task.await.unwrap();
+        });
+        let waker = slot.take().unwrap();
+        let before = live_bytes();
+        let free = move || {
+            let before = live_bytes();
+            waker.wake_by_ref();
+            drop(waker);
+            live_bytes() - before
+        };
+        if elsewhere {
+            // The runtime is there, and gets nothing back.
+            let change = std::thread::spawn(free).join().unwrap();
+            assert!(change < 0, "{change} bytes");
+            drop(runtime);
+        } else {
+            // The runtime has gone, with all that it kept.
+            drop(runtime);
+            assert!(live_bytes() < before);
+            let change = free();
+            assert!(change < 0, "{change} bytes");
+        }
+    };
+    run(true);
+    run(false);
+    let before = live_bytes();
+    run(false);
+    assert_eq!(live_bytes(), before);
+}
+
+#[test]
+fn tasks_that_other_threads_send_do_not_pile_up() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let before = live_bytes();
+    let (count, handle) = (10_000, runtime.handle().clone());
+    let send = move |n| handle.spawn(async move { std::hint::black_box([n; 16]) });
+    let sent: Vec<_> = std::thread::spawn(move || (0..count).map(send).collect()).join().unwrap();
+    runtime.block_on(async {
+        for task in sent {
+            task.await.unwrap();
+        }
+    });
+    // Each is freed as it ends; its thread would never take the memory for another.
+    let change = live_bytes() - before;
+    assert!(change <= -count * 128, "{change} bytes");
 }
 
 // tokio #7563: cancelled timers stayed until their deadline.

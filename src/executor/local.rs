@@ -18,7 +18,7 @@ use super::join::JoinHandle;
 use super::lanes::{Lane, Lanes};
 use super::remote::{Item, Notify, Owner, Remote};
 use super::root::Root;
-use super::task::{self, NUMBERS, Pool, Progress, Remains, TaskRef};
+use super::task::{self, NUMBERS, Progress, Remains, TaskRef};
 use super::tasks::{KEEP, Ready, Tasks};
 use crate::sync::thread_local;
 use std::cell::{Cell, RefCell};
@@ -203,7 +203,6 @@ impl Local {
         assert!(!self.running.replace(true), "a task cannot run the executor that is running it");
         let _running = Running(&self.running);
 
-        Pool::drain(&self.owner);
         self.take_inbox();
         self.take_root();
         self.note_length();
@@ -238,6 +237,7 @@ impl Local {
         }
         self.note_length();
         self.trim();
+        self.owner.pool().trim();
         // At most `limit`, a usize.
         let polls = self.polls.get().wrapping_sub(before) as usize;
         Ran { polls, end }
@@ -521,22 +521,19 @@ pub(super) fn wake_root_here(root: &Arc<Root>, remote: &Arc<Remote>) -> bool {
     })
 }
 
-/// Frees what a task has left if this thread has entered its executor, and keeps the reference to the `Remote` for a
-/// task to come. Else the owner is left to free it.
+/// Keeps what a task has left for a task to come, if this thread has entered its executor. Else it is freed.
 #[inline]
 pub(super) fn give_back(remains: Remains) {
-    let mut remains = Some(remains);
-    let unwanted = CURRENT.with(|current| {
-        let entered = current.local.borrow();
-        let local = entered.as_deref()?;
-        let mine = remains.take_if(|remains| local.owner.owns(remains.remote()))?;
-        // The allocator at most is called in there.
-        let remote = mine.free(&local.owner);
-        local.tasks.borrow_mut().keep_remote(remote)
+    let Remains { block, remote } = remains;
+    let unwanted = CURRENT.with(|current| match current.local.borrow().as_deref() {
+        Some(local) if local.owner.owns(&remote) => {
+            if let Some(block) = block {
+                local.owner.pool().keep(block);
+            }
+            (None, local.tasks.borrow_mut().keep_remote(remote))
+        }
+        _ => (block, Some(remote)),
     });
-    // References are dropped here, after the borrows have ended.
+    // Freed and dropped here, after the borrows have ended.
     drop(unwanted);
-    if let Some(foreign) = remains {
-        drop(foreign.give_back());
-    }
 }

@@ -22,6 +22,7 @@ use super::join::JoinHandle;
 use super::local;
 use super::task::{self, Pool, TaskRef};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
+use std::cell::{RefCell, RefMut};
 use std::marker::PhantomData;
 use std::mem;
 use std::panic::Location;
@@ -54,8 +55,6 @@ pub(crate) struct Remote {
     inbox: Mutex<Inbox>,
     ready: AtomicBool,
     notify: Arc<dyn Notify>,
-    /// The memory of its tasks, all of which keep the `Remote`. The owner thread's.
-    pool: Pool,
 }
 
 impl Remote {
@@ -123,12 +122,6 @@ impl Remote {
         Ok(())
     }
 
-    /// The memory of its tasks.
-    #[inline]
-    pub(super) fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
     fn lock(&self) -> MutexGuard<'_, Inbox> {
         lock(&self.inbox)
     }
@@ -138,6 +131,8 @@ impl Remote {
 /// time for the same [`Remote`].
 pub(super) struct Owner {
     remote: Arc<Remote>,
+    /// Free memory for tasks. A borrow lasts for one statement, which calls the allocator at most.
+    pool: RefCell<Pool>,
     _stays_here: PhantomData<*const ()>,
 }
 
@@ -148,15 +143,20 @@ impl Owner {
             inbox: Mutex::new(Inbox { items: Vec::new(), closed: false }),
             ready: AtomicBool::new(false),
             notify,
-            pool: Pool::new(),
         };
-        Owner { remote: Arc::new(remote), _stays_here: PhantomData }
+        Owner { remote: Arc::new(remote), pool: RefCell::new(Pool::new()), _stays_here: PhantomData }
     }
 
     /// The half for the other threads.
     #[inline]
     pub(super) fn remote(&self) -> &Arc<Remote> {
         &self.remote
+    }
+
+    /// Free memory for tasks.
+    #[inline]
+    pub(super) fn pool(&self) -> RefMut<'_, Pool> {
+        self.pool.borrow_mut()
     }
 
     /// Whether `remote` is this owner's.
@@ -181,12 +181,5 @@ impl Owner {
         inbox.closed = true;
         self.remote.ready.store(false, Ordering::Relaxed);
         mem::take(&mut inbox.items)
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        // The `Remote` may outlive the owner for long.
-        Pool::retire(self);
     }
 }

@@ -3,16 +3,16 @@
 //! Ground rules:
 //!
 //! * Only this file touches a stage, and only as `task/mod.rs` says who may.
-//! * The cell is allocated here, in `new`, and ends here, in `end`; the pool's memory goes back by way of `local.rs`.
+//! * The cell is made here, in `new`, and ends here, in `end`; its memory goes back to the pool by way of `local.rs`.
 
-use super::header::{Header, Memory, TaskRef, Vtable, lend};
-use super::pool::{self, Pool, Remains};
+use super::header::{Header, TaskRef, Vtable, lend};
+use super::pool::Block;
 use super::{Progress, quietly};
 use crate::executor::budget;
 use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};
 use crate::sync::{Ordering, UnsafeCell};
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::mem::{self, ManuallyDrop};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -71,20 +71,14 @@ pub(super) fn new<F: Future + 'static>(
     owner: Option<&Owner>,
 ) -> (TaskRef, TaskRef) {
     let layout = const { Layout::new::<Cell<F>>() };
-    let (vtable, room) = match owner {
-        Some(owner) if const { pool::fits(Layout::new::<Cell<F>>()) } => {
+    let (vtable, block) = match owner {
+        Some(owner) => {
             assert!(owner.owns(&remote), "a task was made for an executor that is not the owner's");
-            (const { &vtable::<F>(Memory::Pool) }, Pool::allocate(owner, layout))
+            (const { &vtable::<F>(true) }, owner.pool().take(layout))
         }
-        _ => {
-            // SAFETY: The layout's size is not zero: there is a header in it.
-            let room = NonNull::new(unsafe { alloc(layout) });
-            (
-                const { &vtable::<F>(Memory::Global(Layout::new::<Cell<F>>())) },
-                room.unwrap_or_else(|| handle_alloc_error(layout)),
-            )
-        }
+        None => (const { &vtable::<F>(false) }, Block::new(layout)),
     };
+    let room = block.into_raw();
     let stage = UnsafeCell::new(ManuallyDrop::new(Stage::Running(future)));
     // The room first and the parts after: they are then made where they stay, and not copied there.
     //
@@ -96,8 +90,9 @@ pub(super) fn new<F: Future + 'static>(
     unsafe { (TaskRef::from_raw(task), TaskRef::from_raw(task)) }
 }
 
-const fn vtable<F: Future + 'static>(memory: Memory) -> Vtable {
-    Vtable { run: run::<F>, cancel: cancel::<F>, take_result: take_result::<F>, memory }
+const fn vtable<F: Future + 'static>(pooled: bool) -> Vtable {
+    let layout = Layout::new::<Cell<F>>();
+    Vtable { run: run::<F>, cancel: cancel::<F>, take_result: take_result::<F>, layout, pooled }
 }
 
 /// Drops the future of a task that no executor has taken, and completes it as cancelled. `F` is the type of the
@@ -267,7 +262,14 @@ unsafe fn take_result<F: Future + 'static>(task: NonNull<Header>, to: NonNull<()
     }
 }
 
-/// Ends the task, whose memory is freed, or if it is the pool's, left to be.
+/// What a task leaves behind.
+pub(in crate::executor) struct Remains {
+    /// Its memory, if that was taken from the owner's pool; else it has been freed.
+    pub(in crate::executor) block: Option<Block>,
+    pub(in crate::executor) remote: Arc<Remote>,
+}
+
+/// Ends the task.
 ///
 /// # Safety
 ///
@@ -285,14 +287,8 @@ pub(super) unsafe fn end(task: NonNull<Header>) -> Remains {
     //
     // SAFETY: Taken out once, here, where the cell ends.
     let remote = unsafe { ManuallyDrop::take(&mut header.remote) };
-    match header.memory() {
-        // SAFETY: It was allocated in `new`, from the pool of the owner whose `Remote` this is, as the assertion there
-        // says. The task has ended.
-        Memory::Pool => unsafe { Remains::with_block(task.cast(), remote) },
-        Memory::Global(layout) => {
-            // SAFETY: It was allocated in `new`, with this layout, which is that of the same type.
-            unsafe { dealloc(task.cast().as_ptr(), layout) };
-            Remains::without_block(remote)
-        }
-    }
+    let (layout, pooled) = header.memory();
+    // SAFETY: The pointer is what `new` got for a block of this layout, which is that of the same type. The task has ended.
+    let block = unsafe { Block::from_raw(task.cast(), layout) };
+    Remains { block: Some(block).filter(|_| pooled), remote }
 }

@@ -7,7 +7,6 @@
 //! * The pointer to a task is never derived from a reference to its header: it has to reach the rest of the task.
 //! * What is said to be the owner thread's in the header is an atomic only so that the header is `Sync`.
 
-use super::page::header_of;
 use super::state::State;
 use super::{Progress, cell};
 use crate::executor::local;
@@ -51,17 +50,10 @@ pub(super) struct Vtable {
     /// `Option<Result<F::Output, JoinError>>`. The caller is the task's one claim and has found COMPLETE, by a load
     /// that acquires, while its JOIN_INTEREST was set.
     pub(super) take_result: unsafe fn(NonNull<Header>, NonNull<()>),
-    /// Where the memory comes from.
-    pub(super) memory: Memory,
-}
-
-/// Where the memory of a task comes from.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Memory {
-    /// The pool of its executor.
-    Pool,
-    /// The global allocator.
-    Global(Layout),
+    /// The layout of its memory.
+    pub(super) layout: Layout,
+    /// Whether the memory was taken from the owner's pool.
+    pub(super) pooled: bool,
 }
 
 /// The highest task number, and the mask that wraps to it.
@@ -139,10 +131,10 @@ impl Header {
         self.state.load().is_scheduled()
     }
 
-    /// Where its memory comes from.
+    /// The layout of its memory, and whether that was taken from the owner's pool.
     #[inline]
-    pub(super) fn memory(&self) -> Memory {
-        self.vtable.memory
+    pub(super) fn memory(&self) -> (Layout, bool) {
+        (self.vtable.layout, self.vtable.pooled)
     }
 
     /// Whether this is the owner thread, and not inside this task's poll.
@@ -234,8 +226,6 @@ impl TaskRef {
         for line in 0..LINES {
             prefetch(first.wrapping_add(line * 64));
         }
-        // If it has a page, the end of the task goes there. If not, nothing is read.
-        prefetch(header_of(first));
     }
 }
 

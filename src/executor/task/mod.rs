@@ -4,7 +4,7 @@
 //! * `header.rs`  what a task is without the type of its future; [`TaskRef`], a counted reference; the waker
 //! * `cell.rs`    the future's side: polling, completing, and the stage they work on
 //! * `claim.rs`   the handle's side: the one right to the output
-//! * `pool.rs`    the memory of the tasks made on the owner thread, in pages, of which `page.rs` is one
+//! * `pool.rs`    a task's memory, and the free lists of the owner thread
 //!
 //! ```text
 //!                  (1) spawn                       (2) wake, abort
@@ -45,15 +45,15 @@
 mod cell;
 mod claim;
 mod header;
-mod page;
 mod pool;
 mod state;
 
+pub(super) use cell::Remains;
 pub(super) use claim::{Claim, local, remote};
 pub(super) use header::{NUMBERS, TaskRef, prefetch, waker_functions};
 #[cfg(test)]
 pub(super) use header::{ON_CLONE, waker_with_hook};
-pub(super) use pool::{Pool, Remains};
+pub(super) use pool::Pool;
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
