@@ -12,7 +12,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -29,6 +28,7 @@ use super::registry;
 use super::snapshot::Snapshot;
 use super::turn::Turner;
 use crate::executor::{Executor, JoinHandle, Notify, Root, budget};
+use crate::panics::Panics;
 use crate::reactor::{Counted, Io, Reactor};
 use crate::trace;
 
@@ -264,14 +264,12 @@ impl Drop for Runtime {
         let _entered = self.handle.enter();
         self.executor.shutdown();
         self.handle.counters().tasks.set(0);
+        let mut panics = Panics::new();
         // An advance that is awaited elsewhere is told that it has no end.
-        let result = catch_unwind(AssertUnwindSafe(|| self.handle.virtual_clock().settle(Nanos::NEVER)));
+        panics.catch(|| self.handle.virtual_clock().settle(Nanos::NEVER));
         // And so is who waits for a look at what is pending.
-        let result = catch_unwind(AssertUnwindSafe(|| self.handle.close_questions())).and(result);
-        // A second panic while one is under way would abort the process.
-        if let (Err(payload), false) = (result, std::thread::panicking()) {
-            resume_unwind(payload);
-        }
+        panics.catch(|| self.handle.close_questions());
+        panics.resume();
         // The fields follow: the turner's reactor and driver close as they are dropped.
     }
 }

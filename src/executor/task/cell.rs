@@ -5,12 +5,13 @@
 //! * Only this file touches a stage, and only as `task/mod.rs` says who may.
 //! * The cell is allocated here, in `new`, and ends here, in `end`; the pool's memory goes back by way of `local.rs`.
 
+use super::Progress;
 use super::header::{Header, Memory, TaskRef, Vtable, lend};
 use super::pool::{self, Pool, Remains};
-use super::{Progress, quietly};
 use crate::executor::budget;
 use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};
+use crate::panics::{discard, quietly};
 use crate::sync::{Ordering, UnsafeCell};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::{self, ManuallyDrop};
@@ -40,7 +41,7 @@ impl<F: Future> Stage<F> {
         let result = match (dropped, result) {
             (Ok(()), result) => result,
             (Err(payload), Err(first)) if first.is_panic() => {
-                quietly(|| drop(payload));
+                discard(payload);
                 Err(first)
             }
             (Err(payload), unwanted) => {
