@@ -144,9 +144,17 @@ impl Reactor {
     /// # Errors
     ///
     /// The poller's, which do not occur in practice.
+    ///
+    /// # Panics
+    ///
+    /// If it is to sleep in another process than the one that made it.
     pub(crate) fn park(&mut self, until: Until) -> Result<Parked> {
         let timeout = timeout(until);
-        let slept = !timeout.is_zero() && self.io.unparker().fall_asleep();
+        if !timeout.is_zero() {
+            // Beside a sleep the question costs little, and a look that does not sleep rings nobody's alarm.
+            self.io.assert_own_process();
+        }
+        let slept = !timeout.is_zero() && self.io.wakefulness().fall_asleep();
         if slept {
             self.alarm.set(match until {
                 Until::Time { alarm_ns, .. } => Some(alarm_ns),
@@ -154,7 +162,7 @@ impl Reactor {
             });
         }
         let polled = self.poll(if slept { timeout } else { Duration::ZERO });
-        let mut parked = Parked { notified: self.io.unparker().wake_up(), slept, ..Parked::default() };
+        let mut parked = Parked { notified: self.io.wakefulness().wake_up(), slept, ..Parked::default() };
         if let Err(error) = polled {
             self.events.clear();
             parked.partial = true;

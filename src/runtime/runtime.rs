@@ -48,7 +48,13 @@ use crate::trace;
 /// ```
 ///
 /// Dropping it drops all its tasks, on this thread, in the order in which they were spawned. Sleeps and
-/// sockets that live on elsewhere are woken, and say that the runtime is gone.
+/// sockets that live on elsewhere are woken, and say that the runtime is gone. Its descriptors are closed, also if a
+/// waker, a handle or a socket outlives it.
+///
+/// A runtime belongs to the process that made it. After `fork` the child shares the parent's poller and alarm, and would
+/// take its events: there [`block_on`](Runtime::block_on) panics, sockets cannot be made, and a `block_on` that was under way
+/// panics when it is about to sleep. The child may drop its copy, which the parent does not feel, and make a runtime of
+/// its own.
 ///
 /// ```
 /// use std::time::Duration;
@@ -183,8 +189,9 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If this thread runs a `block_on` already, of this runtime or another. If `future` panics, so does
-    /// this; the runtime may be used further. The panic of a task goes to its handle.
+    /// If this thread runs a `block_on` already, of this runtime or another; if this process is a child by `fork` of the
+    /// one that made the runtime. If `future` panics, so does this; the runtime may be used further. The panic of a task
+    /// goes to its handle.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let Some(_running) = Running::start() else {
@@ -193,6 +200,7 @@ impl Runtime {
                  tasks: `.await` the future there, or `spawn` it"
             );
         };
+        self.handle.io().assert_own_process();
         let _entered = self.handle.enter();
         let _local = self.executor.enter();
         let mut turner = self.turner.borrow_mut();
