@@ -67,11 +67,12 @@ async fn receives(socket: &UdpSocket, sender: &StdSocket) -> bool {
     early.is_err() && timeout(LONG, socket.recv(&mut buf)).await.is_ok()
 }
 
-/// Both cases in one test, because no other may run beside a `fork`.
+/// All cases in one test, because no other may run beside a `fork`.
 #[test]
 fn a_child_is_told_and_its_parent_notices_nothing() {
     let _watchdog = watchdog(4 * LONG);
     before_a_block_on();
+    by_its_drop();
     inside_of_a_block_on();
 }
 
@@ -99,6 +100,25 @@ fn before_a_block_on() {
     assert_eq!(wrong, 0, "expectation {wrong} of the child");
     let received = runtime.block_on(receives(socket.as_ref().unwrap(), &sender));
     assert!(received, "the child has taken the parent's socket out of the parent's poller");
+}
+
+/// A child that only drops what it has of the parent's: a runtime with a task that has a socket.
+fn by_its_drop() {
+    let sender = StdSocket::bind("127.0.0.1:0").unwrap();
+    let mut runtime = Some(Runtime::new().unwrap());
+    let here = runtime.as_ref().unwrap();
+    let socket = here.block_on(UdpSocket::bind("127.0.0.1:0")).unwrap();
+    let addr = socket.local_addr().unwrap();
+    let task = here.spawn(async move { socket.recv(&mut [0; 8]).await });
+    here.block_on(sleep(ms(1)));
+    let wrong = in_child(|| {
+        drop(runtime.take());
+        first_wrong(&[task.is_finished()])
+    });
+    assert_eq!(wrong, 0, "the child has not dropped its copy of the task");
+    sender.send_to(b"x", addr).unwrap();
+    let received = runtime.unwrap().block_on(timeout(LONG, task));
+    assert_eq!(received.expect("the parent was not told").unwrap().unwrap(), 1);
 }
 
 /// A task forks: the child is told when it is about to sleep.

@@ -20,8 +20,9 @@
 //! * The descriptors belong to the reactor and are closed with it, however long an [`Io`] lives on in wakers, handles and
 //!   sockets. Whoever uses them at that very moment holds a reference, so that no number is used that is somebody else's
 //!   by then.
-//! * They also belong to the process that made them. A child made by `fork` has the same poller, and what it did with it
-//!   its parent would feel: there no descriptor is used.
+//! * They also belong to the process that made them. A child by `fork` has the same poller, and what it did with it its
+//!   parent would feel. To ask which process this is takes a system call, so it is asked where a `block_on` begins, where a
+//!   park would sleep, and where the runtime is dropped; a child lets go of its copies then.
 
 use super::clock_set::ClockSet;
 use super::registration::Registration;
@@ -110,27 +111,30 @@ impl Io {
         }
     }
 
-    /// The descriptors, unless the reactor is gone or another process's.
+    /// The descriptors, unless the reactor is gone.
     pub(super) fn poller(&self) -> Option<Arc<Poller>> {
-        if self.is_foreign() {
-            return None;
-        }
         lock(&self.sources).poller.clone()
     }
 
-    /// Whether another process made this, of which this one is a child.
-    fn is_foreign(&self) -> bool {
+    /// Lets go of the descriptors if another process made them, of which this one is a child by `fork`: says whether that
+    /// is so. It costs a system call.
+    pub(crate) fn forsake_in_child(&self) -> bool {
         // Nowhere but on Unix can a process come to have what another one made.
-        cfg!(unix) && process::id() != self.process
+        if !cfg!(unix) || process::id() == self.process {
+            return false;
+        }
+        let poller = lock(&self.sources).poller.take();
+        drop(poller);
+        true
     }
 
     /// # Panics
     ///
-    /// If another process made this, of which this one is a child.
+    /// If another process made this, of which this one is a child by `fork`.
     #[track_caller]
     pub(crate) fn assert_own_process(&self) {
         assert!(
-            !self.is_foreign(),
+            !self.forsake_in_child(),
             "this runtime was made by process {}, of which this one is a child by `fork`: its poller, its alarm and its \
              sockets' events are the parent's. Make a new runtime in the child, or fork before there is one",
             self.process
@@ -147,11 +151,6 @@ impl Io {
         source: &mut impl event::Source,
         interest: Interest,
     ) -> io::Result<Registration> {
-        if self.is_foreign() {
-            return Err(io::Error::other(
-                "the Mainspring runtime was made before `fork`, by the parent of this process",
-            ));
-        }
         let entry = Arc::new(Source::new());
         let (poller, key) = {
             let mut sources = lock(&self.sources);
@@ -170,11 +169,6 @@ impl Io {
     /// Takes a source out of the poller, if that is there. Its registration is to be dropped after this.
     pub(super) fn deregister(&self, source: &mut impl event::Source) -> io::Result<()> {
         self.poller().map_or(Ok(()), |poller| poller.registry.deregister(source))
-    }
-
-    /// The reactor has been shut down.
-    pub(crate) fn is_closed(&self) -> bool {
-        lock(&self.sources).poller.is_none()
     }
 
     /// Those who wait for the system's clock to be set.
@@ -256,6 +250,11 @@ pub(super) fn closed() -> io::Error {
 
 #[cfg(test)]
 impl Io {
+    /// The reactor has been shut down.
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.sources).poller.is_none()
+    }
+
     /// Keys in use, retired ones included.
     pub(super) fn keys(&self) -> usize {
         lock(&self.sources).slots.len()

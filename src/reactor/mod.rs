@@ -234,11 +234,9 @@ impl Reactor {
 impl Drop for Reactor {
     /// Nobody shall wait for a reactor that is gone.
     fn drop(&mut self) {
-        if !self.io.is_closed() {
-            let mut panics = Panics::new();
-            panics.catch(|| self.shutdown());
-            panics.resume();
-        }
+        let mut panics = Panics::new();
+        panics.catch(|| self.shutdown());
+        panics.resume();
     }
 }
 

@@ -52,9 +52,10 @@ use crate::trace;
 /// waker, a handle or a socket outlives it.
 ///
 /// A runtime belongs to the process that made it. After `fork` the child shares the parent's poller and alarm, and would
-/// take its events: there [`block_on`](Runtime::block_on) panics, sockets cannot be made, and a `block_on` that was under way
-/// panics when it is about to sleep. The child may drop its copy, which the parent does not feel, and make a runtime of
-/// its own.
+/// take its events: there [`block_on`](Runtime::block_on) panics, and one that was under way panics when it is about to
+/// sleep. The child may drop its copy, which the parent does not feel, and make a runtime of its own. What it has of the
+/// parent's sockets it is to drop after that, and not before: each would be taken out of the parent's poller. A child that
+/// calls `exec` or `_exit` drops nothing and need not care.
 ///
 /// ```
 /// use std::time::Duration;
@@ -268,6 +269,8 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
+        // In a child its tasks' sockets would be taken out of the parent's poller.
+        self.handle.io().forsake_in_child();
         // Entered, so that what the tasks' futures do as they are dropped finds its runtime.
         let _entered = self.handle.enter();
         self.executor.shutdown();
