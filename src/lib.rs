@@ -49,6 +49,7 @@ mod executor;
 pub mod io;
 #[cfg(feature = "net")]
 pub mod net;
+mod panics;
 mod reactor;
 pub mod runtime;
 mod sync;

@@ -2,26 +2,24 @@
 //!
 //! Ground rules:
 //!
-//! * Without `--cfg loom` these are the types of std and of `atomic-waker`, and nothing is added to them.
+//! * Without `--cfg loom` these are the types of std, and nothing is added to them.
 //! * `Arc` is not among them: the root's waker is made from std's `Arc` only. The models cannot see its counter, so
 //!   they count for themselves what is dropped, and when. A task counts its references itself, which they do see.
-//! * Under loom an [`AtomicWaker`] is a lock around the waker. That is what the real one promises: of a
-//!   `register` and a `take` the later sees what came before the earlier. Its inside is its authors' to prove.
 
 #[cfg(loom)]
-pub(crate) use self::model::{AtomicWaker, thread_local};
+pub(crate) use self::model::thread_local;
 #[cfg(not(loom))]
-pub(crate) use self::real::{AtomicWaker, UnsafeCell};
+pub(crate) use self::real::UnsafeCell;
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::UnsafeCell,
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     sync::{Mutex, MutexGuard},
 };
 use std::sync::PoisonError;
 #[cfg(not(loom))]
 pub(crate) use std::{
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     sync::{Mutex, MutexGuard},
     thread_local,
 };
@@ -34,8 +32,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(not(loom))]
 mod real {
-    pub(crate) use atomic_waker::AtomicWaker;
-
     /// std's `UnsafeCell` with the shape of loom's: a pointer is lent to a closure, so that loom can watch it.
     #[derive(Debug)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -54,34 +50,6 @@ mod real {
 
 #[cfg(loom)]
 mod model {
-    use super::{Mutex, lock};
-    use std::task::Waker;
-
-    /// The promise of `atomic_waker::AtomicWaker`, kept by a lock.
-    #[derive(Debug)]
-    pub(crate) struct AtomicWaker(Mutex<Option<Waker>>);
-
-    impl AtomicWaker {
-        pub(crate) fn new() -> AtomicWaker {
-            AtomicWaker(Mutex::new(None))
-        }
-
-        pub(crate) fn register(&self, waker: &Waker) {
-            let old = lock(&self.0).replace(waker.clone());
-            drop(old);
-        }
-
-        pub(crate) fn take(&self) -> Option<Waker> {
-            lock(&self.0).take()
-        }
-
-        pub(crate) fn wake(&self) {
-            if let Some(waker) = self.take() {
-                waker.wake();
-            }
-        }
-    }
-
     /// loom's threads all run on one thread of the system, which std's macro could not tell apart.
     macro_rules! model_thread_local {
         ($(#[$attribute:meta])* static $name:ident: $type:ty = const { $init:expr };) => {

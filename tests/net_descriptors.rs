@@ -6,18 +6,20 @@ mod net_support;
 
 use futures::future::join_all;
 use mainspring::net::{TcpListener, TcpStream, UdpSocket};
-use mainspring::{sleep, spawn};
+use mainspring::time::sleep_until_wall;
+use mainspring::{Runtime, sleep, spawn};
 use net_support::{in_child, run};
 use socket2::{Domain, Socket, Type};
 use std::cell::Cell;
 use std::fs::File;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::process::Command;
 use std::rc::Rc;
-use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{TryRecvError, channel};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How many descriptors this process has open.
 fn open() -> usize {
@@ -156,6 +158,86 @@ fn a_child_process_inherits_nothing() {
         assert_eq!(descriptors(), before);
         drop((stream, accepted, socket));
     });
+}
+
+/// A waker, a handle, a timer or a socket pins no descriptor of a runtime that is gone.
+#[test]
+fn what_outlives_its_runtime_keeps_none_of_its_descriptors() {
+    const RUNTIMES: usize = 100;
+    if !in_child("what_outlives_its_runtime_keeps_none_of_its_descriptors", 512) {
+        return;
+    }
+    let before = open();
+    let mut outlives = Vec::new();
+    for _ in 0..RUNTIMES {
+        let runtime = Runtime::new().unwrap();
+        let handle = runtime.spawn(pending::<()>());
+        let kept = runtime.block_on(async {
+            let root = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
+            let task = spawn(poll_fn(|cx| Poll::Ready(cx.waker().clone()))).await.unwrap();
+            // It watches the clock of the day, by a descriptor of its own.
+            let mut wall = Box::pin(sleep_until_wall(SystemTime::now() + Duration::from_secs(3600)));
+            assert!(poll_fn(|cx| Poll::Ready(wall.as_mut().poll(cx).is_pending())).await);
+            let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            (root, task, wall, socket)
+        });
+        outlives.push((runtime.handle().clone(), handle, kept));
+        drop(runtime);
+    }
+    // What is left is each one's socket.
+    assert_eq!(open(), before + RUNTIMES);
+    for (runtime, handle, (root, task, wall, socket)) in outlives {
+        // And all of it can be used, to no effect.
+        root.wake();
+        task.wake();
+        drop(runtime.spawn(async {}));
+        assert!(handle.is_finished());
+        assert!(socket.try_recv(&mut [0; 8]).unwrap_err().to_string().contains("shut down"));
+        drop(wall);
+        // Closed by the standard library: nothing is left to take it out of.
+        drop(socket.into_std().unwrap());
+    }
+    assert_eq!(open(), before);
+}
+
+/// A thread that rouses a runtime as it is dropped writes to no descriptor that is somebody else's by then.
+#[test]
+fn rousing_a_runtime_that_is_being_dropped_is_safe() {
+    let (sender, receiver) = channel::<Waker>();
+    let rouser = std::thread::spawn(move || {
+        let mut roused = 0;
+        let mut root = receiver.recv().unwrap();
+        loop {
+            root.wake_by_ref();
+            roused += 1;
+            match receiver.try_recv() {
+                Ok(next) => root = next,
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return roused,
+            }
+        }
+    });
+    for round in 0..200 {
+        let runtime = Runtime::new().unwrap();
+        runtime.block_on(async {
+            sender.send(poll_fn(|cx| Poll::Ready(cx.waker().clone())).await).unwrap();
+            sleep(Duration::from_micros(round * 5)).await;
+        });
+        drop(runtime);
+        // They get the numbers that the runtime had.
+        let files: Vec<_> = (0..8).map(|number| nameless(&format!("{round}-{number}"))).collect();
+        assert!(files.iter().all(|file| file.metadata().unwrap().len() == 0));
+    }
+    drop(sender);
+    assert!(rouser.join().unwrap() > 0);
+}
+
+/// An empty file, which has no name any more.
+fn nameless(name: &str) -> File {
+    let path = std::env::temp_dir().join(format!("mainspring-{}-{name}", std::process::id()));
+    let file = File::create_new(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    file
 }
 
 /// Four times as many ready sockets as the poller reports at once.

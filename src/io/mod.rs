@@ -1,6 +1,6 @@
-//! The traits of asynchronous reading and writing.
+//! The traits of asynchronous reading and writing, and what an operation on a socket waits for.
 //!
-//! These are the traits of the `futures-io` crate, so whatever speaks them works with Mainspring's sockets.
+//! The traits are those of the `futures-io` crate, so whatever speaks them works with Mainspring's sockets.
 //! They are bare: methods such as `read`, `write_all`, `copy` or `lines` come from the extension traits of
 //! the [`futures`](https://docs.rs/futures) crate, which are implemented for everything that implements
 //! these.
@@ -25,3 +25,24 @@
 //! ```
 
 pub use futures_io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite};
+
+use crate::reactor::Way;
+
+/// What an operation on a socket needs: see [`TcpStream::try_io`](crate::net::TcpStream::try_io).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Interest {
+    /// There is something to read, receive or accept, or the end, or an error.
+    Readable,
+    /// There is room to write or send, or an error.
+    Writable,
+}
+
+impl Interest {
+    pub(crate) fn way(self) -> Way {
+        match self {
+            Interest::Readable => Way::Read,
+            Interest::Writable => Way::Write,
+        }
+    }
+}

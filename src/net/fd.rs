@@ -1,12 +1,23 @@
-//! The sockets' descriptors, for system calls that this crate does not make.
+//! The sockets' descriptors, for system calls that this crate does not make, and the ways to and from the standard library.
 //!
-//! Ground rule: a descriptor is lent, not given. It stays non-blocking and registered with the reactor; who
-//! closes it, or reads from it behind the socket's back, spoils the socket.
+//! Ground rules:
+//!
+//! * A descriptor is lent, not given. It stays non-blocking and registered with the reactor; who closes it spoils the
+//!   socket.
+//! * The reactor hears of news once. Who finds out behind the socket's back that there is nothing (more), and does not
+//!   say so by [`try_io`](TcpStream::try_io), leaves it believing that there is.
 
 use super::{TcpListener, TcpStream, UdpSocket};
+use crate::io::Interest;
+use std::io;
 
 macro_rules! lend {
     ($($socket:ty),*) => {$(
+        /// The descriptor, for system calls of your own. It is non-blocking.
+        ///
+        /// Make those that read, write or accept inside of [`try_io`](Self::try_io) or [`async_io`](Self::async_io): if
+        /// they find that there is nothing to do and the socket is not told, `readable` and `writable` return at once
+        /// from then on, and a loop around them spins.
         #[cfg(unix)]
         impl std::os::fd::AsFd for $socket {
             fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
@@ -21,6 +32,17 @@ macro_rules! lend {
             }
         }
 
+        /// The socket of the system, for calls of your own. It is non-blocking.
+        ///
+        /// Make those that read or write inside of `try_io` or `async_io`: if they find that there is nothing to do and the
+        /// socket is not told, `readable` and `writable` return at once from then on, and a loop around them spins.
+        #[cfg(windows)]
+        impl std::os::windows::io::AsSocket for $socket {
+            fn as_socket(&self) -> std::os::windows::io::BorrowedSocket<'_> {
+                self.registered.socket().as_socket()
+            }
+        }
+
         #[cfg(windows)]
         impl std::os::windows::io::AsRawSocket for $socket {
             fn as_raw_socket(&self) -> std::os::windows::io::RawSocket {
@@ -31,6 +53,83 @@ macro_rules! lend {
 }
 
 lend!(TcpListener, TcpStream, UdpSocket);
+
+/// `try_io` and `async_io`, by the given way to perform a caller's operation on a socket.
+macro_rules! perform {
+    ($($(#[$attribute:meta])* $socket:ty: |$it:ident, $op:ident| $perform:expr;)*) => {$(
+        $(#[$attribute])*
+        impl $socket {
+            /// Performs a system call of your own on this socket if that is ready for it, without waiting.
+            ///
+            /// `op` fails with [`WouldBlock`](io::ErrorKind::WouldBlock) if, and only if, the socket was not ready: it is
+            /// then taken to be so no longer, and whoever waits for it waits for news. If there was news meanwhile, or a
+            /// signal interrupted it, `op` is called again.
+            ///
+            /// # Errors
+            ///
+            /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the socket is not ready, as far as is known; `op` may not have
+            /// been called then. Those of `op`; and one of kind [`Other`](io::ErrorKind::Other) after the runtime has shut
+            /// down.
+            pub fn try_io<R>(&self, interest: Interest, mut op: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+                self.registered.try_io(interest.way(), |$it| {
+                    let $op = &mut op;
+                    $perform
+                })
+            }
+
+            /// Like [`try_io`](Self::try_io), but waits until the socket is ready and `op` does not fail with `WouldBlock`.
+            /// Any number of tasks may.
+            ///
+            /// # Errors
+            ///
+            /// Those of `op`; and one of kind [`Other`](io::ErrorKind::Other) after the runtime has shut down.
+            ///
+            /// # Cancel safety
+            ///
+            /// `op` is not called any more once the future is dropped; what it has done is done.
+            pub async fn async_io<R>(&self, interest: Interest, mut op: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+                let perform = |$it: &_| {
+                    let $op = &mut op;
+                    $perform
+                };
+                self.registered.async_io(interest.way(), perform).await
+            }
+        }
+    )*};
+}
+
+perform! {
+    TcpStream: |socket, op| mio::net::TcpStream::try_io(socket, op);
+    UdpSocket: |socket, op| mio::net::UdpSocket::try_io(socket, op);
+    // Where the poller does not know edges, mio has to see that an operation would block, and offers no way to show it to
+    // a listener.
+    #[cfg(unix)]
+    TcpListener: |_socket, op| op();
+}
+
+macro_rules! convert {
+    ($($socket:ident),*) => {$(
+        /// As [`from_std`](Self::from_std).
+        impl TryFrom<std::net::$socket> for $socket {
+            type Error = io::Error;
+
+            fn try_from(socket: std::net::$socket) -> io::Result<$socket> {
+                $socket::from_std(socket)
+            }
+        }
+
+        /// As `into_std`.
+        impl TryFrom<$socket> for std::net::$socket {
+            type Error = io::Error;
+
+            fn try_from(socket: $socket) -> io::Result<std::net::$socket> {
+                socket.into_std()
+            }
+        }
+    )*};
+}
+
+convert!(TcpListener, TcpStream, UdpSocket);
 
 #[cfg(all(test, unix))]
 mod tests {

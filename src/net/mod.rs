@@ -59,9 +59,7 @@ mod tcp;
 mod udp;
 
 pub use self::addr::ToSocketAddrs;
-pub use self::tcp::{
-    Incoming, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, TcpListener, TcpStream, WriteHalf,
-};
+pub use self::tcp::{Incoming, OwnedReadHalf, OwnedWriteHalf, ReuniteError, TcpListener, TcpStream};
 pub use self::udp::UdpSocket;
 
 use self::addr::Addrs;

@@ -83,6 +83,10 @@ impl UdpSocket {
 
     /// Waits until a datagram can be received, or there is an error. A `try_` method may still find none.
     ///
+    /// It goes by what the methods of this socket have found. A system call of your own that reads or writes by the
+    /// [descriptor](#trait-implementations) and finds nothing is to be made inside of [`try_io`](Self::try_io): else this
+    /// returns at once from then on.
+    ///
     /// # Errors
     ///
     /// Only after the runtime has shut down.
@@ -95,6 +99,10 @@ impl UdpSocket {
     }
 
     /// Waits until a datagram can be sent, or there is an error. A `try_` method may still have to wait.
+    ///
+    /// It goes by what the methods of this socket have found. A system call of your own that reads or writes by the
+    /// [descriptor](#trait-implementations) and finds nothing is to be made inside of [`try_io`](Self::try_io): else this
+    /// returns at once from then on.
     ///
     /// # Errors
     ///

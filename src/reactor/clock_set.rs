@@ -45,6 +45,12 @@ impl ClockSet {
         lock(&self.0).timer.is_some()
     }
 
+    /// The reactor is gone, and its descriptors with it.
+    pub(super) fn close(&self) {
+        let timer = lock(&self.0).timer.take();
+        drop(timer);
+    }
+
     /// The clock was set: collects the wakers of all who wait.
     pub(super) fn occurred(&self, wakers: &mut Vec<Waker>) {
         let mut waiting = lock(&self.0);
@@ -75,7 +81,8 @@ impl ClockWaiter {
     pub(crate) fn is_watched(&self) -> bool {
         let mut waiting = lock(&self.io.clock_set().0);
         if waiting.timer.is_none() {
-            waiting.timer = Timer::new(self.io.registry());
+            // None any more once the reactor is gone. The lock of the sources is taken inside this one.
+            waiting.timer = self.io.poller().and_then(|poller| Timer::new(&poller.registry));
         }
         waiting.timer.is_some()
     }

@@ -17,15 +17,22 @@
 //! * The lock is held for bookkeeping only: no waker is woken, cloned or dropped under it. The lock of a
 //!   direction may be taken inside it, never the other way round.
 //! * Once closed, always closed: nothing is registered any more, and all there was is marked.
+//! * The descriptors belong to the reactor and are closed with it, however long an [`Io`] lives on in wakers, handles and
+//!   sockets. Whoever uses them at that very moment holds a reference, so that no number is used that is somebody else's
+//!   by then.
+//! * They also belong to the process that made them. A child by `fork` has the same poller, and what it did with it its
+//!   parent would feel. To ask which process this is takes a system call, so it is asked where a `block_on` begins, where a
+//!   park would sleep, and where the runtime is dropped; a child lets go of its copies then.
 
 use super::clock_set::ClockSet;
 use super::registration::Registration;
 use super::source::{Occurrence, Source};
-use super::unpark::Unparker;
+use super::unpark::Wakefulness;
 use crate::sync::{Mutex, lock};
 use mio::{Interest, Registry, Token, event};
 use slab::Slab;
 use std::io;
+use std::process;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -42,32 +49,96 @@ const KEEP: usize = 1024;
 /// Registers sources and ends parks, from any thread.
 #[derive(Debug)]
 pub(crate) struct Io {
-    registry: Registry,
-    unparker: Unparker,
+    wakefulness: Wakefulness,
     sources: Mutex<Sources>,
     clock_set: ClockSet,
+    /// The process that made it.
+    process: u32,
+    /// How often mio's waker was written to.
+    #[cfg(test)]
+    writes: std::sync::atomic::AtomicUsize,
+}
+
+/// The descriptors by which any thread reaches the poller.
+#[derive(Debug)]
+pub(super) struct Poller {
+    pub(super) registry: Registry,
+    waker: mio::Waker,
 }
 
 #[derive(Debug)]
 struct Sources {
+    /// `None`: closed.
+    poller: Option<Arc<Poller>>,
     /// `None`: the key is retired.
     slots: Slab<Option<Arc<Source>>>,
     /// Keys to be freed at the end of the next delivery.
     retired: Vec<usize>,
-    closed: bool,
 }
 
 impl Io {
     pub(super) fn new(registry: Registry) -> io::Result<Io> {
-        let unparker = Unparker::new(&registry, WAKER)?;
-        let sources = Sources { slots: Slab::new(), retired: Vec::new(), closed: false };
-        Ok(Io { registry, unparker, sources: Mutex::new(sources), clock_set: ClockSet::new() })
+        let waker = mio::Waker::new(&registry, WAKER)?;
+        let poller = Some(Arc::new(Poller { registry, waker }));
+        Ok(Io {
+            wakefulness: Wakefulness::new(),
+            sources: Mutex::new(Sources { poller, slots: Slab::new(), retired: Vec::new() }),
+            clock_set: ClockSet::new(),
+            process: process::id(),
+            #[cfg(test)]
+            writes: Default::default(),
+        })
     }
 
     /// Ends the park under way, or keeps the next one from sleeping. Makes at most one system call until the
-    /// reactor's thread has seen it, and none while that thread is awake.
+    /// reactor's thread has seen it, and none while that thread is awake. Does nothing once the reactor is gone.
+    ///
+    /// # Panics
+    ///
+    /// If the kernel refuses to wake the poller. A runtime that sleeps through its tasks would be worse.
     pub(crate) fn unpark(&self) {
-        self.unparker.unpark();
+        if self.wakefulness.notify() {
+            self.end_sleep();
+        }
+    }
+
+    #[cold]
+    fn end_sleep(&self) {
+        if let Some(poller) = self.poller() {
+            #[cfg(test)]
+            self.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            poller.waker.wake().expect("the poller's waker must be writable while somebody holds it");
+        }
+    }
+
+    /// The descriptors, unless the reactor is gone.
+    pub(super) fn poller(&self) -> Option<Arc<Poller>> {
+        lock(&self.sources).poller.clone()
+    }
+
+    /// Lets go of the descriptors if another process made them, of which this one is a child by `fork`: says whether that
+    /// is so. It costs a system call.
+    pub(crate) fn forsake_in_child(&self) -> bool {
+        // Nowhere but on Unix can a process come to have what another one made.
+        if !cfg!(unix) || process::id() == self.process {
+            return false;
+        }
+        let poller = lock(&self.sources).poller.take();
+        drop(poller);
+        true
+    }
+
+    /// # Panics
+    ///
+    /// If another process made this, of which this one is a child by `fork`.
+    #[track_caller]
+    pub(crate) fn assert_own_process(&self) {
+        assert!(
+            !self.forsake_in_child(),
+            "this runtime was made by process {}, of which this one is a child by `fork`: its poller, its alarm and its \
+             sockets' events are the parent's. Make a new runtime in the child, or fork before there is one",
+            self.process
+        );
     }
 
     /// Registers a source, edge-triggered. It starts out ready in both directions.
@@ -81,14 +152,12 @@ impl Io {
         interest: Interest,
     ) -> io::Result<Registration> {
         let entry = Arc::new(Source::new());
-        let key = {
+        let (poller, key) = {
             let mut sources = lock(&self.sources);
-            if sources.closed {
-                return Err(closed());
-            }
-            sources.slots.insert(Some(entry.clone()))
+            let poller = sources.poller.clone().ok_or_else(closed)?;
+            (poller, sources.slots.insert(Some(entry.clone())))
         };
-        if let Err(error) = self.registry.register(source, Token(key), interest) {
+        if let Err(error) = poller.registry.register(source, Token(key), interest) {
             // The poller has never known this key, so it can be free at once (tokio #6329).
             let unused = lock(&self.sources).slots.remove(key);
             drop(unused);
@@ -97,14 +166,9 @@ impl Io {
         Ok(Registration::new(self.clone(), entry, key))
     }
 
-    /// Takes a source out of the poller. Its registration is to be dropped after this.
+    /// Takes a source out of the poller, if that is there. Its registration is to be dropped after this.
     pub(super) fn deregister(&self, source: &mut impl event::Source) -> io::Result<()> {
-        self.registry.deregister(source)
-    }
-
-    /// The reactor has been shut down.
-    pub(crate) fn is_closed(&self) -> bool {
-        lock(&self.sources).closed
+        self.poller().map_or(Ok(()), |poller| poller.registry.deregister(source))
     }
 
     /// Those who wait for the system's clock to be set.
@@ -112,23 +176,20 @@ impl Io {
         &self.clock_set
     }
 
-    pub(super) fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
     /// Whether there is anything to look at: a source is registered, or somebody waits for the clock to be set.
     pub(super) fn has_sources(&self) -> bool {
-        !lock(&self.sources).slots.is_empty() || self.clock_set.is_watching()
+        let registered = !lock(&self.sources).slots.is_empty();
+        registered || self.clock_set.is_watching()
     }
 
-    pub(super) fn unparker(&self) -> &Unparker {
-        &self.unparker
+    pub(super) fn wakefulness(&self) -> &Wakefulness {
+        &self.wakefulness
     }
 
     /// Empties a slot. The key is not reused before the next delivery is over.
     pub(super) fn retire(&self, key: usize) {
         let mut sources = lock(&self.sources);
-        let source = if sources.closed {
+        let source = if sources.poller.is_none() {
             // No more deliveries, and nobody to reuse the key.
             sources.slots.remove(key)
         } else {
@@ -163,10 +224,10 @@ impl Io {
         delivered
     }
 
-    /// Refuses everything from here on, and collects the wakers of all who wait.
+    /// Refuses everything from here on, lets go of the descriptors, and collects the wakers of all who wait.
     pub(super) fn close(&self, wakers: &mut Vec<Waker>) {
         let mut sources = lock(&self.sources);
-        sources.closed = true;
+        let poller = sources.poller.take();
         for (_, slot) in &sources.slots {
             if let Some(source) = slot {
                 source.shut_down(wakers);
@@ -176,6 +237,9 @@ impl Io {
         for key in retired.drain(..) {
             slots.remove(key);
         }
+        drop(sources);
+        drop(poller);
+        self.clock_set.close();
     }
 }
 
@@ -186,8 +250,18 @@ pub(super) fn closed() -> io::Error {
 
 #[cfg(test)]
 impl Io {
+    /// The reactor has been shut down.
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.sources).poller.is_none()
+    }
+
     /// Keys in use, retired ones included.
     pub(super) fn keys(&self) -> usize {
         lock(&self.sources).slots.len()
+    }
+
+    /// How often mio's waker was written to.
+    pub(super) fn writes(&self) -> usize {
+        self.writes.load(std::sync::atomic::Ordering::Relaxed)
     }
 }

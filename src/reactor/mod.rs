@@ -38,10 +38,9 @@ pub(crate) use self::unpark::Wakefulness;
 use self::alarm::Alarm;
 use self::io::{ALARM, CLOCK_SET, WAKER};
 use self::source::Occurrence;
+use crate::panics::Panics;
 use mio::{Events, Poll};
-use std::any::Any;
 use std::io::{ErrorKind, Result};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -145,9 +144,17 @@ impl Reactor {
     /// # Errors
     ///
     /// The poller's, which do not occur in practice.
+    ///
+    /// # Panics
+    ///
+    /// If it is to sleep in another process than the one that made it.
     pub(crate) fn park(&mut self, until: Until) -> Result<Parked> {
         let timeout = timeout(until);
-        let slept = !timeout.is_zero() && self.io.unparker().fall_asleep();
+        if !timeout.is_zero() {
+            // Beside a sleep the question costs little, and a look that does not sleep rings nobody's alarm.
+            self.io.assert_own_process();
+        }
+        let slept = !timeout.is_zero() && self.io.wakefulness().fall_asleep();
         if slept {
             self.alarm.set(match until {
                 Until::Time { alarm_ns, .. } => Some(alarm_ns),
@@ -155,7 +162,7 @@ impl Reactor {
             });
         }
         let polled = self.poll(if slept { timeout } else { Duration::ZERO });
-        let mut parked = Parked { notified: self.io.unparker().wake_up(), slept, ..Parked::default() };
+        let mut parked = Parked { notified: self.io.wakefulness().wake_up(), slept, ..Parked::default() };
         if let Err(error) = polled {
             self.events.clear();
             parked.partial = true;
@@ -227,15 +234,9 @@ impl Reactor {
 impl Drop for Reactor {
     /// Nobody shall wait for a reactor that is gone.
     fn drop(&mut self) {
-        if !self.io.is_closed() {
-            let result = catch_unwind(AssertUnwindSafe(|| self.shutdown()));
-            if let Err(panic) = result {
-                // A second panic would abort the process.
-                if !std::thread::panicking() {
-                    resume_unwind(panic);
-                }
-            }
-        }
+        let mut panics = Panics::new();
+        panics.catch(|| self.shutdown());
+        panics.resume();
     }
 }
 
@@ -251,22 +252,10 @@ fn timeout(until: Until) -> Duration {
 
 /// Wakes everybody, then resumes the first panic, if there was any.
 pub(crate) fn wake_all(wakers: &mut Vec<Waker>) {
-    let mut first: Option<Box<dyn Any + Send>> = None;
+    let mut panics = Panics::new();
     for waker in wakers.drain(..) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
-            match first {
-                None => first = Some(panic),
-                // The drop of a payload may panic in turn, and must not keep the others from being woken.
-                Some(_) => {
-                    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-                        std::mem::forget(second);
-                    }
-                }
-            }
-        }
+        panics.catch(|| waker.wake());
     }
     wakers.shrink_to(KEEP);
-    if let Some(panic) = first {
-        resume_unwind(panic);
-    }
+    panics.resume();
 }

@@ -167,6 +167,23 @@ fn loom_event_against_a_polling_task() {
     });
 }
 
+/// The waker that was left last is the one that is woken, and none is kept.
+#[test]
+fn loom_event_against_another_waker() {
+    loom::model(|| {
+        let pipe = Pipe::new();
+        let (old, old_waker) = Count::new();
+        let (count, waker) = Count::new();
+        assert!(pipe.poll(&old_waker, |waker| pipe.direction().leave_waker(waker)).is_pending());
+        let reactor = pipe.arrive();
+        let polled = pipe.poll(&waker, |waker| pipe.direction().leave_waker(waker));
+        reactor.join().unwrap();
+        assert!(polled.is_ready() || count.get() == 1, "nobody told the task");
+        drop(old_waker);
+        assert_eq!(Arc::strong_count(&old), 1, "a waker was leaked");
+    });
+}
+
 #[test]
 fn loom_event_against_a_waiter() {
     loom::model(|| {

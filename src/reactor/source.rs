@@ -8,26 +8,23 @@
 //!                                               c wake them
 //! ```
 //!
-//! Either 2 comes before b, and the waker is woken; or b before 2, and as the cell and the lock order a before
-//! 3, step 3 sees the event. That is why there is no event that nobody hears.
+//! Steps 2 and b take the direction's lock. Either 2 comes before b, and the waker is woken; or b before 2, and as
+//! the lock orders a before 3, step 3 sees the event. That is why there is no event that nobody hears.
 //!
-//! A `poll_` method leaves its waker in an `AtomicWaker`, without a lock: one task at a time can wait so. The
-//! async methods, of which many may wait at once, have a list under a lock, which nobody takes while it is
-//! empty.
+//! A `poll_` method keeps one waker for its direction, the latest: one task at a time can wait so. The async methods, of
+//! which many may wait at once, have a place each.
 //!
 //! Ground rules:
 //!
-//! * A waker is cloned before the lock is taken, and dropped and woken after it is released: all three may
-//!   run anybody's code. It is also cloned before it is registered in the cell, which would stay dead after
-//!   a clone that panicked inside.
-//! * The count of waiters grows before its waiter looks at the readiness again, and the reactor reads it after
-//!   it has set the readiness, each across a fence, so one of the two sees the other.
+//! * A waker is cloned before the lock is taken, and dropped and woken after it is released: all three may run
+//!   anybody's code. Whichever of them panics, the direction stays as it was before or as it is afterwards.
+//! * A waker that is there already is not cloned again.
 //! * An event wakes everybody who waits for its direction. So a waiter that is woken and then dropped has
 //!   not swallowed a wake-up that another one needed.
 
 use super::readiness;
 use super::readiness::{READY, Readiness};
-use crate::sync::{AtomicUsize, AtomicWaker, Mutex, Ordering, fence, lock};
+use crate::sync::{Mutex, lock};
 use slab::Slab;
 use std::task::Waker;
 
@@ -51,13 +48,16 @@ pub(crate) enum Way {
 #[derive(Debug)]
 pub(super) struct Direction {
     pub(super) readiness: Readiness,
-    /// The latest caller of a `poll_` method: such methods keep one waker per direction.
-    polled: AtomicWaker,
-    /// How many places `waiting` has.
-    waiters: AtomicUsize,
-    /// The callers of async methods, of whom there may be many. A place whose waker has been taken still
-    /// belongs to its [`Waiter`].
-    waiting: Mutex<Slab<Option<Waker>>>,
+    waiting: Mutex<Waiting>,
+}
+
+/// The wakers of those who wait for a direction.
+#[derive(Debug)]
+struct Waiting {
+    /// The latest caller of a `poll_` method.
+    polled: Option<Waker>,
+    /// The callers of async methods. A place whose waker was taken still belongs to its [`Waiter`].
+    places: Slab<Option<Waker>>,
 }
 
 /// What the kernel said of one source.
@@ -130,27 +130,29 @@ impl Source {
 
 impl Direction {
     fn new() -> Direction {
-        Direction {
-            readiness: Readiness::new(),
-            polled: AtomicWaker::new(),
-            waiters: AtomicUsize::new(0),
-            waiting: Mutex::new(Slab::new()),
-        }
+        let waiting = Waiting { polled: None, places: Slab::new() };
+        Direction { readiness: Readiness::new(), waiting: Mutex::new(waiting) }
     }
 
     /// Leaves the waker of a `poll_` method, in the place of an earlier one.
     pub(super) fn leave_waker(&self, waker: &Waker) {
-        let waker = waker.clone();
-        self.polled.register(&waker);
+        self.leave(waker, |waiting| &mut waiting.polled);
+    }
+
+    /// Leaves a waker in one of the places that the lock protects.
+    fn leave(&self, waker: &Waker, place: impl Fn(&mut Waiting) -> &mut Option<Waker>) {
+        if place(&mut lock(&self.waiting)).as_ref().is_some_and(|old| old.will_wake(waker)) {
+            return;
+        }
+        let new = waker.clone();
+        let old = place(&mut lock(&self.waiting)).replace(new);
+        drop(old);
     }
 
     fn take_wakers(&self, wakers: &mut Vec<Waker>) {
-        wakers.extend(self.polled.take());
-        // Orders the event, which has been set, before the look at the count: see the ground rules.
-        fence(Ordering::SeqCst);
-        if self.waiters.load(Ordering::Relaxed) > 0 {
-            wakers.extend(lock(&self.waiting).iter_mut().filter_map(|(_, place)| place.take()));
-        }
+        let mut waiting = lock(&self.waiting);
+        wakers.extend(waiting.polled.take());
+        wakers.extend(waiting.places.iter_mut().filter_map(|(_, place)| place.take()));
     }
 }
 
@@ -169,33 +171,20 @@ impl<'a> Waiter<'a> {
 
     /// Leaves the waker of the task that waits, in the place of an earlier one.
     pub(super) fn leave_waker(&mut self, waker: &Waker) {
-        let direction = self.direction;
-        if let Some(place) = self.place {
-            let waiting = lock(&direction.waiting);
-            if waiting[place].as_ref().is_some_and(|old| old.will_wake(waker)) {
-                return;
+        match self.place {
+            Some(place) => self.direction.leave(waker, |waiting| &mut waiting.places[place]),
+            None => {
+                let new = waker.clone();
+                self.place = Some(lock(&self.direction.waiting).places.insert(Some(new)));
             }
         }
-        let new = waker.clone();
-        let old = match self.place {
-            Some(place) => lock(&direction.waiting)[place].replace(new),
-            None => {
-                self.place = Some(lock(&direction.waiting).insert(Some(new)));
-                direction.waiters.fetch_add(1, Ordering::Relaxed);
-                // Orders the count before the caller's second look at the readiness: see the ground rules.
-                fence(Ordering::SeqCst);
-                None
-            }
-        };
-        drop(old);
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.place {
-            let waker = lock(&self.direction.waiting).remove(place);
-            self.direction.waiters.fetch_sub(1, Ordering::Relaxed);
+            let waker = lock(&self.direction.waiting).places.remove(place);
             drop(waker);
         }
     }
@@ -205,6 +194,6 @@ impl Drop for Waiter<'_> {
 impl Direction {
     /// How many async methods have a place here.
     pub(super) fn waiters(&self) -> usize {
-        lock(&self.waiting).len()
+        lock(&self.waiting).places.len()
     }
 }

@@ -13,13 +13,12 @@
 //!
 //! * Only the reactor's thread performs 1 and 2. Anybody performs 3 and 4.
 //! * Whoever has something for the reactor's thread publishes it first and then calls
-//!   [`unpark`](Unparker::unpark), always. Then nothing is slept over: if the call comes before 1, then 1
+//!   [`unpark`](super::Io::unpark), always. Then nothing is slept over: if the call comes before 1, then 1
 //!   fails and there is no sleep; if it comes after, the sleep is ended.
 //! * A notification stays until the reactor's thread has seen it, so a second one costs no system call.
-//! * Who is awake is known to [`Wakefulness`], which touches no poller, so that it can be modelled.
+//! * [`Wakefulness`] touches no poller, so that it can be modelled. The write of arrow 3 is [`Io`](super::Io)'s.
 
 use crate::sync::{AtomicU8, Ordering};
-use std::io;
 
 /// The reactor's thread runs, and will look at everything before it sleeps.
 const AWAKE: u8 = 0;
@@ -27,54 +26,6 @@ const AWAKE: u8 = 0;
 const PARKED: u8 = 1;
 /// Something has happened since the reactor's thread last woke up.
 const NOTIFIED: u8 = 2;
-
-#[derive(Debug)]
-pub(super) struct Unparker {
-    wakefulness: Wakefulness,
-    waker: mio::Waker,
-    #[cfg(test)]
-    writes: std::sync::atomic::AtomicUsize,
-}
-
-impl Unparker {
-    pub(super) fn new(registry: &mio::Registry, token: mio::Token) -> io::Result<Unparker> {
-        Ok(Unparker {
-            wakefulness: Wakefulness::new(),
-            waker: mio::Waker::new(registry, token)?,
-            #[cfg(test)]
-            writes: std::sync::atomic::AtomicUsize::new(0),
-        })
-    }
-
-    /// Arrows 3 and 4.
-    ///
-    /// # Panics
-    ///
-    /// If the kernel refuses to wake the poller. A runtime that sleeps through its tasks would be worse.
-    pub(super) fn unpark(&self) {
-        if self.wakefulness.notify() {
-            #[cfg(test)]
-            self.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            self.waker.wake().expect("the poller's waker must be writable while the runtime lives");
-        }
-    }
-
-    /// Arrow 1. False: there is a notification, so do not sleep.
-    pub(super) fn fall_asleep(&self) -> bool {
-        self.wakefulness.fall_asleep()
-    }
-
-    /// Arrow 2. True: there was a notification, which is hereby seen.
-    pub(super) fn wake_up(&self) -> bool {
-        self.wakefulness.wake_up()
-    }
-
-    /// How often mio's waker was written to.
-    #[cfg(test)]
-    pub(super) fn writes(&self) -> usize {
-        self.writes.load(std::sync::atomic::Ordering::Relaxed)
-    }
-}
 
 /// Whether the reactor's thread sleeps, and whether it has been told of something.
 #[derive(Debug)]

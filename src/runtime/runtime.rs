@@ -12,7 +12,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -29,6 +28,7 @@ use super::registry;
 use super::snapshot::Snapshot;
 use super::turn::Turner;
 use crate::executor::{End, Executor, JoinHandle, Notify, budget};
+use crate::panics::Panics;
 use crate::reactor::{Counted, Io, Reactor};
 use crate::trace;
 
@@ -48,7 +48,14 @@ use crate::trace;
 /// ```
 ///
 /// Dropping it drops all its tasks, on this thread, in the order in which they were spawned. Sleeps and
-/// sockets that live on elsewhere are woken, and say that the runtime is gone.
+/// sockets that live on elsewhere are woken, and say that the runtime is gone. Its descriptors are closed, also if a
+/// waker, a handle or a socket outlives it.
+///
+/// A runtime belongs to the process that made it. After `fork` the child shares the parent's poller and alarm, and would
+/// take its events: there [`block_on`](Runtime::block_on) panics, and one that was under way panics when it is about to
+/// sleep. The child may drop its copy, which the parent does not feel, and make a runtime of its own. What it has of the
+/// parent's sockets it is to drop after that, and not before: each would be taken out of the parent's poller. A child that
+/// calls `exec` or `_exit` drops nothing and need not care.
 ///
 /// ```
 /// use std::time::Duration;
@@ -189,8 +196,9 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If this thread runs a `block_on` already, of this runtime or another. If `future` panics, so does
-    /// this; the runtime may be used further. The panic of a task goes to its handle.
+    /// If this thread runs a `block_on` already, of this runtime or another; if this process is a child by `fork` of the
+    /// one that made the runtime. If `future` panics, so does this; the runtime may be used further. The panic of a task
+    /// goes to its handle.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let Some(_running) = Running::start() else {
@@ -199,6 +207,7 @@ impl Runtime {
                  tasks: `.await` the future there, or `spawn` it"
             );
         };
+        self.handle.io().assert_own_process();
         let _entered = self.handle.enter();
         let _local = self.executor.enter();
         let mut turner = self.turner.borrow_mut();
@@ -278,18 +287,18 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
+        // In a child its tasks' sockets would be taken out of the parent's poller.
+        self.handle.io().forsake_in_child();
         // Entered, so that what the tasks' futures do as they are dropped finds its runtime.
         let _entered = self.handle.enter();
         self.executor.shutdown();
         self.handle.counters().tasks.set(0);
+        let mut panics = Panics::new();
         // An advance that is awaited elsewhere is told that it has no end.
-        let result = catch_unwind(AssertUnwindSafe(|| self.handle.virtual_clock().settle(Nanos::NEVER)));
+        panics.catch(|| self.handle.virtual_clock().settle(Nanos::NEVER));
         // And so is who waits for a look at what is pending.
-        let result = catch_unwind(AssertUnwindSafe(|| self.handle.close_questions())).and(result);
-        // A second panic while one is under way would abort the process.
-        if let (Err(payload), false) = (result, std::thread::panicking()) {
-            resume_unwind(payload);
-        }
+        panics.catch(|| self.handle.close_questions());
+        panics.resume();
         // The fields follow: the turner's reactor and driver close as they are dropped.
     }
 }

@@ -15,7 +15,6 @@
 //! * Nobody waits here. Who wants to does it elsewhere, and decides for how long.
 
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -24,6 +23,7 @@ use mainspring_driver::{Nanos, Pending, Waits};
 
 use super::Handle;
 use crate::executor::Census;
+use crate::panics::Panics;
 
 /// What a runtime has pending.
 #[derive(Clone, Debug)]
@@ -148,15 +148,37 @@ impl Handle {
 
 #[cold]
 fn call(answers: Vec<Answer>, snapshot: impl Fn() -> Option<Snapshot>) {
-    let mut panic = None;
-    let seen = snapshot();
+    let mut panics = Panics::new();
+    // Without a snapshot they are answered all the same: nobody waits for ever.
+    let seen = panics.catch(snapshot).flatten();
     for answer in answers {
-        let seen = seen.clone();
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| answer(seen))) {
-            panic.get_or_insert(payload);
-        }
+        let seen = panics.catch(|| seen.clone()).flatten();
+        panics.catch(|| answer(seen));
     }
-    if let Some(payload) = panic {
-        resume_unwind(payload);
+    panics.resume();
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::panics::bomb::Bomb;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+
+    #[test]
+    fn who_asked_is_answered_also_if_the_snapshot_panics() {
+        let answered = Arc::new(AtomicUsize::new(0));
+        let answer = |_| -> Answer {
+            let answered = answered.clone();
+            Box::new(move |seen| {
+                assert!(seen.is_none());
+                answered.fetch_add(1, Ordering::Relaxed);
+                Bomb::raise(9);
+            })
+        };
+        let panicked =
+            catch_unwind(AssertUnwindSafe(|| call((0..3).map(answer).collect(), || panic!("the snapshot"))));
+        assert_eq!(*panicked.unwrap_err().downcast::<&str>().unwrap(), "the snapshot");
+        assert_eq!(answered.load(Ordering::Relaxed), 3);
     }
 }

@@ -5,12 +5,13 @@
 //! * Only this file touches a stage, and only as `task/mod.rs` says who may.
 //! * The cell is made here, in `new`, and ends here, in `end`; its memory goes back to the pool by way of `local.rs`.
 
+use super::Progress;
 use super::header::{Header, TaskRef, Vtable, lend};
 use super::pool::Block;
-use super::{Progress, quietly};
 use crate::executor::budget;
 use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};
+use crate::panics::{discard, quietly};
 use crate::sync::{Ordering, UnsafeCell};
 use std::alloc::Layout;
 use std::mem::{self, ManuallyDrop};
@@ -40,7 +41,7 @@ impl<F: Future> Stage<F> {
         let result = match (dropped, result) {
             (Ok(()), result) => result,
             (Err(payload), Err(first)) if first.is_panic() => {
-                quietly(|| drop(payload));
+                discard(payload);
                 Err(first)
             }
             (Err(payload), unwanted) => {

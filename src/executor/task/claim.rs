@@ -7,11 +7,12 @@
 //!   that unset JOIN_WAKER.
 //! * A waker is cloned before the word changes and dropped after: both are user code.
 
+use super::cell;
 use super::header::{TaskRef, task_of};
 use super::state::Change;
-use super::{cell, quietly};
 use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};
+use crate::panics::quietly;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;

@@ -55,9 +55,6 @@ pub(super) use header::{NUMBERS, TaskRef, prefetch, waker_functions};
 pub(super) use header::{ON_CLONE, waker_with_hook};
 pub(super) use pool::Pool;
 
-use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 /// What one go at a task came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
@@ -69,16 +66,4 @@ pub(super) enum Progress {
     Cancelled,
     /// The task had completed before.
     Nothing,
-}
-
-/// Runs `f`, whose panic is nobody's business but the panic hook's.
-#[inline]
-fn quietly(f: impl FnOnce()) {
-    let mut caught = catch_unwind(AssertUnwindSafe(f)).err();
-    // A payload may panic as it is dropped, with another payload that does; but not for ever.
-    for _ in 0..8 {
-        let Some(payload) = caught else { return };
-        caught = catch_unwind(AssertUnwindSafe(|| drop(payload))).err();
-    }
-    mem::forget(caught);
 }

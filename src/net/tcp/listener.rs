@@ -5,6 +5,7 @@ use crate::net::{ToSocketAddrs, addr, first_of};
 use crate::reactor::{Registered, Way};
 use crate::runtime::context;
 use futures_core::Stream;
+use futures_core::stream::FusedStream;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::future::ready;
 use std::io;
@@ -174,5 +175,12 @@ impl Stream for Incoming<'_> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.listener.poll_accept(cx).map(|accepted| Some(accepted.map(|(stream, _)| stream)))
+    }
+}
+
+/// It never ends.
+impl FusedStream for Incoming<'_> {
+    fn is_terminated(&self) -> bool {
+        false
     }
 }

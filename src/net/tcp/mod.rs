@@ -5,5 +5,5 @@ mod split;
 mod stream;
 
 pub use self::listener::{Incoming, TcpListener};
-pub use self::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
+pub use self::split::{OwnedReadHalf, OwnedWriteHalf, ReuniteError};
 pub use self::stream::TcpStream;

@@ -1,4 +1,4 @@
-//! The two halves of a stream, lent or owned.
+//! The two halves of a stream.
 
 use super::TcpStream;
 use std::error::Error;
@@ -75,16 +75,6 @@ macro_rules! write_by_ref {
 
 pub(super) use {read_by_ref, write_by_ref};
 
-/// The reading half of a borrowed [`TcpStream`]; see [`TcpStream::split`].
-#[derive(Debug)]
-pub struct ReadHalf<'a>(&'a TcpStream);
-
-/// The writing half of a borrowed [`TcpStream`]; see [`TcpStream::split`].
-///
-/// Dropping it ends nothing; closing it ends the writing direction.
-#[derive(Debug)]
-pub struct WriteHalf<'a>(&'a TcpStream);
-
 /// The reading half of a [`TcpStream`]; see [`TcpStream::into_split`].
 ///
 /// Dropping it ends nothing: the connection is closed when both halves are gone.
@@ -101,21 +91,15 @@ pub struct OwnedWriteHalf {
     stream: Option<Arc<TcpStream>>,
 }
 
-pub(super) fn split(stream: &mut TcpStream) -> (ReadHalf<'_>, WriteHalf<'_>) {
-    (ReadHalf(stream), WriteHalf(stream))
-}
-
 pub(super) fn into_split(stream: TcpStream) -> (OwnedReadHalf, OwnedWriteHalf) {
     let stream = Arc::new(stream);
     (OwnedReadHalf(stream.clone()), OwnedWriteHalf { stream: Some(stream) })
 }
 
-read_by_ref!(ReadHalf<'_>: |half| half.stream());
-write_by_ref!(WriteHalf<'_>: |half| half.stream());
 read_by_ref!(OwnedReadHalf: |half| half.stream());
 write_by_ref!(OwnedWriteHalf: |half| half.stream());
 
-/// The methods of one half that do not depend on whether it is lent.
+/// The methods that both halves have.
 macro_rules! common {
     ($($type:ty),*) => {$(
         impl $type {
@@ -146,19 +130,7 @@ macro_rules! common {
     )*};
 }
 
-common!(ReadHalf<'_>, WriteHalf<'_>, OwnedReadHalf, OwnedWriteHalf);
-
-impl ReadHalf<'_> {
-    fn stream(&self) -> &TcpStream {
-        self.0
-    }
-}
-
-impl WriteHalf<'_> {
-    fn stream(&self) -> &TcpStream {
-        self.0
-    }
-}
+common!(OwnedReadHalf, OwnedWriteHalf);
 
 impl OwnedReadHalf {
     /// Puts the stream together again.

@@ -1,6 +1,6 @@
 //! A TCP connection.
 
-use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
+use super::split::{self, OwnedReadHalf, OwnedWriteHalf};
 use crate::net::{ToSocketAddrs, addr, first_of};
 use crate::reactor::{Io, Registered, Way};
 use crate::runtime::context;
@@ -16,8 +16,9 @@ use std::time::Duration;
 /// A TCP connection.
 ///
 /// It is read and written through [`AsyncRead`] and [`AsyncWrite`], with the methods that the `futures` crate
-/// adds to them. Both traits are also implemented for `&TcpStream`, so a shared stream will do. The halves of
-/// [`split`](Self::split) and [`into_split`](Self::into_split) serve two tasks, one for each direction.
+/// adds to them. Both traits are also implemented for `&TcpStream`: within one task, two references are two halves.
+/// Those of [`into_split`](Self::into_split) serve two tasks, one for each direction. (The `split` that `futures` adds
+/// puts a lock between its halves, which this stream does not need.)
 ///
 /// Closing through `AsyncWrite` ends the writing direction only, so that the answer can still be read.
 /// Dropping the stream closes it.
@@ -37,6 +38,20 @@ use std::time::Duration;
 ///     Ok::<_, std::io::Error>(())
 /// })
 /// # .unwrap();
+/// ```
+///
+/// Reading and writing at the same time, in one task:
+///
+/// ```no_run
+/// use futures::io::copy;
+/// use futures::try_join;
+/// use mainspring::net::TcpStream;
+///
+/// # async fn relay(one: TcpStream, other: TcpStream) -> std::io::Result<()> {
+/// let (mut to_one, mut to_other) = (&one, &other);
+/// try_join!(copy(&one, &mut to_other), copy(&other, &mut to_one))?;
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Debug)]
 pub struct TcpStream {
@@ -104,11 +119,6 @@ impl TcpStream {
         self.registered.into_inner().map(Into::into)
     }
 
-    /// Lends out two halves, to read and to write at the same time within one task.
-    pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
-        split::split(self)
-    }
-
     /// Takes the stream apart into two halves that can go to different tasks.
     ///
     /// Dropping the writing half ends the writing direction; the connection is closed when both are gone.
@@ -131,6 +141,10 @@ impl TcpStream {
 
     /// Waits until there is something to read, or the peer has ended, or there is an error. Then
     /// [`try_read`](Self::try_read); it may still find nothing.
+    ///
+    /// It goes by what the methods of this socket have found. A system call of your own that reads or writes by the
+    /// [descriptor](#trait-implementations) and finds nothing is to be made inside of [`try_io`](Self::try_io): else this
+    /// returns at once from then on.
     ///
     /// # Errors
     ///
@@ -162,6 +176,10 @@ impl TcpStream {
 
     /// Waits until something can be written, or there is an error. Then [`try_write`](Self::try_write); it
     /// may still fail with `WouldBlock`.
+    ///
+    /// It goes by what the methods of this socket have found. A system call of your own that reads or writes by the
+    /// [descriptor](#trait-implementations) and finds nothing is to be made inside of [`try_io`](Self::try_io): else this
+    /// returns at once from then on.
     ///
     /// # Errors
     ///

@@ -20,12 +20,12 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::hash::Hash;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use super::TimerMap;
+use crate::panics::Panics;
 
 /// Callbacks that one poll of a run polls; the others wait for the next.
 const POLLS_PER_POLL: usize = 128;
@@ -97,7 +97,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
 pub struct Ran {
     calls: u64,
     panics: u64,
-    first: Option<Box<dyn Any + Send>>,
+    first: Panics,
 }
 
 impl Ran {
@@ -113,24 +113,15 @@ impl Ran {
 
     /// What the first panic was raised with, if any call panicked; for [`std::panic::resume_unwind`].
     pub fn into_first_panic(self) -> Option<Box<dyn Any + Send>> {
-        self.first
+        self.first.into_first()
     }
 
-    fn panicked(&mut self, payload: Box<dyn Any + Send>) {
-        self.panics += 1;
-        if self.first.is_none() {
-            self.first = Some(payload);
-        } else {
-            discard(payload);
+    /// A call has ended, or not even begun, with these panics. One call panics once.
+    fn ended(&mut self, panics: Panics) {
+        if let Some(payload) = panics.into_first() {
+            self.panics += 1;
+            self.first.keep(payload);
         }
-    }
-}
-
-/// Drops what a panic was raised with: it is the user's, and its drop may panic in turn.
-fn discard(payload: Box<dyn Any + Send>) {
-    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        // It is not given a further chance.
-        std::mem::forget(second);
     }
 }
 
@@ -219,10 +210,11 @@ impl<Fut: Future<Output = ()>> Crew<Fut> {
             match map.poll_expired(cx) {
                 Poll::Ready(Some((key, value))) => {
                     self.ran.calls += 1;
-                    match catch_unwind(AssertUnwindSafe(|| start(key, value))) {
-                        Ok(future) => self.place(future),
-                        Err(payload) => self.ran.panicked(payload),
+                    let mut panics = Panics::new();
+                    if let Some(future) = panics.catch(|| start(key, value)) {
+                        self.place(future);
                     }
+                    self.ran.ended(panics);
                 }
                 Poll::Ready(None) => self.ended = true,
                 Poll::Pending => return,
@@ -253,21 +245,13 @@ impl<Fut: Future<Output = ()>> Crew<Fut> {
         // A waker may outlive its callback.
         let Some(running) = future.as_mut().as_pin_mut() else { return false };
         let mut cx = Context::from_waker(waker);
-        let polled = catch_unwind(AssertUnwindSafe(|| running.poll(&mut cx)));
-        if let Ok(Poll::Pending) = polled {
+        let mut panics = Panics::new();
+        if let Some(Poll::Pending) = panics.catch(|| running.poll(&mut cx)) {
             return false;
         }
-        let dropped = catch_unwind(AssertUnwindSafe(|| future.set(None)));
+        panics.catch(|| future.set(None));
         self.free.push(index);
-        match (polled, dropped) {
-            (Ok(_), Ok(())) => {}
-            (Err(payload), Ok(())) | (Ok(_), Err(payload)) => self.ran.panicked(payload),
-            (Err(payload), Err(second)) => {
-                // One call panics once.
-                self.ran.panicked(payload);
-                discard(second);
-            }
-        }
+        self.ran.ended(panics);
         true
     }
 }

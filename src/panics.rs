@@ -1,0 +1,169 @@
+//! The one place that decides what becomes of a panic of foreign code.
+//!
+//! Ground rules:
+//!
+//! * The first panic of a batch is kept and resumed when the batch is done. All others are disposed of.
+//! * To dispose of a payload is to drop it. That runs foreign code, which may panic in turn, and so may the drop of
+//!   what it panics with: [`TRIES`] drops are attempted, and what is left then is forgotten.
+//! * Nothing is resumed on a thread that unwinds already: that would abort the process.
+
+use std::any::Any;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
+
+/// What a panic was raised with.
+pub(crate) type Payload = Box<dyn Any + Send + 'static>;
+
+/// So many payloads are dropped, each the panic of the drop before, until one is forgotten.
+const TRIES: usize = 8;
+
+/// Collects the panics of a batch: calls that are made one after the other, whatever becomes of each.
+#[derive(Default)]
+#[must_use = "the first panic is to be resumed or handed on"]
+pub(crate) struct Panics {
+    first: Option<Payload>,
+}
+
+impl Panics {
+    pub(crate) fn new() -> Panics {
+        Panics::default()
+    }
+
+    /// Calls `f`. `None` if it panicked.
+    #[inline]
+    pub(crate) fn catch<R>(&mut self, f: impl FnOnce() -> R) -> Option<R> {
+        match catch_unwind(AssertUnwindSafe(f)) {
+            Ok(result) => Some(result),
+            Err(payload) => {
+                self.keep(payload);
+                None
+            }
+        }
+    }
+
+    /// Keeps `payload` if it is the first, and disposes of it otherwise.
+    #[cold]
+    pub(crate) fn keep(&mut self, payload: Payload) {
+        match self.first {
+            None => self.first = Some(payload),
+            Some(_) => discard(payload),
+        }
+    }
+
+    /// The first panic, if there was any.
+    pub(crate) fn into_first(self) -> Option<Payload> {
+        self.first
+    }
+
+    /// Resumes the first panic, if there was any. On a thread that unwinds already it is disposed of.
+    #[inline]
+    pub(crate) fn resume(self) {
+        if let Some(payload) = self.first {
+            if !thread::panicking() {
+                resume_unwind(payload);
+            }
+            discard(payload);
+        }
+    }
+}
+
+/// Runs `f`, whose panic is nobody's business but the panic hook's.
+#[inline]
+pub(crate) fn quietly(f: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+        discard(payload);
+    }
+}
+
+/// Drops what a panic was raised with.
+#[cold]
+pub(crate) fn discard(payload: Payload) {
+    let mut left = payload;
+    for _ in 0..TRIES {
+        match catch_unwind(AssertUnwindSafe(|| drop(left))) {
+            Ok(()) => return,
+            Err(next) => left = next,
+        }
+    }
+    mem::forget(left);
+}
+
+/// A payload that panics as it is dropped, for the tests of those who collect panics.
+#[cfg(test)]
+pub(crate) mod bomb {
+    use std::panic::panic_any;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Panics with a payload whose drop panics with such a payload, and so on, `depth` times; each drop is counted.
+    pub(crate) struct Bomb {
+        pub(crate) depth: usize,
+        pub(crate) drops: Arc<AtomicUsize>,
+    }
+
+    impl Bomb {
+        pub(crate) fn raise(depth: usize) -> ! {
+            panic_any(Bomb { depth, drops: Arc::default() })
+        }
+    }
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            self.drops.fetch_add(1, Ordering::SeqCst);
+            if self.depth > 0 {
+                panic_any(Bomb { depth: self.depth - 1, drops: self.drops.clone() });
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::bomb::Bomb;
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn the_first_panic_is_kept_and_every_call_is_made() {
+        let mut panics = Panics::new();
+        let returned: Vec<_> =
+            (0..5).map(|n| panics.catch(|| if n % 2 == 1 { panic!("{n}") } else { n })).collect();
+        assert_eq!(returned, [Some(0), None, Some(2), None, Some(4)]);
+        let first = catch_unwind(AssertUnwindSafe(|| panics.resume())).unwrap_err();
+        assert_eq!(*first.downcast::<String>().unwrap(), "1");
+        assert!(Panics::new().into_first().is_none());
+    }
+
+    #[test]
+    fn a_payload_that_panics_as_it_is_dropped_is_dropped_to_its_end_or_forgotten() {
+        for (depth, dropped) in [(0, 1), (1, 2), (2, 3), (7, 8), (8, TRIES), (100, TRIES)] {
+            let drops = Arc::new(AtomicUsize::new(0));
+            let mut panics = Panics::new();
+            panics.keep(Box::new("the first"));
+            panics.keep(Box::new(Bomb { depth, drops: drops.clone() }));
+            assert_eq!(drops.load(Ordering::SeqCst), dropped, "depth {depth}");
+            assert_eq!(*panics.into_first().unwrap().downcast::<&str>().unwrap(), "the first");
+            quietly(|| Bomb::raise(depth));
+        }
+    }
+
+    /// A panic while a thread unwinds would abort the process, this test with it.
+    #[test]
+    fn nothing_is_resumed_on_a_thread_that_unwinds() {
+        struct Collects;
+        impl Drop for Collects {
+            fn drop(&mut self) {
+                let mut panics = Panics::new();
+                panics.catch(|| Bomb::raise(3));
+                panics.resume();
+            }
+        }
+        let unwound = catch_unwind(|| {
+            let _collects = Collects;
+            panic!("the one under way");
+        });
+        assert_eq!(*unwound.unwrap_err().downcast::<&str>().unwrap(), "the one under way");
+    }
+}

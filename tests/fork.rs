@@ -1,0 +1,143 @@
+//! A child by `fork` has its parent's runtime, with the same poller and the same alarm. It is told so, and the parent does
+//! not notice. One test, in a program of its own: a child has only the thread that forked.
+#![cfg(all(target_os = "linux", feature = "net"))]
+
+mod common;
+
+use std::net::UdpSocket as StdSocket;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use common::{LONG, ms, watchdog};
+use mainspring::Runtime;
+use mainspring::net::UdpSocket;
+use mainspring::time::{Instant, sleep, timeout};
+
+/// Zero in the child, whose panics are not reported.
+fn fork() -> libc::pid_t {
+    // SAFETY: What the child calls may allocate, which is allowed after `fork` with this C library, and takes no lock that
+    // another thread may have held: the others wait for this one.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "{}", std::io::Error::last_os_error());
+    if child == 0 {
+        std::panic::set_hook(Box::new(|_| ()));
+    }
+    child
+}
+
+fn exit(code: u8) -> ! {
+    // SAFETY: It ends the process, without what the parent has registered to be done at its end.
+    unsafe { libc::_exit(code.into()) }
+}
+
+/// How the child has ended.
+fn wait_for(child: libc::pid_t) -> i32 {
+    let mut status = 0;
+    // SAFETY: The status is ours to write to.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status), "the child has died: {status}");
+    libc::WEXITSTATUS(status)
+}
+
+/// Runs `f` in a child, and returns what it says.
+fn in_child(f: impl FnOnce() -> u8) -> i32 {
+    match fork() {
+        0 => exit(catch_unwind(AssertUnwindSafe(f)).unwrap_or(255)),
+        child => wait_for(child),
+    }
+}
+
+/// Whether `f` panics, and says what to do.
+fn is_told(f: impl FnOnce()) -> bool {
+    let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return false };
+    payload
+        .downcast_ref::<String>()
+        .is_some_and(|message| message.contains("`fork`") && message.contains("child"))
+}
+
+/// Which of the expectations, counted from one, is the first that does not hold.
+fn first_wrong(expectations: &[bool]) -> u8 {
+    expectations.iter().position(|holds| !holds).map_or(0, |at| at as u8 + 1)
+}
+
+async fn receives(socket: &UdpSocket, sender: &StdSocket) -> bool {
+    let mut buf = [0; 8];
+    // Nothing is there, so that it takes an event.
+    let early = timeout(ms(1), socket.recv(&mut buf)).await;
+    sender.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+    early.is_err() && timeout(LONG, socket.recv(&mut buf)).await.is_ok()
+}
+
+/// All cases in one test, because no other may run beside a `fork`.
+#[test]
+fn a_child_is_told_and_its_parent_notices_nothing() {
+    let _watchdog = watchdog(4 * LONG);
+    before_a_block_on();
+    by_its_drop();
+    inside_of_a_block_on();
+}
+
+/// A child with a runtime that its parent had before.
+fn before_a_block_on() {
+    let sender = StdSocket::bind("127.0.0.1:0").unwrap();
+    let runtime = Runtime::new().unwrap();
+    let mut socket = Some(runtime.block_on(UdpSocket::bind("127.0.0.1:0")).unwrap());
+    assert!(runtime.block_on(receives(socket.as_ref().unwrap(), &sender)));
+    let wrong = in_child(|| {
+        let told = is_told(|| runtime.block_on(sleep(ms(1))));
+        let refused = {
+            let _entered = runtime.handle().enter();
+            UdpSocket::from_std(StdSocket::bind("127.0.0.1:0").unwrap()).is_err()
+        };
+        drop(runtime.handle().spawn(async {}));
+        drop(socket.take());
+        let own = Runtime::new().unwrap();
+        let works = own.block_on(async {
+            let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            receives(&socket, &sender).await
+        });
+        first_wrong(&[told, refused, works])
+    });
+    assert_eq!(wrong, 0, "expectation {wrong} of the child");
+    let received = runtime.block_on(receives(socket.as_ref().unwrap(), &sender));
+    assert!(received, "the child has taken the parent's socket out of the parent's poller");
+}
+
+/// A child that only drops what it has of the parent's: a runtime with a task that has a socket.
+fn by_its_drop() {
+    let sender = StdSocket::bind("127.0.0.1:0").unwrap();
+    let mut runtime = Some(Runtime::new().unwrap());
+    let here = runtime.as_ref().unwrap();
+    let socket = here.block_on(UdpSocket::bind("127.0.0.1:0")).unwrap();
+    let addr = socket.local_addr().unwrap();
+    let task = here.spawn(async move { socket.recv(&mut [0; 8]).await });
+    here.block_on(sleep(ms(1)));
+    let wrong = in_child(|| {
+        drop(runtime.take());
+        first_wrong(&[task.is_finished()])
+    });
+    assert_eq!(wrong, 0, "the child has not dropped its copy of the task");
+    sender.send_to(b"x", addr).unwrap();
+    let received = runtime.unwrap().block_on(timeout(LONG, task));
+    assert_eq!(received.expect("the parent was not told").unwrap().unwrap(), 1);
+}
+
+/// A task forks: the child is told when it is about to sleep.
+fn inside_of_a_block_on() {
+    let runtime = Runtime::new().unwrap();
+    let nap = ms(200);
+    let mut child = 0;
+    let mut took = None;
+    let told = is_told(|| {
+        took = Some(runtime.block_on(async {
+            let start = Instant::now();
+            child = fork();
+            sleep(if child == 0 { ms(20) } else { nap }).await;
+            start.elapsed()
+        }));
+    });
+    if child == 0 {
+        exit(first_wrong(&[told]));
+    }
+    assert!(took.is_some_and(|took| took >= nap && took < LONG), "{took:?}");
+    assert_eq!(wait_for(child), 0, "the child was not told");
+}

@@ -1,0 +1,219 @@
+//! Panics that come after another one, with payloads that panic as they are dropped: nobody loses a wake-up or an
+//! answer by them, the first comes out, and the process lives on.
+
+mod common;
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+
+use common::{HOUR, LONG, Probe, ms, watchdog};
+use mainspring::Runtime;
+use mainspring::time::{TimerMap, advance, pause, sleep};
+
+/// Its drop panics with another one, and that one's drop with a third, and so on.
+struct Bomb(usize);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if self.0 > 0 {
+            panic_any(Bomb(self.0 - 1));
+        }
+    }
+}
+
+/// Nested deeper than anybody follows.
+const DEEP: usize = 50;
+
+/// The first panic is one that can be told from the others.
+fn panic_as(number: usize) -> ! {
+    if number == 0 { panic!("the first") } else { panic_any(Bomb(DEEP)) }
+}
+
+#[track_caller]
+fn assert_first(payload: Box<dyn Any + Send>) {
+    match payload.downcast::<&str>() {
+        Ok(message) => assert_eq!(*message, "the first"),
+        Err(other) => {
+            // Not dropped: that would panic in turn.
+            std::mem::forget(other);
+            panic!("another panic than the first came out");
+        }
+    }
+}
+
+#[track_caller]
+fn first_of(f: impl FnOnce()) {
+    assert_first(catch_unwind(AssertUnwindSafe(f)).expect_err("nobody panicked"));
+}
+
+/// Some that panic, the first of them as told, and one that counts.
+fn panicking(numbers: &Arc<AtomicUsize>, n: usize) -> Vec<Arc<Probe>> {
+    let bad = |_| {
+        let numbers = numbers.clone();
+        Probe::with(move || panic_as(numbers.fetch_add(1, Ordering::SeqCst)))
+    };
+    (0..n).map(bad).chain([Probe::new()]).collect()
+}
+
+#[test]
+fn every_answer_is_given_although_several_panic() {
+    let _watchdog = watchdog(LONG);
+    for by_drop in [false, true] {
+        let runtime = Runtime::new().unwrap();
+        let (sender, receiver) = channel();
+        for number in 0..4 {
+            let sender = sender.clone();
+            runtime.handle().request_dump(move |dump| {
+                sender.send(dump.is_ok()).unwrap();
+                if number < 3 {
+                    panic_as(number);
+                }
+            });
+        }
+        if by_drop {
+            first_of(|| drop(runtime));
+        } else {
+            first_of(|| runtime.block_on(sleep(ms(1))));
+            runtime.block_on(sleep(ms(1)));
+        }
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [!by_drop; 4]);
+    }
+}
+
+#[test]
+fn every_callback_of_a_map_is_called_although_several_panic() {
+    let _watchdog = watchdog(LONG);
+    let numbers = Cell::new(0);
+    let next = || panic_as(numbers.replace(numbers.get() + 1));
+    struct InDrop<F: Fn()>(F);
+    impl<F: Fn()> Drop for InDrop<F> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    let ran = mainspring::block_on(async {
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        for n in 0..9 {
+            map.set(n, (), ms(1)).unwrap();
+        }
+        map.run(2, async |n, ()| {
+            if n == 8 {
+                handle.close();
+            }
+            let _in_drop = (n % 2 == 0).then(|| InDrop(&next));
+            sleep(ms(1)).await;
+            if n % 2 == 1 {
+                next();
+            }
+        })
+        .await
+    });
+    assert_eq!((ran.calls(), ran.panics()), (9, 9));
+    assert_first(ran.into_first_panic().unwrap());
+}
+
+#[test]
+fn a_dropped_runtime_tells_everybody_although_all_of_them_panic() {
+    let _watchdog = watchdog(LONG);
+    for unwinding in [false, true] {
+        let runtime = Runtime::new().unwrap();
+        let numbers = Arc::new(AtomicUsize::new(0));
+        // Who waits for an advance, who for a snapshot, and who for a socket.
+        let advances = panicking(&numbers, 3);
+        let mut futures = Vec::new();
+        {
+            let _entered = runtime.handle().enter();
+            pause();
+            futures.extend(advances.iter().map(|_| Box::pin(advance(HOUR))));
+            for (probe, future) in advances.iter().zip(&mut futures) {
+                assert!(probe.poll(future.as_mut()).is_pending());
+            }
+        }
+        let answers = Arc::new(AtomicUsize::new(0));
+        for _ in 0..3 {
+            let (numbers, answers) = (numbers.clone(), answers.clone());
+            runtime.handle().request_dump(move |dump| {
+                assert!(dump.is_err());
+                answers.fetch_add(1, Ordering::SeqCst);
+                panic_as(numbers.fetch_add(1, Ordering::SeqCst));
+            });
+        }
+        #[cfg(feature = "net")]
+        let (sockets, _listeners) = sockets::wait(&runtime, &numbers);
+
+        if unwinding {
+            struct Holds(Option<Runtime>);
+            impl Drop for Holds {
+                fn drop(&mut self) {
+                    drop(self.0.take());
+                }
+            }
+            let holds = Holds(Some(runtime));
+            first_of(move || {
+                let _holds = holds;
+                panic!("the first");
+            });
+        } else {
+            first_of(|| drop(runtime));
+        }
+        assert!(advances.iter().all(|probe| probe.wakes() == 1));
+        assert_eq!(answers.load(Ordering::SeqCst), 3);
+        #[cfg(feature = "net")]
+        assert!(sockets.iter().all(|probe| probe.wakes() == 1));
+    }
+}
+
+#[cfg(feature = "net")]
+mod sockets {
+    use super::*;
+    use mainspring::net::UdpSocket;
+    use std::task::Context;
+
+    /// Sockets that nobody sends to, each with a waker that waits.
+    pub(super) fn wait(runtime: &Runtime, numbers: &Arc<AtomicUsize>) -> (Vec<Arc<Probe>>, Vec<UdpSocket>) {
+        let _entered = runtime.handle().enter();
+        let probes = panicking(numbers, 3);
+        let bind = |probe: &Arc<Probe>| {
+            let socket = UdpSocket::from_std(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+            assert!(socket.poll_recv(&mut Context::from_waker(&probe.waker()), &mut [0; 8]).is_pending());
+            socket
+        };
+        let sockets = probes.iter().map(bind).collect();
+        (probes, sockets)
+    }
+
+    #[test]
+    fn every_socket_is_told_although_several_wakers_panic() {
+        let _watchdog = watchdog(LONG);
+        let runtime = Runtime::new().unwrap();
+        let numbers = Arc::new(AtomicUsize::new(0));
+        let (probes, sockets) = wait(&runtime, &numbers);
+        // Once as they are, so that the first looks find nothing.
+        runtime.block_on(sleep(ms(1)));
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        for socket in &sockets {
+            sender.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+        }
+        let told = || probes.iter().all(|probe| probe.wakes() == 1);
+        let mut panics = Vec::new();
+        while !told() {
+            panics.extend(catch_unwind(AssertUnwindSafe(|| runtime.block_on(sleep(ms(1))))).err());
+        }
+        let mut panics = panics.into_iter();
+        assert_first(panics.next().expect("nobody panicked"));
+        panics.for_each(std::mem::forget);
+        // And they receive.
+        runtime.block_on(async {
+            for socket in sockets {
+                let mut buf = [0; 8];
+                assert_eq!(pin!(socket.recv(&mut buf)).await.unwrap(), 1);
+            }
+        });
+    }
+}
