@@ -262,8 +262,8 @@ twin "JoinHandle::poll: no second look after leaving the waker" src/executor/joi
         }' \
     loom_join_poll_against_completion
 
-twin "abort: the task is not queued" src/executor/task/claim.rs \
-'        self.task.wake();' '' \
+twin "abort: the task is not queued" src/executor/task/header.rs \
+'        self.wake();' '' \
     loom_abort_against_run
 
 twin "shutdown: the inbox stays open" src/executor/remote.rs \

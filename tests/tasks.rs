@@ -14,10 +14,11 @@ use std::time::{Duration, Instant as StdInstant};
 
 use common::{Dropped, LONG, metrics, ms, panicked, turn, watchdog};
 use futures::channel::oneshot;
+use futures::future::FusedFuture;
 use futures::poll;
 use futures::task::{LocalSpawnExt, SpawnExt};
 use mainspring::runtime::Handle;
-use mainspring::task::{JoinHandle, unconstrained, yield_now};
+use mainspring::task::{JoinError, JoinHandle, unconstrained, yield_now};
 use mainspring::{Runtime, block_on, sleep, spawn};
 
 #[test]
@@ -37,6 +38,128 @@ fn a_task_gives_its_value_once_and_runs_without_its_handle() {
         drop(spawn(async { send.send(3).unwrap() }));
         assert_eq!(receive.await, Ok(3));
     });
+}
+
+#[test]
+fn a_handle_polled_twice_says_where_its_task_was_spawned() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let line = line!() + 1;
+        let mut handle = spawn(async { 1 });
+        assert_eq!((&mut handle).await.unwrap(), 1);
+        let id = handle.id();
+        let panic = panicked(|| futures::executor::block_on(&mut handle));
+        for part in [format!("{}:{line}:", file!()), format!("task {id}")] {
+            assert!(panic.message.contains(&part), "{part}: {}", panic.message);
+        }
+        // It is none the worse for it.
+        assert!(handle.is_finished() && handle.id() == id);
+        handle.abort();
+    });
+}
+
+#[test]
+fn handles_can_be_selected_from_until_all_have_given_their_result() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut slow = spawn(async {
+            yield_now().await;
+            1
+        });
+        let mut quick = spawn(async { 2 });
+        let mut results = Vec::new();
+        loop {
+            futures::select! {
+                result = slow => results.push(result.unwrap()),
+                result = quick => results.push(result.unwrap()),
+                complete => break,
+            }
+        }
+        results.sort_unstable();
+        assert_eq!(results, [1, 2]);
+        assert!(slow.is_terminated() && quick.is_terminated());
+    });
+}
+
+#[test]
+fn a_task_has_its_id_as_soon_as_it_is_spawned_from_anywhere() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    let mut tasks = Vec::new();
+    for round in 0..20 {
+        tasks.push(runtime.spawn(pending::<()>()));
+        let other = handle.clone();
+        let remote = thread::spawn(move || [(); 3].map(|()| other.spawn(pending::<()>())));
+        tasks.extend(remote.join().unwrap());
+        if round % 2 == 0 {
+            runtime.block_on(async {
+                tasks.push(spawn(pending()));
+                tasks.push(Handle::current().spawn(pending()));
+                turn().await;
+            });
+        }
+    }
+    // One was spawned after the other, so they are numbered in this order.
+    let ids: Vec<_> = tasks.iter().map(JoinHandle::id).collect();
+    assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+    let seen: Vec<_> = runtime.dump().tasks.iter().map(|task| task.id).collect();
+    assert_eq!(seen, ids);
+    // Where one thread spawns, no number is left out.
+    block_on(async {
+        for n in 0..100_u64 {
+            let task = if n % 2 == 0 { spawn(async {}) } else { Handle::current().spawn(async {}) };
+            assert_eq!((u64::from(task.id()), task.id().to_string()), (n, n.to_string()));
+        }
+    });
+}
+
+#[test]
+fn an_abort_handle_aborts_from_anywhere_and_outlives_task_and_runtime() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let dropped = Dropped::default();
+    let token = dropped.token();
+    let task = runtime.spawn(async move {
+        let _token = token;
+        pending::<()>().await;
+    });
+    let abort = task.abort_handle();
+    assert_eq!(abort.id(), task.id());
+    assert!(!abort.is_finished());
+    let other = abort.clone();
+    runtime.block_on(async {
+        turn().await;
+        thread::spawn(move || other.abort()).join().unwrap();
+        assert!(task.await.unwrap_err().is_cancelled());
+    });
+    assert!(abort.is_finished());
+    assert_eq!(dropped.count(), 1);
+    // The handle alone keeps no task from running, and no future.
+    let token = dropped.token();
+    let detached = runtime.spawn(async move { drop(token) });
+    let idle = detached.abort_handle();
+    detached.detach();
+    runtime.block_on(turn());
+    assert!(idle.is_finished());
+    assert_eq!(dropped.count(), 2);
+    drop(runtime);
+    idle.abort();
+    abort.abort();
+    thread::spawn(move || drop((idle, abort))).join().unwrap();
+}
+
+#[test]
+fn a_join_error_becomes_an_io_error() {
+    let _watchdog = watchdog(LONG);
+    async fn joined() -> std::io::Result<()> {
+        spawn(async { std::panic::resume_unwind(Box::new("boo")) }).await?;
+        Ok(())
+    }
+    let error = block_on(joined()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::Other);
+    assert!(error.to_string().contains("boo"), "{error}");
+    assert!(error.downcast::<JoinError>().unwrap().is_panic());
 }
 
 #[test]

@@ -57,6 +57,7 @@ use std::time::Duration;
 
 use crate::executor::Stand;
 use crate::runtime::{Handle, Runtime, Snapshot};
+use crate::task::Id;
 use crate::time::{Instant, from_nanos};
 
 /// What a runtime had pending at one moment. See [the module](self).
@@ -75,8 +76,8 @@ pub struct Dump {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskInfo {
-    /// Its number: tasks are numbered from zero in the order in which their runtime got to know them.
-    pub id: u64,
+    /// Which task it is.
+    pub id: Id,
     /// The line that spawned it.
     pub spawned_at: &'static Location<'static>,
     /// How it stands.
@@ -112,7 +113,7 @@ pub struct TimerInfo {
 #[non_exhaustive]
 pub enum Wakes {
     /// The task of this [id](TaskInfo::id).
-    Task(u64),
+    Task(Id),
     /// The future of the `block_on` that is under way.
     BlockOn,
     /// A waker that is not the runtime's own, such as those of `FuturesUnordered` and `join_all` or of another
@@ -123,10 +124,9 @@ pub enum Wakes {
 impl Dump {
     fn of(snapshot: Snapshot) -> Dump {
         let Snapshot { now, census, timers, root } = snapshot;
-        let numbers: HashMap<usize, u64> =
-            census.tasks.iter().map(|task| (task.address, task.number)).collect();
+        let ids: HashMap<usize, Id> = census.tasks.iter().map(|task| (task.address, task.id)).collect();
         let tasks = census.tasks.iter().map(|task| TaskInfo {
-            id: task.number,
+            id: task.id,
             spawned_at: task.origin,
             state: match task.stand {
                 Stand::Running => TaskState::Running,
@@ -136,9 +136,9 @@ impl Dump {
         });
         let timers = timers.iter().map(|timer| {
             let (data, functions) = (timer.waits.data(), timer.waits.vtable());
-            let task = numbers.get(&data).filter(|_| functions == census.functions);
+            let task = ids.get(&data).filter(|_| functions == census.functions);
             let wakes = match task {
-                Some(number) => Wakes::Task(*number),
+                Some(id) => Wakes::Task(*id),
                 // The root lives while its `block_on` runs, so nobody else's data lies there.
                 None if root != 0 && data == root => Wakes::BlockOn,
                 None => Wakes::Foreign,
@@ -149,7 +149,7 @@ impl Dump {
     }
 
     /// The timers that wake a task, in the order in which they are due.
-    pub fn timers_of(&self, task: u64) -> impl Iterator<Item = &TimerInfo> {
+    pub fn timers_of(&self, task: Id) -> impl Iterator<Item = &TimerInfo> {
         self.timers.iter().filter(move |timer| timer.wakes == Wakes::Task(task))
     }
 }

@@ -8,13 +8,14 @@ use std::panic::Location;
 use std::time::Duration;
 
 use super::{Dump, TaskState, TimerInfo, Wakes};
+use crate::task::Id;
 use crate::time::Instant;
 
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}, {}", counted(self.tasks.len(), "task"), counted(self.timers.len(), "timer"))?;
         // The first timer of each task, and how many it has.
-        let mut of_task: HashMap<u64, (&TimerInfo, usize)> = HashMap::new();
+        let mut of_task: HashMap<Id, (&TimerInfo, usize)> = HashMap::new();
         for timer in &self.timers {
             if let Wakes::Task(id) = timer.wakes {
                 of_task.entry(id).or_insert((timer, 0)).1 += 1;
@@ -89,7 +90,7 @@ mod tests {
         let at = Instant::now();
         let made_at = Location::caller();
         let timer = |deadline, wakes| TimerInfo { deadline, made_at, wakes };
-        let task = |id, state| TaskInfo { id, spawned_at: made_at, state };
+        let task = |id, state| TaskInfo { id: Id::new(id), spawned_at: made_at, state };
         let dump = Dump {
             at,
             tasks: vec![
@@ -99,8 +100,8 @@ mod tests {
             ],
             timers: vec![
                 timer(at - Duration::from_millis(3), Wakes::BlockOn),
-                timer(at + Duration::from_secs(5), Wakes::Task(7)),
-                timer(at + Duration::from_secs(50), Wakes::Task(7)),
+                timer(at + Duration::from_secs(5), Wakes::Task(Id::new(7))),
+                timer(at + Duration::from_secs(50), Wakes::Task(Id::new(7))),
                 timer(at + Duration::MAX, Wakes::Foreign),
             ],
         };

@@ -11,15 +11,15 @@
 //! * The thread-local has no destructor: that makes it cheap to reach, and there to the end of the thread. What
 //!   it holds is taken out by the guard that put it in.
 
-use super::census::{Origin, Seen, Stand};
+use super::census::{Origin, Seen, Spawned, Stand};
 use super::join::JoinHandle;
+use super::numbers::{Block, Id};
 use super::remote::{Item, Notify, Owner, Remote};
 use super::task::{self, NUMBERS, Pool, Progress, Remains, TaskRef};
 use super::tasks::{KEEP, Tasks};
 use crate::sync::thread_local;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
-use std::panic::Location;
 use std::ptr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,16 +39,15 @@ thread_local! {
 const TRIM_EVERY: u32 = 1024;
 
 /// What there is to say of the task that is being polled.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Polling {
-    /// Zero: there is none.
+    id: Id,
     address: usize,
-    key: u32,
-    number: u64,
+    origin: Origin,
 }
 
 /// The owner thread's part of an executor.
-pub(super) struct Local {
+pub(crate) struct Local {
     owner: Owner,
     tasks: RefCell<Tasks>,
     /// The empty vector that the inbox gets in exchange for the full one.
@@ -57,8 +56,8 @@ pub(super) struct Local {
     running: Cell<bool>,
     /// The task that is being polled, or was polled last and has not completed. While it is polled it is not in the
     /// table; so what is here and there is not being polled.
-    polling: Cell<Polling>,
-    next_number: Cell<u64>,
+    polling: Cell<Option<Polling>>,
+    numbers: Block,
     polls: Cell<u64>,
     /// The longest queue since the last trim, and the runs left until the next.
     longest: Cell<usize>,
@@ -74,13 +73,13 @@ impl Local {
     /// As [`new`](Local::new), with counters that start at `count`.
     pub(super) fn counting_from(notify: Arc<dyn Notify>, count: u64) -> Rc<Local> {
         Rc::new(Local {
-            owner: Owner::new(notify),
+            owner: Owner::counting_from(notify, count),
             tasks: RefCell::default(),
             spare: RefCell::default(),
             closed: Cell::new(false),
             running: Cell::new(false),
-            polling: Cell::new(Polling::default()),
-            next_number: Cell::new(count),
+            polling: Cell::new(None),
+            numbers: Block::default(),
             polls: Cell::new(count),
             longest: Cell::new(0),
             until_trim: Cell::new(TRIM_EVERY),
@@ -112,13 +111,19 @@ impl Local {
         }
         let tasks = self.tasks.borrow();
         let mut seen = tasks.seen();
-        let Polling { address, key, number } = self.polling.get();
-        if address != 0 && seen.iter().all(|task| task.address != address) {
-            // If it has shut its own executor down, the table is empty, and nothing is left to be told.
-            let origin = tasks.origin(key);
-            seen.extend(origin.map(|origin| Seen { number, address, origin, stand: Stand::Running }));
+        if let Some(Polling { id, address, origin }) = self.polling.get() {
+            // If it has shut its own executor down, nothing is left to be told.
+            if !self.closed.get() && seen.iter().all(|task| task.address != address) {
+                seen.push(Seen { id, address, origin, stand: Stand::Running });
+            }
         }
         seen
+    }
+
+    /// For a task that is about to be spawned.
+    #[inline]
+    pub(crate) fn next_id(&self) -> Id {
+        self.numbers.take(self.remote().numbers())
     }
 
     /// Makes `self` this thread's executor until the guard is dropped.
@@ -128,21 +133,21 @@ impl Local {
 
     /// Makes `future` a task. After the shutdown it is dropped.
     #[inline]
-    pub(super) fn spawn<F: Future + 'static>(&self, future: F, origin: Origin) -> JoinHandle<F::Output> {
+    pub(crate) fn spawn_as<F: Future + 'static>(&self, future: F, spawned: Spawned) -> JoinHandle<F::Output> {
         if self.closed.get() {
-            return self.refuse(future);
+            return self.refuse(future, spawned);
         }
         // One borrow for all of it. Only the allocator is called meanwhile.
         let mut tasks = self.tasks.borrow_mut();
         let remote = tasks.spare_remote().unwrap_or_else(|| self.remote().clone());
-        let (task, claim) = task::local(future, &self.owner, remote);
-        tasks.insert(task, self.number(), origin);
+        let (task, claim) = task::local(future, spawned, &self.owner, remote);
+        tasks.insert(task);
         JoinHandle::new(claim)
     }
 
     #[cold]
-    fn refuse<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        let (task, claim) = task::local(future, &self.owner, self.remote().clone());
+    fn refuse<F: Future + 'static>(&self, future: F, spawned: Spawned) -> JoinHandle<F::Output> {
+        let (task, claim) = task::local(future, spawned, &self.owner, self.remote().clone());
         task.cancel(&self.owner);
         JoinHandle::new(claim)
     }
@@ -164,7 +169,8 @@ impl Local {
         let before = self.polls.get();
         for _ in 0..limit {
             let Some(task) = self.next() else { break };
-            self.polling.set(Polling { address: task.address(), key: task.key(), number: task.number() });
+            let polling = Polling { id: task.id(), address: task.address(), origin: task.origin() };
+            self.polling.set(Some(polling));
             let progress = task.run(&self.owner);
             if matches!(progress, Progress::Pending | Progress::Completed) {
                 self.polls.set(self.polls.get().wrapping_add(1));
@@ -185,15 +191,15 @@ impl Local {
         let _entered = self.enter();
         let late = self.owner.close();
         for item in late {
-            if matches!(item, Item::Spawn(..)) {
+            if matches!(item, Item::Spawn(_)) {
                 self.take_in(item);
             }
         }
         self.closed.set(true);
         let mut tasks = self.tasks.borrow_mut().clear();
         // Numbers may wrap around; their distance to the next number never does.
-        let next = self.next_number.get();
-        tasks.sort_unstable_by_key(|task| task.number().wrapping_sub(next) & NUMBERS);
+        let next = self.remote().numbers().next();
+        tasks.sort_unstable_by_key(|task| task.id().number().wrapping_sub(next) & NUMBERS);
         for task in &tasks {
             task.cancel(&self.owner);
         }
@@ -217,17 +223,9 @@ impl Local {
         drop(task);
     }
 
-    /// The number of a task that is taken in now.
-    #[inline]
-    fn number(&self) -> u64 {
-        let number = self.next_number.get();
-        self.next_number.set(number.wrapping_add(1));
-        number
-    }
-
     fn take_in(&self, item: Item) {
         match item {
-            Item::Spawn(task, origin) => self.tasks.borrow_mut().insert(task, self.number(), origin),
+            Item::Spawn(task) => self.tasks.borrow_mut().insert(task),
             Item::Wake(task) => {
                 // If SCHEDULED is unset, the task has been polled since, for another wake.
                 if task.is_scheduled() && !task.is_complete() && !task.is_queued() {
@@ -306,41 +304,16 @@ fn exchange(local: Option<Rc<Local>>) -> Option<Rc<Local>> {
     })
 }
 
-/// Makes `future` a task of the executor this thread has entered, or hands it back if there is none.
+/// The executor that this thread has entered.
 #[inline]
-#[track_caller]
-pub(crate) fn spawn_local<F: Future + 'static>(future: F) -> Result<JoinHandle<F::Output>, F> {
-    let origin = Location::caller();
-    let mut future = Some(future);
-    let closed = CURRENT.with(|current| {
-        let entered = current.local.borrow();
-        match (entered.as_deref(), future.take()) {
-            (Some(local), Some(mine)) if !local.closed.get() => Ok(local.spawn(mine, origin)),
-            (local, mine) => {
-                future = mine;
-                Err(local.cloned())
-            }
-        }
-    });
-    match (closed, future) {
-        (Ok(handle), _) => Ok(handle),
-        // A closed executor drops the future, which may then enter or leave one: the borrow has ended.
-        (Err(Some(closed)), Some(future)) => Ok(closed.spawn(future, origin)),
-        (Err(_), Some(future)) => Err(future),
-        (Err(_), None) => unreachable!("the future was handed back"),
-    }
+pub(crate) fn entered() -> Option<Rc<Local>> {
+    CURRENT.with(|current| current.local.borrow().as_deref().cloned())
 }
 
 /// Whether this thread has entered the executor that `remote` belongs to.
 #[inline]
 pub(super) fn is_current(remote: &Arc<Remote>) -> bool {
     CURRENT.with(|current| ptr::eq(current.remote.get(), Arc::as_ptr(remote)))
-}
-
-/// The number of the task that this thread polls now, or has polled last.
-#[cfg(feature = "tracing")]
-pub(crate) fn polled() -> Option<u64> {
-    CURRENT.with(|current| current.local.borrow().as_deref().map(|local| local.polling.get().number))
 }
 
 /// Looks at the executor that `remote` belongs to, if this thread has entered it.

@@ -24,6 +24,9 @@ mod join;
 mod local;
 #[cfg(all(test, loom))]
 mod models;
+mod numbers;
+#[cfg(test)]
+mod plain;
 mod remote;
 mod root;
 mod task;
@@ -31,17 +34,16 @@ mod tasks;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use census::{Census, Stand};
+pub(crate) use census::{Census, Origin, Spawned, Stand};
 pub use coop::{Unconstrained, unconstrained, yield_now};
-pub use join::{JoinError, JoinHandle};
-#[cfg(feature = "tracing")]
-pub(crate) use local::polled;
-pub(crate) use local::{Enter, spawn_local};
+pub use join::{AbortHandle, JoinError, JoinHandle};
+pub(crate) use local::{Enter, Local, entered};
+pub use numbers::Id;
 pub(crate) use remote::{Notify, Remote};
 pub(crate) use root::Root;
 
-use local::Local;
-use std::panic::Location;
+#[cfg(test)]
+pub(crate) use plain::spawn_local;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -67,11 +69,11 @@ impl Executor {
         Local::enter(&self.local)
     }
 
-    /// Makes `future` a task. After [`shutdown`](Executor::shutdown) it is dropped at once, and the handle
-    /// says that it was cancelled.
-    #[track_caller]
-    pub(crate) fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        self.local.spawn(future, Location::caller())
+    /// The half that makes tasks. After [`shutdown`](Executor::shutdown) their futures are dropped at once, and the
+    /// handles say that they were cancelled.
+    #[inline]
+    pub(crate) fn local(&self) -> &Rc<Local> {
+        &self.local
     }
 
     /// Whether a task waits to be polled. A thread that is about to park says so first, in a sequentially

@@ -17,14 +17,14 @@
 //! * Once closed an inbox stays closed and empty.
 //! * There is one [`Owner`] to a `Remote`, and it never leaves the thread that made it.
 
-use super::census::{Census, Origin};
+use super::census::{Census, Spawned};
 use super::join::JoinHandle;
-use super::local;
+use super::local::{self, Local};
+use super::numbers::{Id, Numbers};
 use super::task::{self, Pool, TaskRef};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use std::marker::PhantomData;
 use std::mem;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// How an executor rouses its owner thread.
@@ -41,7 +41,7 @@ pub(super) enum Item {
     /// A task of the executor is ready.
     Wake(TaskRef),
     /// A new task: register it and queue it.
-    Spawn(TaskRef, Origin),
+    Spawn(TaskRef),
 }
 
 struct Inbox {
@@ -53,6 +53,7 @@ struct Inbox {
 pub(crate) struct Remote {
     inbox: Mutex<Inbox>,
     ready: AtomicBool,
+    numbers: Numbers,
     notify: Arc<dyn Notify>,
     /// The memory of its tasks, all of which keep the `Remote`. The owner thread's.
     pool: Pool,
@@ -61,19 +62,24 @@ pub(crate) struct Remote {
 impl Remote {
     /// Makes `future` a task of the executor. If that has shut down the future is dropped here and now, and
     /// the handle says that it was cancelled.
-    #[track_caller]
-    pub(crate) fn spawn<F>(self: &Arc<Self>, future: F) -> JoinHandle<F::Output>
+    pub(crate) fn spawn_as<F>(self: &Arc<Self>, future: F, spawned: Spawned) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let (task, mut claim) = task::remote(future, self.clone());
-        if let Err(item) = self.push(Item::Spawn(task, Location::caller())) {
+        let (task, mut claim) = task::remote(future, spawned, self.clone());
+        if let Err(item) = self.push(Item::Spawn(task)) {
             // The inbox did not keep it, so that this thread has the task for itself again.
             drop(item);
             claim.refuse();
         }
         JoinHandle::new(claim.claim())
+    }
+
+    /// For a task that is about to be spawned.
+    pub(crate) fn next_id(self: &Arc<Self>) -> Id {
+        // The owner thread has numbers of its own.
+        local::here(self, Local::next_id).unwrap_or_else(|| self.numbers.take())
     }
 
     /// Whether the executor has shut down.
@@ -123,6 +129,12 @@ impl Remote {
         Ok(())
     }
 
+    /// The numbers of its tasks.
+    #[inline]
+    pub(super) fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+
     /// The memory of its tasks.
     #[inline]
     pub(super) fn pool(&self) -> &Pool {
@@ -143,10 +155,17 @@ pub(super) struct Owner {
 
 impl Owner {
     /// Makes this thread the owner of a new inbox.
+    #[cfg(test)]
     pub(super) fn new(notify: Arc<dyn Notify>) -> Owner {
+        Owner::counting_from(notify, 0)
+    }
+
+    /// Makes this thread the owner of a new inbox, whose tasks are numbered from `first` on.
+    pub(super) fn counting_from(notify: Arc<dyn Notify>, first: u64) -> Owner {
         let remote = Remote {
             inbox: Mutex::new(Inbox { items: Vec::new(), closed: false }),
             ready: AtomicBool::new(false),
+            numbers: Numbers::new(first),
             notify,
             pool: Pool::new(),
         };

@@ -13,9 +13,8 @@ use super::metrics::{Counters, Metrics};
 use super::registry::{self, Number};
 use super::snapshot::Questions;
 use super::virtual_clock::VirtualClock;
-use crate::executor::{JoinHandle, Remote};
+use crate::executor::Remote;
 use crate::reactor::Io;
-use crate::trace;
 
 /// A runtime, seen from anywhere: it may be cloned, sent and shared.
 ///
@@ -107,19 +106,6 @@ impl Handle {
     /// ```
     pub fn enter(&self) -> EnterGuard<'_> {
         context::enter(self)
-    }
-
-    /// Makes `future` a task of the runtime, from any thread. It is woken if it sleeps.
-    ///
-    /// If the runtime was dropped, the future is dropped here and now, and the handle's result says that it
-    /// was cancelled.
-    #[track_caller]
-    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        self.shared.remote.spawn(trace::task(future))
     }
 
     /// What the runtime has done so far. From any thread, at any time; it takes the timers' lock for a moment.

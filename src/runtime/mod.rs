@@ -26,6 +26,7 @@ mod metrics;
 mod models;
 mod registry;
 mod snapshot;
+pub(crate) mod spawn;
 mod system_clock;
 mod turn;
 pub(crate) mod virtual_clock;

@@ -28,9 +28,8 @@ use super::handle::{Handle, Shared};
 use super::registry;
 use super::snapshot::Snapshot;
 use super::turn::Turner;
-use crate::executor::{Executor, JoinHandle, Notify, Root, budget};
+use crate::executor::{Executor, Local, Notify, Root, budget};
 use crate::reactor::{Counted, Io, Reactor};
-use crate::trace;
 
 /// A single-threaded runtime: tasks, timers and I/O on the thread that calls
 /// [`block_on`](Runtime::block_on).
@@ -240,11 +239,8 @@ impl Runtime {
         }
     }
 
-    /// Makes `future` a task of this runtime. It is polled while a [`block_on`](Runtime::block_on) runs, and
-    /// need not be `Send`.
-    #[track_caller]
-    pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        self.executor.spawn(trace::task(future))
+    pub(super) fn local(&self) -> &Local {
+        self.executor.local()
     }
 
     /// What is pending.

@@ -9,10 +9,12 @@
 //! results from the leaf futures of this crate (sleeps, ticks, sockets, join handles); the next one wakes the
 //! task and is pending, so that others get their turn. [`unconstrained`] opts out.
 
-pub use crate::executor::{JoinError, JoinHandle, Unconstrained, unconstrained, yield_now};
+pub use crate::executor::{AbortHandle, Id, JoinError, JoinHandle, Unconstrained, unconstrained, yield_now};
 
-use crate::executor::spawn_local;
-use crate::trace;
+use std::panic::Location;
+
+use crate::executor::entered;
+use crate::runtime::spawn;
 
 /// Makes `future` a task of the runtime that runs on this thread. It need not be `Send`.
 ///
@@ -31,9 +33,9 @@ use crate::trace;
 /// ```
 #[track_caller]
 pub fn spawn<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
-    match spawn_local(trace::task(future)) {
-        Ok(handle) => handle,
-        Err(_) => panic!(
+    match entered() {
+        Some(local) => spawn::local(&local, future, Location::caller()),
+        None => panic!(
             "no Mainspring runtime runs on this thread: call `spawn` inside `mainspring::block_on` or inside \
              a task, or use `Runtime::spawn` before, and `Handle::spawn` from other threads"
         ),

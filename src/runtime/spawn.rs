@@ -1,0 +1,40 @@
+//! How a future becomes a task of a runtime: the three places it can be spawned from, and what is wrapped around it.
+
+use std::panic::Location;
+
+use super::Runtime;
+use super::handle::Handle;
+use crate::executor::{JoinHandle, Local, Origin, Spawned};
+use crate::trace;
+
+/// A task of the executor whose own thread this is.
+#[inline]
+pub(crate) fn local<F: Future + 'static>(local: &Local, future: F, at: Origin) -> JoinHandle<F::Output> {
+    let spawned = Spawned { id: local.next_id(), at };
+    local.spawn_as(trace::task(future, spawned), spawned)
+}
+
+impl Runtime {
+    /// Makes `future` a task of this runtime. It is polled while a [`block_on`](Runtime::block_on) runs, and
+    /// need not be `Send`.
+    #[track_caller]
+    pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
+        local(self.local(), future, Location::caller())
+    }
+}
+
+impl Handle {
+    /// Makes `future` a task of the runtime, from any thread. It is woken if it sleeps.
+    ///
+    /// If the runtime was dropped, the future is dropped here and now, and the handle's result says that it
+    /// was cancelled.
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let spawned = Spawned { id: self.remote().next_id(), at: Location::caller() };
+        self.remote().spawn_as(trace::task(future, spawned), spawned)
+    }
+}
