@@ -581,6 +581,91 @@ fn entering_nests_and_leaves_what_it_found() {
 }
 
 #[test]
+fn guards_dropped_out_of_order_say_so_and_leave_the_thread_in_no_runtime() {
+    let _watchdog = watchdog(LONG);
+    let (one, two) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    two.block_on(async {});
+    let turns = || Handle::current().metrics().turns();
+    let line = line!() + 1;
+    let outer = one.handle().enter();
+    let inner = two.handle().enter();
+    let panic = panicked(|| drop(outer));
+    for part in [format!("{}:{line}:", file!()), format!("{}:{}:", file!(), line + 1)] {
+        assert!(panic.message.contains(&part), "{part}: {}", panic.message);
+    }
+    // The one that is left counts.
+    assert_eq!(turns(), 1);
+    drop(inner);
+    assert!(Handle::try_current().is_err());
+    // During a panic there is no second one, which would end the process.
+    let panic = panicked(|| {
+        // A vector drops its first element first.
+        let _guards = vec![one.handle().enter(), two.handle().enter()];
+        panic!("the first one");
+    });
+    assert_eq!(panic.message, "the first one");
+    assert!(Handle::try_current().is_err());
+    // A guard from outside that is dropped within.
+    let outer = one.handle().enter();
+    let panic = panicked(|| two.block_on(async move { drop(outer) }));
+    assert!(panic.message.contains("reverse order"), "{}", panic.message);
+    assert!(Handle::try_current().is_err());
+}
+
+#[test]
+fn a_guard_held_across_an_await_is_its_tasks_panic_and_harms_no_other_task() {
+    let _watchdog = watchdog(LONG);
+    // A runtime that never runs: what is armed there never fires.
+    let never = Runtime::new().unwrap();
+    let runtime = Runtime::new().unwrap();
+    let handle = never.handle();
+    /// A guard that nothing but the program's end drops.
+    fn kept(handle: &Handle) -> mainspring::runtime::EnterGuard<'static> {
+        Box::leak(Box::new(handle.clone())).enter()
+    }
+    runtime.block_on(async {
+        let other = spawn(async {
+            for _ in 0..10 {
+                sleep(Duration::from_micros(100)).await;
+            }
+        });
+        let line = Arc::new(AtomicUsize::new(0));
+        let held = spawn({
+            let (handle, line) = (handle.clone(), line.clone());
+            async move {
+                line.store(line!() as usize + 1, Ordering::SeqCst);
+                let _guard = handle.enter();
+                sleep(ms(1)).await;
+            }
+        });
+        let message = held.await.unwrap_err().to_string();
+        let made = format!("{}:{}:", file!(), line.load(Ordering::SeqCst));
+        assert!(message.contains("across an `.await`") && message.contains(&made), "{message}");
+        // One that is never dropped, and one that is given away as the result.
+        let handle = handle.clone();
+        let forgotten = spawn({
+            let handle = handle.clone();
+            async move { std::mem::forget(kept(&handle)) }
+        });
+        assert!(forgotten.await.unwrap_err().is_panic());
+        let given = spawn(async move { kept(&handle) });
+        assert!(given.await.unwrap_err().is_panic());
+        other.await.unwrap();
+    });
+    assert_eq!(handle.metrics().timers_live(), 0);
+    // The future of `block_on` is treated alike.
+    let panic = panicked(|| {
+        runtime.block_on(async {
+            let _guard = handle.enter();
+            sleep(ms(1)).await;
+        });
+    });
+    assert!(panic.message.contains(file!()), "{}", panic.message);
+    assert!(Handle::try_current().is_err());
+    runtime.block_on(sleep(ms(1)));
+}
+
+#[test]
 fn spawn_without_a_runtime_says_what_to_do() {
     let panic = panicked(|| spawn(async {}));
     assert!(panic.message.contains("no Mainspring runtime"), "{}", panic.message);

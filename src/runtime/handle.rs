@@ -92,6 +92,12 @@ impl Handle {
     /// Makes this runtime the one this thread is in, until the guard is dropped: sleeps and sockets that are
     /// made meanwhile belong to it. It does not run the runtime.
     ///
+    /// # Panics
+    ///
+    /// When guards are dropped out of order: [`EnterGuard`]. And in a task, or in `block_on`'s future, that holds a guard
+    /// across an `.await`: other tasks, which run meanwhile, would be in this runtime. That poll panics, and no other
+    /// task is harmed.
+    ///
     /// ```
     /// use std::time::Duration;
     /// use mainspring::runtime::Runtime;
@@ -104,6 +110,7 @@ impl Handle {
     /// runtime.block_on(sleep);
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[track_caller]
     pub fn enter(&self) -> EnterGuard<'_> {
         context::enter(self)
     }

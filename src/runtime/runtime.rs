@@ -23,7 +23,7 @@ use mainspring_driver::{Driver, Nanos};
 
 use super::builder::Builder;
 use super::clock::Clock;
-use super::context::Running;
+use super::context::{Running, guarded};
 use super::handle::{Handle, Shared};
 use super::registry;
 use super::snapshot::Snapshot;
@@ -201,7 +201,7 @@ impl Runtime {
         let waker = waker_ref(&root);
         let mut cx = Context::from_waker(&waker);
         let _root = Told::root(&self.handle, &waker);
-        let mut future = pin!(future);
+        let mut future = pin!(guarded(future));
         let mut turned = false;
         turner.begin(&self.handle);
         loop {

@@ -3,15 +3,22 @@
 use std::panic::Location;
 
 use super::Runtime;
+use super::context::guarded;
 use super::handle::Handle;
 use crate::executor::{JoinHandle, Local, Origin, Spawned};
 use crate::trace;
+
+/// A task's future, as the executor gets it.
+#[inline]
+fn wrap<F: Future>(future: F, spawned: Spawned) -> impl Future<Output = F::Output> + use<F> {
+    guarded(trace::task(future, spawned))
+}
 
 /// A task of the executor whose own thread this is.
 #[inline]
 pub(crate) fn local<F: Future + 'static>(local: &Local, future: F, at: Origin) -> JoinHandle<F::Output> {
     let spawned = Spawned { id: local.next_id(), at };
-    local.spawn_as(trace::task(future, spawned), spawned)
+    local.spawn_as(wrap(future, spawned), spawned)
 }
 
 impl Runtime {
@@ -35,6 +42,6 @@ impl Handle {
         F::Output: Send + 'static,
     {
         let spawned = Spawned { id: self.remote().next_id(), at: Location::caller() };
-        self.remote().spawn_as(trace::task(future, spawned), spawned)
+        self.remote().spawn_as(wrap(future, spawned), spawned)
     }
 }
