@@ -599,8 +599,8 @@ fn guards_dropped_out_of_order_say_so_and_leave_the_thread_in_no_runtime() {
     assert!(Handle::try_current().is_err());
     // During a panic there is no second one, which would end the process.
     let panic = panicked(|| {
-        // A vector drops its first element first.
-        let _guards = vec![one.handle().enter(), two.handle().enter()];
+        // An array drops its first element first.
+        let _guards = [one.handle().enter(), two.handle().enter()];
         panic!("the first one");
     });
     assert_eq!(panic.message, "the first one");
@@ -671,6 +671,60 @@ fn spawn_without_a_runtime_says_what_to_do() {
     assert!(panic.message.contains("no Mainspring runtime"), "{}", panic.message);
     assert!(panic.message.contains("block_on"), "{}", panic.message);
     assert_eq!(panic.file, file!());
+}
+
+#[test]
+fn spawn_under_an_enter_guard_goes_to_that_runtime() {
+    let _watchdog = watchdog(LONG);
+    let (one, two) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let not_send = Rc::new(Cell::new(0));
+    let add = |n| {
+        let count = not_send.clone();
+        async move {
+            sleep(ms(1)).await;
+            count.set(count.get() + n);
+        }
+    };
+    // Outside of any `block_on`.
+    let task = {
+        let _entered = one.handle().enter();
+        spawn(add(1))
+    };
+    one.block_on(task).unwrap();
+    assert_eq!(not_send.get(), 1);
+    // Inside that of another runtime of this thread.
+    let mut task = None;
+    two.block_on(async {
+        {
+            let _entered = one.handle().enter();
+            task = Some(spawn(add(10)));
+        }
+        spawn(add(100)).await.unwrap();
+    });
+    assert_eq!((one.dump().tasks.len(), two.dump().tasks.len()), (1, 0));
+    one.block_on(task.expect("it was spawned")).unwrap();
+    assert_eq!(not_send.get(), 111);
+    // On another thread it cannot be taken there.
+    let handle = one.handle().clone();
+    let panic = thread::spawn(move || {
+        let _entered = handle.enter();
+        panicked(|| spawn(async {}))
+    });
+    let panic = panic.join().unwrap();
+    assert!(panic.message.contains("Use `Handle::spawn`"), "{}", panic.message);
+    assert_eq!(panic.file, file!());
+    // A runtime that was dropped takes nothing in, wherever it is asked.
+    let handle = one.handle().clone();
+    drop(one);
+    let dropped = Dropped::default();
+    let refused = |token| {
+        let _entered = handle.enter();
+        let task = spawn(async move { drop(token) });
+        assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());
+    };
+    refused(dropped.token());
+    thread::scope(|scope| scope.spawn(|| refused(dropped.token())).join()).unwrap();
+    assert_eq!(dropped.count(), 2);
 }
 
 #[test]

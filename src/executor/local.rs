@@ -8,8 +8,8 @@
 //!   code, because it may be the last one.
 //! * `closed` goes from false to true once; from then on `tasks` stays empty.
 //! * `running` keeps a task from running the executor that is running it.
-//! * The thread-local has no destructor: that makes it cheap to reach, and there to the end of the thread. What
-//!   it holds is taken out by the guard that put it in.
+//! * `CURRENT` has no destructor: that makes it cheap to reach, and there to the end of the thread. What it holds is
+//!   taken out by the guard that put it in.
 
 use super::census::{Origin, Seen, Spawned, Stand};
 use super::join::JoinHandle;
@@ -21,7 +21,7 @@ use crate::sync::thread_local;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::ptr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 /// The executor that a thread has entered.
@@ -33,6 +33,10 @@ struct Current {
 
 thread_local! {
     static CURRENT: Current = const { Current { remote: Cell::new(ptr::null()), local: RefCell::new(None) } };
+}
+// The executors of this thread, for those who come with a `Remote`. This one has a destructor: after it, none is found.
+thread_local! {
+    static OWNED: RefCell<Vec<Weak<Local>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Runs between two looks at whether memory of a past burst should be given back.
@@ -72,7 +76,7 @@ impl Local {
 
     /// As [`new`](Local::new), with counters that start at `count`.
     pub(super) fn counting_from(notify: Arc<dyn Notify>, count: u64) -> Rc<Local> {
-        Rc::new(Local {
+        let local = Rc::new(Local {
             owner: Owner::counting_from(notify, count),
             tasks: RefCell::default(),
             spare: RefCell::default(),
@@ -83,7 +87,21 @@ impl Local {
             polls: Cell::new(count),
             longest: Cell::new(0),
             until_trim: Cell::new(TRIM_EVERY),
-        })
+        });
+        let _ = OWNED.try_with(|owned| owned.borrow_mut().push(Rc::downgrade(&local)));
+        local
+    }
+
+    /// The executor that `remote` belongs to, if this is its owner thread.
+    #[inline]
+    pub(crate) fn of(remote: &Arc<Remote>) -> Option<Rc<Local>> {
+        if is_current(remote) { entered() } else { Local::owned(remote) }
+    }
+
+    #[cold]
+    fn owned(remote: &Arc<Remote>) -> Option<Rc<Local>> {
+        let mine = |local: &Rc<Local>| Arc::ptr_eq(local.remote(), remote);
+        OWNED.try_with(|owned| owned.borrow().iter().filter_map(Weak::upgrade).find(mine)).ok().flatten()
     }
 
     #[inline]
@@ -135,20 +153,13 @@ impl Local {
     #[inline]
     pub(crate) fn spawn_as<F: Future + 'static>(&self, future: F, spawned: Spawned) -> JoinHandle<F::Output> {
         if self.closed.get() {
-            return self.refuse(future, spawned);
+            return self.remote().refuse(future, spawned);
         }
         // One borrow for all of it. Only the allocator is called meanwhile.
         let mut tasks = self.tasks.borrow_mut();
         let remote = tasks.spare_remote().unwrap_or_else(|| self.remote().clone());
         let (task, claim) = task::local(future, spawned, &self.owner, remote);
         tasks.insert(task);
-        JoinHandle::new(claim)
-    }
-
-    #[cold]
-    fn refuse<F: Future + 'static>(&self, future: F, spawned: Spawned) -> JoinHandle<F::Output> {
-        let (task, claim) = task::local(future, spawned, &self.owner, self.remote().clone());
-        task.cancel(&self.owner);
         JoinHandle::new(claim)
     }
 
@@ -283,6 +294,12 @@ impl Local {
     }
 }
 
+impl Drop for Local {
+    fn drop(&mut self) {
+        let _ = OWNED.try_with(|owned| owned.borrow_mut().retain(|local| local.strong_count() > 0));
+    }
+}
+
 /// While it lives, its executor is the one this thread has entered.
 #[must_use = "the executor is left when the guard is dropped"]
 pub(crate) struct Enter {
@@ -306,7 +323,7 @@ fn exchange(local: Option<Rc<Local>>) -> Option<Rc<Local>> {
 
 /// The executor that this thread has entered.
 #[inline]
-pub(crate) fn entered() -> Option<Rc<Local>> {
+pub(super) fn entered() -> Option<Rc<Local>> {
     CURRENT.with(|current| current.local.borrow().as_deref().cloned())
 }
 

@@ -37,7 +37,7 @@ mod tests;
 pub(crate) use census::{Census, Origin, Spawned, Stand};
 pub use coop::{Unconstrained, unconstrained, yield_now};
 pub use join::{AbortHandle, JoinError, JoinHandle};
-pub(crate) use local::{Enter, Local, entered};
+pub(crate) use local::{Enter, Local};
 pub use numbers::Id;
 pub(crate) use remote::{Notify, Remote};
 pub(crate) use root::Root;

@@ -76,6 +76,17 @@ impl Remote {
         JoinHandle::new(claim.claim())
     }
 
+    /// The handle of a task that the executor did not take in, because it has shut down. The future is dropped here and
+    /// now.
+    #[cold]
+    pub(crate) fn refuse<F: Future + 'static>(
+        self: &Arc<Self>,
+        future: F,
+        spawned: Spawned,
+    ) -> JoinHandle<F::Output> {
+        JoinHandle::new(task::refused(future, spawned, self.clone()))
+    }
+
     /// For a task that is about to be spawned.
     pub(crate) fn next_id(self: &Arc<Self>) -> Id {
         // The owner thread has numbers of its own.

@@ -90,7 +90,8 @@ impl Handle {
     }
 
     /// Makes this runtime the one this thread is in, until the guard is dropped: sleeps and sockets that are
-    /// made meanwhile belong to it. It does not run the runtime.
+    /// made meanwhile belong to it, and so do tasks that are [spawned](crate::spawn), if this is the runtime's own thread.
+    /// It does not run the runtime.
     ///
     /// # Panics
     ///

@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use super::Runtime;
-use super::context::guarded;
+use super::context::{self, guarded};
 use super::handle::Handle;
 use crate::executor::{JoinHandle, Local, Origin, Spawned};
 use crate::trace;
@@ -16,9 +16,41 @@ fn wrap<F: Future>(future: F, spawned: Spawned) -> impl Future<Output = F::Outpu
 
 /// A task of the executor whose own thread this is.
 #[inline]
-pub(crate) fn local<F: Future + 'static>(local: &Local, future: F, at: Origin) -> JoinHandle<F::Output> {
+fn local<F: Future + 'static>(local: &Local, future: F, at: Origin) -> JoinHandle<F::Output> {
     let spawned = Spawned { id: local.next_id(), at };
     local.spawn_as(wrap(future, spawned), spawned)
+}
+
+/// A task of the runtime that this thread is in.
+///
+/// # Panics
+///
+/// If it is in none, or in one that belongs to another thread.
+#[inline]
+#[track_caller]
+pub(crate) fn here<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
+    let at = Location::caller();
+    match context::with(|handle| Local::of(handle.remote())) {
+        Ok(Some(mine)) => local(&mine, future, at),
+        Ok(None) => refuse(future, at),
+        Err(_) => panic!(
+            "no Mainspring runtime on this thread: call `spawn` inside `mainspring::block_on`, inside a task, or while \
+             the guard of `Handle::enter` lives; or use `Runtime::spawn`, and `Handle::spawn` from other threads"
+        ),
+    }
+}
+
+/// What becomes of a future that cannot be taken to the runtime this thread is in.
+#[cold]
+#[track_caller]
+fn refuse<F: Future + 'static>(future: F, at: Origin) -> JoinHandle<F::Output> {
+    let handle = Handle::current();
+    assert!(
+        handle.is_shutdown(),
+        "`spawn` was called under `Handle::enter`, on another thread than the runtime's: a future that need not be `Send` \
+         cannot be taken there. Use `Handle::spawn`"
+    );
+    handle.remote().refuse(future, Spawned { id: handle.remote().next_id(), at })
 }
 
 impl Runtime {

@@ -11,33 +11,40 @@
 
 pub use crate::executor::{AbortHandle, Id, JoinError, JoinHandle, Unconstrained, unconstrained, yield_now};
 
-use std::panic::Location;
-
-use crate::executor::entered;
 use crate::runtime::spawn;
 
-/// Makes `future` a task of the runtime that runs on this thread. It need not be `Send`.
+/// Makes `future` a task of the runtime this thread is in. It need not be `Send`.
+///
+/// That is the runtime whose `block_on` runs here, or, while the guard of
+/// [`Handle::enter`](crate::runtime::Handle::enter) lives, that of the handle, as for sleeps and sockets; it has to be a
+/// runtime of this thread. If it was dropped, the future is dropped here and now, and the handle's result says that it
+/// was cancelled.
 ///
 /// # Panics
 ///
-/// If no runtime runs on this thread. [`Runtime::spawn`](crate::Runtime::spawn) works outside `block_on`, and
-/// [`Handle::spawn`](crate::runtime::Handle::spawn) from other threads.
+/// If this thread is in no runtime, or in one of another thread: use
+/// [`Handle::spawn`](crate::runtime::Handle::spawn) there. [`Runtime::spawn`](crate::Runtime::spawn) needs no guard.
 ///
 /// ```
+/// use mainspring::{Runtime, spawn};
+///
 /// mainspring::block_on(async {
 ///     let shared = std::rc::Rc::new(5);
 ///     let copy = shared.clone();
-///     let task = mainspring::spawn(async move { *copy + 1 });
+///     let task = spawn(async move { *copy + 1 });
 ///     assert_eq!(task.await.unwrap(), 6);
 /// });
+///
+/// let runtime = Runtime::new()?;
+/// let task = {
+///     let _guard = runtime.handle().enter();
+///     spawn(async { 7 })
+/// };
+/// assert_eq!(runtime.block_on(task).unwrap(), 7);
+/// # Ok::<(), std::io::Error>(())
 /// ```
+#[inline]
 #[track_caller]
 pub fn spawn<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
-    match entered() {
-        Some(local) => spawn::local(&local, future, Location::caller()),
-        None => panic!(
-            "no Mainspring runtime runs on this thread: call `spawn` inside `mainspring::block_on` or inside \
-             a task, or use `Runtime::spawn` before, and `Handle::spawn` from other threads"
-        ),
-    }
+    spawn::here(future)
 }

@@ -41,6 +41,19 @@ where
     (task, Unsent { claim, _future: PhantomData })
 }
 
+/// The claim to a task that no executor will have: its future is dropped here and now, and it completes as cancelled.
+pub(in crate::executor) fn refused<F: Future + 'static>(
+    future: F,
+    spawned: Spawned,
+    remote: Arc<Remote>,
+) -> Claim<F::Output> {
+    let (task, mut claim) = new(future, spawned, remote, None);
+    drop(task);
+    // SAFETY: The task was made from an `F`, above, on this thread, and nobody has seen it since.
+    unsafe { cell::refuse::<F>(&mut claim.task) };
+    claim
+}
+
 #[inline]
 fn new<F: Future + 'static>(
     future: F,

@@ -49,7 +49,7 @@ mod page;
 mod pool;
 mod state;
 
-pub(super) use claim::{Claim, local, remote};
+pub(super) use claim::{Claim, local, refused, remote};
 pub(super) use header::{NUMBERS, TaskRef, prefetch, waker_functions};
 #[cfg(test)]
 pub(super) use header::{ON_CLONE, waker_with_hook};
