@@ -33,10 +33,11 @@ mod on {
     }
 
     /// The future of a task.
-    pub(crate) fn task<F: Future>(future: F, spawned: Spawned) -> Traced<F> {
+    pub(crate) fn task<F: Future>(future: F, spawned: Spawned, name: Option<&str>) -> Traced<F> {
         let (id, spawned_at) = (spawned.id.number(), display(spawned.at));
         // It has no parent: it may outlive the span in which it is spawned.
-        let span = tracing::debug_span!(target: "mainspring::task", parent: None, "task", id, spawned_at);
+        let span =
+            tracing::debug_span!(target: "mainspring::task", parent: None, "task", id, name, spawned_at);
         Traced { future, span }
     }
 
@@ -75,7 +76,7 @@ mod off {
     use crate::executor::Spawned;
 
     #[inline(always)]
-    pub(crate) fn task<F: Future>(future: F, _: Spawned) -> F {
+    pub(crate) fn task<F: Future>(future: F, _: Spawned, _: Option<&str>) -> F {
         future
     }
 

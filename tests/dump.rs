@@ -17,7 +17,7 @@ use mainspring::dump::{Dump, TaskState, Wakes};
 use mainspring::net::UdpSocket;
 use mainspring::task::yield_now;
 use mainspring::time::{self, DelayQueue, Instant, Sleep, StreamExt as _, TimerMap, interval, sleep_until};
-use mainspring::{Builder, Handle, Runtime, block_on, sleep, spawn, timeout};
+use mainspring::{Builder, Handle, Runtime, block_on, sleep, spawn, task, timeout};
 
 /// What is pending in the runtime that this runs in.
 fn here() -> Dump {
@@ -48,6 +48,36 @@ fn a_task_is_named_by_another_line_than_the_one_that_spawned_it() {
             assert!(lines.contains(&line), "{of} at {line}: {lines:?}");
         }
     });
+}
+
+#[test]
+fn a_task_that_was_given_a_name_is_shown_without_it() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let (worker, other) =
+        (task::Builder::new().name("worker"), task::Builder::new().name("line\nfeed".to_owned()));
+    worker.spawn_local_on(pending::<()>(), &runtime).detach();
+    let handle = runtime.handle().clone();
+    thread::spawn(move || other.spawn_on(pending::<()>(), &handle).detach()).join().unwrap();
+    drop(runtime.spawn(pending::<()>()));
+    let line = runtime.block_on(async {
+        rest().await;
+        worker.spawn(pending::<()>()).detach();
+        line!() - 1
+    });
+    let dump = runtime.dump();
+    let names: Vec<Option<&str>> = dump.tasks.iter().map(|task| task.name.as_deref()).collect();
+    assert_eq!(names, [Some("worker"), Some("line\nfeed"), None, Some("worker")]);
+    assert_eq!((dump.tasks[3].spawned_at.file(), dump.tasks[3].spawned_at.line()), (file!(), line));
+    let text = dump.to_string();
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("  task ")).collect();
+    for (line, task) in lines.iter().zip(&dump.tasks) {
+        let name = task.name.as_ref().map(|name| format!("task {} {name:?} ", task.id));
+        assert!(line.contains(&name.unwrap_or(format!("task {} ", task.id))), "{text}");
+    }
+    // A long name moves all columns.
+    let columns: Vec<_> = lines.iter().map(|line| line.find("spawned at")).collect();
+    assert!(lines.len() == 4 && columns.iter().all(|column| *column == columns[0]), "{text}");
 }
 
 #[test]

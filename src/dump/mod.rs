@@ -52,6 +52,7 @@ mod text;
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::Location;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -78,6 +79,8 @@ pub struct Dump {
 pub struct TaskInfo {
     /// Which task it is.
     pub id: Id,
+    /// Its name, if it [has](crate::task::Builder) one.
+    pub name: Option<Arc<str>>,
     /// The line that spawned it.
     pub spawned_at: &'static Location<'static>,
     /// How it stands.
@@ -123,10 +126,11 @@ pub enum Wakes {
 
 impl Dump {
     fn of(snapshot: Snapshot) -> Dump {
-        let Snapshot { now, census, timers, root } = snapshot;
+        let Snapshot { now, census, names, timers, root } = snapshot;
         let ids: HashMap<usize, Id> = census.tasks.iter().map(|task| (task.address, task.id)).collect();
         let tasks = census.tasks.iter().map(|task| TaskInfo {
             id: task.id,
+            name: names.get(&task.id).cloned(),
             spawned_at: task.origin,
             state: match task.stand {
                 Stand::Running => TaskState::Running,

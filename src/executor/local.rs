@@ -138,10 +138,10 @@ impl Local {
         seen
     }
 
-    /// For a task that is about to be spawned.
+    /// What is known of the next task, which is spawned there.
     #[inline]
-    pub(crate) fn next_id(&self) -> Id {
-        self.numbers.take(self.remote().numbers())
+    pub(crate) fn next(&self, at: Origin) -> Spawned {
+        Spawned { id: self.numbers.take(self.remote().numbers()), at }
     }
 
     /// Makes `self` this thread's executor until the guard is dropped.
@@ -179,7 +179,7 @@ impl Local {
         self.note_length();
         let before = self.polls.get();
         for _ in 0..limit {
-            let Some(task) = self.next() else { break };
+            let Some(task) = self.next_ready() else { break };
             let polling = Polling { id: task.id(), address: task.address(), origin: task.origin() };
             self.polling.set(Some(polling));
             let progress = task.run(&self.owner);
@@ -267,7 +267,7 @@ impl Local {
     }
 
     #[inline]
-    fn next(&self) -> Option<TaskRef> {
+    fn next_ready(&self) -> Option<TaskRef> {
         self.tasks.borrow_mut().next()
     }
 

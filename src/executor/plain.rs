@@ -1,14 +1,14 @@
 //! For tests: spawning by the line that calls, without what a runtime wraps around a future.
 
 use super::local::entered;
-use super::{Executor, JoinHandle, Remote, Spawned};
+use super::{Executor, JoinHandle, Remote};
 use std::panic::Location;
 use std::sync::Arc;
 
 impl Executor {
     #[track_caller]
     pub(crate) fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        self.local.spawn_as(future, Spawned { id: self.local.next_id(), at: Location::caller() })
+        self.local.spawn_as(future, self.local.next(Location::caller()))
     }
 }
 
@@ -19,7 +19,7 @@ impl Remote {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        self.spawn_as(future, Spawned { id: self.next_id(), at: Location::caller() })
+        self.spawn_as(future, self.next(Location::caller()))
     }
 }
 
@@ -28,7 +28,7 @@ impl Remote {
 pub(crate) fn spawn_local<F: Future + 'static>(future: F) -> Result<JoinHandle<F::Output>, F> {
     let at = Location::caller();
     match entered() {
-        Some(local) => Ok(local.spawn_as(future, Spawned { id: local.next_id(), at })),
+        Some(local) => Ok(local.spawn_as(future, local.next(at))),
         None => Err(future),
     }
 }

@@ -17,10 +17,10 @@
 //! * Once closed an inbox stays closed and empty.
 //! * There is one [`Owner`] to a `Remote`, and it never leaves the thread that made it.
 
-use super::census::{Census, Spawned};
+use super::census::{Census, Origin, Spawned};
 use super::join::JoinHandle;
-use super::local::{self, Local};
-use super::numbers::{Id, Numbers};
+use super::local;
+use super::numbers::Numbers;
 use super::task::{self, Pool, TaskRef};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use std::marker::PhantomData;
@@ -87,10 +87,11 @@ impl Remote {
         JoinHandle::new(task::refused(future, spawned, self.clone()))
     }
 
-    /// For a task that is about to be spawned.
-    pub(crate) fn next_id(self: &Arc<Self>) -> Id {
+    /// What is known of the next task, which is spawned there.
+    pub(crate) fn next(self: &Arc<Self>, at: Origin) -> Spawned {
         // The owner thread has numbers of its own.
-        local::here(self, Local::next_id).unwrap_or_else(|| self.numbers.take())
+        let local = local::here(self, |local| local.next(at));
+        local.unwrap_or_else(|| Spawned { id: self.numbers.take(), at })
     }
 
     /// Whether the executor has shut down.

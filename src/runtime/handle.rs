@@ -10,6 +10,7 @@ use mainspring_driver::wheel::Occupancy;
 
 use super::context::{self, EnterGuard, NoRuntime};
 use super::metrics::{Counters, Metrics};
+use super::names::Names;
 use super::registry::{self, Number};
 use super::snapshot::Questions;
 use super::virtual_clock::VirtualClock;
@@ -36,6 +37,7 @@ pub(super) struct Shared {
     pub(super) on_system_clock: bool,
     pub(super) virtual_clock: VirtualClock,
     pub(super) questions: Questions,
+    pub(super) names: Arc<Names>,
 }
 
 impl Drop for Shared {
@@ -179,6 +181,10 @@ impl Handle {
 
     pub(super) fn questions(&self) -> &Questions {
         &self.shared.questions
+    }
+
+    pub(super) fn names(&self) -> &Arc<Names> {
+        &self.shared.names
     }
 
     pub(super) fn counters(&self) -> &Counters {

@@ -24,6 +24,7 @@ mod handle;
 mod metrics;
 #[cfg(all(test, loom))]
 mod models;
+mod names;
 mod registry;
 mod snapshot;
 pub(crate) mod spawn;

@@ -164,6 +164,7 @@ impl Runtime {
             counters: Default::default(),
             virtual_clock: Default::default(),
             questions: Default::default(),
+            names: Default::default(),
         });
         if builder.paused || driver.handle().clock().is_test() || builder.wall.is_some() {
             let wall = builder.wall.unwrap_or_else(SystemTime::now);

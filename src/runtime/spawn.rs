@@ -1,24 +1,34 @@
 //! How a future becomes a task of a runtime: the three places it can be spawned from, and what is wrapped around it.
 
 use std::panic::Location;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use super::Runtime;
 use super::context::{self, guarded};
 use super::handle::Handle;
+use super::names::Names;
 use crate::executor::{JoinHandle, Local, Origin, Spawned};
 use crate::trace;
+
+/// A task's name, if it has one.
+type Name = Option<Arc<str>>;
 
 /// A task's future, as the executor gets it.
 #[inline]
 fn wrap<F: Future>(future: F, spawned: Spawned) -> impl Future<Output = F::Output> + use<F> {
-    guarded(trace::task(future, spawned))
+    guarded(trace::task(future, spawned, None))
 }
 
-/// A task of the executor whose own thread this is.
-#[inline]
-fn local<F: Future + 'static>(local: &Local, future: F, at: Origin) -> JoinHandle<F::Output> {
-    let spawned = Spawned { id: local.next_id(), at };
-    local.spawn_as(wrap(future, spawned), spawned)
+/// As [`wrap`], for a task that may have a name. Who spawns without one is spared what that adds to the future.
+fn wrap_named<F: Future>(
+    future: F,
+    spawned: Spawned,
+    name: Name,
+    names: &Arc<Names>,
+) -> impl Future<Output = F::Output> + use<F> {
+    let named = names.give(name.clone(), spawned.id, future);
+    guarded(trace::task(named, spawned, name.as_deref()))
 }
 
 /// A task of the runtime that this thread is in.
@@ -30,9 +40,30 @@ fn local<F: Future + 'static>(local: &Local, future: F, at: Origin) -> JoinHandl
 #[track_caller]
 pub(crate) fn here<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
     let at = Location::caller();
+    let Some(local) = mine() else { return refuse(future, at) };
+    let spawned = local.next(at);
+    local.spawn_as(wrap(future, spawned), spawned)
+}
+
+/// As [`here`].
+#[track_caller]
+pub(crate) fn here_named<F: Future + 'static>(name: Name, future: F) -> JoinHandle<F::Output> {
+    let at = Location::caller();
+    let Some(local) = mine() else { return refuse(future, at) };
+    let spawned = local.next(at);
+    local.spawn_as(wrap_named(future, spawned, name, Handle::current().names()), spawned)
+}
+
+/// The executor of the runtime that this thread is in, if it is the thread's own.
+///
+/// # Panics
+///
+/// If this thread is in none.
+#[inline]
+#[track_caller]
+fn mine() -> Option<Rc<Local>> {
     match context::with(|handle| Local::of(handle.remote())) {
-        Ok(Some(mine)) => local(&mine, future, at),
-        Ok(None) => refuse(future, at),
+        Ok(mine) => mine,
         Err(_) => panic!(
             "no Mainspring runtime on this thread: call `spawn` inside `mainspring::block_on`, inside a task, or while \
              the guard of `Handle::enter` lives; or use `Runtime::spawn`, and `Handle::spawn` from other threads"
@@ -50,7 +81,7 @@ fn refuse<F: Future + 'static>(future: F, at: Origin) -> JoinHandle<F::Output> {
         "`spawn` was called under `Handle::enter`, on another thread than the runtime's: a future that need not be `Send` \
          cannot be taken there. Use `Handle::spawn`"
     );
-    handle.remote().refuse(future, Spawned { id: handle.remote().next_id(), at })
+    handle.remote().refuse(future, handle.remote().next(at))
 }
 
 impl Runtime {
@@ -58,7 +89,14 @@ impl Runtime {
     /// need not be `Send`.
     #[track_caller]
     pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        local(self.local(), future, Location::caller())
+        let spawned = self.local().next(Location::caller());
+        self.local().spawn_as(wrap(future, spawned), spawned)
+    }
+
+    #[track_caller]
+    pub(crate) fn spawn_named<F: Future + 'static>(&self, name: Name, future: F) -> JoinHandle<F::Output> {
+        let spawned = self.local().next(Location::caller());
+        self.local().spawn_as(wrap_named(future, spawned, name, self.handle().names()), spawned)
     }
 }
 
@@ -73,7 +111,17 @@ impl Handle {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let spawned = Spawned { id: self.remote().next_id(), at: Location::caller() };
+        let spawned = self.remote().next(Location::caller());
         self.remote().spawn_as(wrap(future, spawned), spawned)
+    }
+
+    #[track_caller]
+    pub(crate) fn spawn_named<F>(&self, name: Name, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let spawned = self.remote().next(Location::caller());
+        self.remote().spawn_as(wrap_named(future, spawned, name, self.names()), spawned)
     }
 }

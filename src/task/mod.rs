@@ -1,13 +1,17 @@
 //! Tasks: futures that run beside each other on the runtime's thread.
 //!
 //! [`spawn`] starts one, from within the runtime; its [`JoinHandle`] is a future of its result.
-//! [`Handle::spawn`](crate::runtime::Handle::spawn) starts one from another thread.
+//! [`Handle::spawn`](crate::runtime::Handle::spawn) starts one from another thread, and a [`Builder`] one that has a name.
 //!
 //! # The cooperative budget
 //!
 //! A task that never waits would keep everybody else waiting. So one poll of a task may take 128 ready
 //! results from the leaf futures of this crate (sleeps, ticks, sockets, join handles); the next one wakes the
 //! task and is pending, so that others get their turn. [`unconstrained`] opts out.
+
+mod builder;
+
+pub use builder::Builder;
 
 pub use crate::executor::{AbortHandle, Id, JoinError, JoinHandle, Unconstrained, unconstrained, yield_now};
 
