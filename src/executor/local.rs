@@ -13,7 +13,8 @@
 
 use super::census::{Origin, Seen, Spawned, Stand};
 use super::join::JoinHandle;
-use super::numbers::{Block, Id};
+use super::numbers::Block;
+use super::polling::{Poll, Polling};
 use super::remote::{Item, Notify, Owner, Remote};
 use super::task::{self, NUMBERS, Pool, Progress, Remains, TaskRef};
 use super::tasks::{KEEP, Tasks};
@@ -42,14 +43,6 @@ thread_local! {
 /// Runs between two looks at whether memory of a past burst should be given back.
 const TRIM_EVERY: u32 = 1024;
 
-/// What there is to say of the task that is being polled.
-#[derive(Clone, Copy)]
-struct Polling {
-    id: Id,
-    address: usize,
-    origin: Origin,
-}
-
 /// The owner thread's part of an executor.
 pub(crate) struct Local {
     owner: Owner,
@@ -58,9 +51,9 @@ pub(crate) struct Local {
     spare: RefCell<Vec<Item>>,
     closed: Cell<bool>,
     running: Cell<bool>,
-    /// The task that is being polled, or was polled last and has not completed. While it is polled it is not in the
-    /// table; so what is here and there is not being polled.
-    polling: Cell<Option<Polling>>,
+    /// Where the task lies that is being polled, or was polled last. The rest that there is to say of it is in the
+    /// `Remote`.
+    polled: Cell<usize>,
     numbers: Block,
     polls: Cell<u64>,
     /// The longest queue since the last trim, and the runs left until the next.
@@ -82,7 +75,7 @@ impl Local {
             spare: RefCell::default(),
             closed: Cell::new(false),
             running: Cell::new(false),
-            polling: Cell::new(None),
+            polled: Cell::new(0),
             numbers: Block::default(),
             polls: Cell::new(count),
             longest: Cell::new(0),
@@ -129,11 +122,12 @@ impl Local {
         }
         let tasks = self.tasks.borrow();
         let mut seen = tasks.seen();
-        if let Some(Polling { id, address, origin }) = self.polling.get() {
-            // If it has shut its own executor down, nothing is left to be told.
-            if !self.closed.get() && seen.iter().all(|task| task.address != address) {
-                seen.push(Seen { id, address, origin, stand: Stand::Running });
-            }
+        // The task that is being polled is not in the table. If it has shut its own executor down, nothing is left to be
+        // told.
+        if let (Some(Poll { id: Some(id), origin, .. }), false) =
+            (self.remote().polling().get(), self.closed.get())
+        {
+            seen.push(Seen { id, address: self.polled.get(), origin, stand: Stand::Running });
         }
         seen
     }
@@ -163,6 +157,21 @@ impl Local {
         JoinHandle::new(claim)
     }
 
+    /// Calls `poll`, which polls the root for the `count`th time; its `block_on` was called there.
+    #[inline]
+    pub(crate) fn poll_root<R>(&self, origin: Origin, count: u64, poll: impl FnOnce() -> R) -> R {
+        /// Tells that the poll has ended, also after a panic.
+        struct Ends<'a>(&'a Polling);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.end();
+            }
+        }
+        self.remote().polling().begin(None, origin, count);
+        let _ends = Ends(self.remote().polling());
+        poll()
+    }
+
     pub(super) fn run(&self, limit: usize) -> usize {
         /// Lets the executor run again, also after a panic.
         struct Running<'a>(&'a Cell<bool>);
@@ -180,9 +189,10 @@ impl Local {
         let before = self.polls.get();
         for _ in 0..limit {
             let Some(task) = self.next_ready() else { break };
-            let polling = Polling { id: task.id(), address: task.address(), origin: task.origin() };
-            self.polling.set(Some(polling));
+            self.polled.set(task.address());
+            self.remote().polling().begin(Some(task.id()), task.origin(), self.polls.get());
             let progress = task.run(&self.owner);
+            self.remote().polling().end();
             if matches!(progress, Progress::Pending | Progress::Completed) {
                 self.polls.set(self.polls.get().wrapping_add(1));
             }
@@ -219,9 +229,6 @@ impl Local {
     /// What becomes of a task after its go.
     #[inline]
     fn keep(&self, task: TaskRef, progress: Progress) {
-        if progress != Progress::Pending {
-            self.polling.take();
-        }
         if self.closed.get() {
             // It has shut its own executor down.
             task.cancel(&self.owner);

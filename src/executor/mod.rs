@@ -27,6 +27,7 @@ mod models;
 mod numbers;
 #[cfg(test)]
 mod plain;
+mod polling;
 mod remote;
 mod root;
 mod task;

@@ -21,6 +21,7 @@ use super::census::{Census, Origin, Spawned};
 use super::join::JoinHandle;
 use super::local;
 use super::numbers::Numbers;
+use super::polling::Polling;
 use super::task::{self, Pool, TaskRef};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use std::marker::PhantomData;
@@ -54,6 +55,7 @@ pub(crate) struct Remote {
     inbox: Mutex<Inbox>,
     ready: AtomicBool,
     numbers: Numbers,
+    polling: Polling,
     notify: Arc<dyn Notify>,
     /// The memory of its tasks, all of which keep the `Remote`. The owner thread's.
     pool: Pool,
@@ -107,6 +109,12 @@ impl Remote {
     /// What the tasks look like now, if this is the owner thread and it has entered the executor.
     pub(crate) fn census_here(self: &Arc<Self>) -> Option<Census> {
         local::here(self, Census::take)
+    }
+
+    /// What the owner thread is polling.
+    #[inline]
+    pub(crate) fn polling(&self) -> &Polling {
+        &self.polling
     }
 
     /// Rouses the owner.
@@ -178,6 +186,7 @@ impl Owner {
             inbox: Mutex::new(Inbox { items: Vec::new(), closed: false }),
             ready: AtomicBool::new(false),
             numbers: Numbers::new(first),
+            polling: Polling::new(),
             notify,
             pool: Pool::new(),
         };

@@ -1,6 +1,7 @@
 //! `Handle`: a runtime as other threads, and the user-facing modules, see it.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use futures_task::{FutureObj, Spawn, SpawnError};
@@ -14,6 +15,7 @@ use super::names::Names;
 use super::registry::{self, Number};
 use super::snapshot::Questions;
 use super::virtual_clock::VirtualClock;
+use super::watch::Sightings;
 use crate::executor::Remote;
 use crate::reactor::Io;
 
@@ -38,6 +40,7 @@ pub(super) struct Shared {
     pub(super) virtual_clock: VirtualClock,
     pub(super) questions: Questions,
     pub(super) names: Arc<Names>,
+    pub(super) sightings: Sightings,
 }
 
 impl Drop for Shared {
@@ -45,6 +48,10 @@ impl Drop for Shared {
         registry::strike(self.number);
     }
 }
+
+// As for the `Runtime`.
+impl UnwindSafe for Handle {}
+impl RefUnwindSafe for Handle {}
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -185,6 +192,10 @@ impl Handle {
 
     pub(super) fn names(&self) -> &Arc<Names> {
         &self.shared.names
+    }
+
+    pub(super) fn sightings(&self) -> &Sightings {
+        &self.shared.sightings
     }
 
     pub(super) fn counters(&self) -> &Counters {

@@ -31,6 +31,7 @@ pub(crate) mod spawn;
 mod system_clock;
 mod turn;
 pub(crate) mod virtual_clock;
+mod watch;
 
 #[allow(clippy::module_inception, reason = "the room and its main piece share the name")]
 mod runtime;
@@ -45,3 +46,4 @@ pub use metrics::{LongestTurn, Metrics};
 pub(crate) use registry::Number;
 pub use runtime::{Runtime, block_on};
 pub(crate) use snapshot::Snapshot;
+pub(crate) use watch::Which;

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -49,6 +49,13 @@ use crate::reactor::{Counted, Io, Reactor};
 /// Dropping it drops all its tasks, on this thread, in the order in which they were spawned. Sleeps and
 /// sockets that live on elsewhere are woken, and say that the runtime is gone.
 ///
+/// Two mistakes show no sign but that something does not happen:
+///
+/// * A task that holds an `Rc` of its own runtime keeps it from being dropped: the task, its timers and the runtime's
+///   descriptors are leaked. A task needs no runtime of its own; [`Handle::current`] is at hand.
+/// * A task that calls the `block_on` of another executor stops this thread, and with it all tasks. If that waits for
+///   something that a task of this runtime is to do, it waits for ever: `.await` it instead.
+///
 /// ```
 /// use std::time::Duration;
 /// use mainspring::Runtime;
@@ -70,6 +77,10 @@ pub struct Runtime {
     event_interval: usize,
     _stays_here: PhantomData<*const ()>,
 }
+
+// A panic of user code, wherever it strikes, leaves a runtime that goes on with its next turn.
+impl UnwindSafe for Runtime {}
+impl RefUnwindSafe for Runtime {}
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,6 +176,7 @@ impl Runtime {
             virtual_clock: Default::default(),
             questions: Default::default(),
             names: Default::default(),
+            sightings: Default::default(),
         });
         if builder.paused || driver.handle().clock().is_test() || builder.wall.is_some() {
             let wall = builder.wall.unwrap_or_else(SystemTime::now);
@@ -203,6 +215,7 @@ impl Runtime {
         let mut cx = Context::from_waker(&waker);
         let _root = Told::root(&self.handle, &waker);
         let mut future = pin!(guarded(future));
+        let called_at = Location::caller();
         let mut turned = false;
         turner.begin(&self.handle);
         loop {
@@ -213,7 +226,9 @@ impl Runtime {
             while left > 0 {
                 if root.take_woken() {
                     counters.polls.add(1);
-                    if let Poll::Ready(ready) = budget::fresh(|| future.as_mut().poll(&mut cx)) {
+                    let poll = || budget::fresh(|| future.as_mut().poll(&mut cx));
+                    if let Poll::Ready(ready) = self.local().poll_root(called_at, counters.polls.get(), poll)
+                    {
                         if turned {
                             return ready;
                         }

@@ -4,6 +4,7 @@
 //! * `header.rs`  what a task is without the type of its future; [`TaskRef`], a counted reference; the waker
 //! * `cell.rs`    the future's side: polling, completing, and the stage they work on
 //! * `claim.rs`   the handle's side: the one right to the output
+//! * `origin.rs`  where a task was spawned, in a word that other threads may read
 //! * `pool.rs`    the memory of the tasks made on the owner thread, in pages, of which `page.rs` is one
 //!
 //! ```text
@@ -45,6 +46,7 @@
 mod cell;
 mod claim;
 mod header;
+mod origin;
 mod page;
 mod pool;
 mod state;
@@ -53,6 +55,7 @@ pub(super) use claim::{Claim, local, refused, remote};
 pub(super) use header::{NUMBERS, TaskRef, prefetch, waker_functions};
 #[cfg(test)]
 pub(super) use header::{ON_CLONE, waker_with_hook};
+pub(super) use origin::AtomicOrigin;
 pub(super) use pool::{Pool, Remains};
 
 use std::mem;
