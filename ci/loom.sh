@@ -266,8 +266,8 @@ twin "JoinHandle::poll: no second look after leaving the waker" src/executor/joi
         }' \
     loom_join_poll_against_completion
 
-twin "abort: the task is not queued" src/executor/task/claim.rs \
-'        self.task.wake();' '' \
+twin "abort: the task is not queued" src/executor/task/header.rs \
+'        self.wake();' '' \
     loom_abort_against_run
 
 twin "shutdown: the inbox stays open" src/executor/remote.rs \
@@ -288,6 +288,18 @@ twin "push: whether it is closed is asked before locking" src/executor/remote.rs
         let mut inbox = self.lock();
         if closed {' \
     loom_remote_spawn_against_shutdown loom_wake_against_shutdown
+
+twin "polling: Release of the origin becomes Relaxed" src/executor/polling.rs \
+'self.origin.store(origin, Ordering::Release);' 'self.origin.store(origin, Ordering::Relaxed);' \
+    loom_a_poll_is_told_with_its_own_line_and_stretch
+
+twin "polling: Release of the word becomes Relaxed" src/executor/polling.rs \
+'(count & COUNT), Ordering::Release)' '(count & COUNT), Ordering::Relaxed)' \
+    loom_a_poll_is_told_with_its_own_line_and_stretch
+
+twin "polling: the word is not read again" src/executor/polling.rs \
+'self.word.load(Ordering::Relaxed) == word)' 'true)' \
+    loom_a_poll_is_told_with_its_own_line_and_stretch
 
 twin "push: nobody is notified" src/executor/remote.rs \
 '        drop(inbox);

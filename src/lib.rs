@@ -34,7 +34,7 @@
 //!
 //! | target | level | name | fields |
 //! |---|---|---|---|
-//! | `mainspring::task` | DEBUG | span `task`, entered while the task is polled, without a parent | `id` (as in a [dump], recorded at the first poll), `spawned_at` |
+//! | `mainspring::task` | DEBUG | span `task`, entered while the task is polled, without a parent | `id` (as in a [dump]), `name` (if it [has](task::Builder) one), `spawned_at` |
 //! | `mainspring::timer` | TRACE | `armed`, `reset` | `timer` (tells those that live at the same time apart), `deadline_ns`, `made_at` |
 //! | | TRACE | `fired` | `timer`, `late_ns`, `made_at` |
 //! | | TRACE | `cancelled` | `timer`, `made_at` |

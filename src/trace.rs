@@ -10,16 +10,15 @@ pub(crate) use on::{long_turn, parking, task, woken};
 
 #[cfg(feature = "tracing")]
 mod on {
-    use std::panic::Location;
     use std::pin::Pin;
     use std::task::{Context, Poll};
     use std::time::Duration;
 
     use pin_project_lite::pin_project;
     use tracing::Span;
-    use tracing::field::{Empty, display};
+    use tracing::field::display;
 
-    use crate::executor::polled;
+    use crate::executor::Spawned;
 
     /// A turn that is longer than this is told of.
     const LONG_TURN: Duration = Duration::from_millis(10);
@@ -30,19 +29,16 @@ mod on {
             #[pin]
             future: F,
             span: Span,
-            begun: bool,
         }
     }
 
-    /// The future of a task that is spawned by the caller.
-    #[track_caller]
-    pub(crate) fn task<F: Future>(future: F) -> Traced<F> {
-        let spawned_at = display(Location::caller());
+    /// The future of a task.
+    pub(crate) fn task<F: Future>(future: F, spawned: Spawned, name: Option<&str>) -> Traced<F> {
+        let (id, spawned_at) = (spawned.id.number(), display(spawned.at));
         // It has no parent: it may outlive the span in which it is spawned.
-        let span = tracing::debug_span!(
-            target: "mainspring::task", parent: None, "task", id = Empty, spawned_at
-        );
-        Traced { future, span, begun: false }
+        let span =
+            tracing::debug_span!(target: "mainspring::task", parent: None, "task", id, name, spawned_at);
+        Traced { future, span }
     }
 
     impl<F: Future> Future for Traced<F> {
@@ -50,12 +46,6 @@ mod on {
 
         fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
             let this = self.project();
-            if !std::mem::replace(this.begun, true) {
-                // Its executor gave it a number after it was spawned.
-                if let Some(number) = polled() {
-                    this.span.record("id", number);
-                }
-            }
             let _entered = this.span.enter();
             this.future.poll(cx)
         }
@@ -83,8 +73,10 @@ mod on {
 mod off {
     use std::time::Duration;
 
+    use crate::executor::Spawned;
+
     #[inline(always)]
-    pub(crate) fn task<F: Future>(future: F) -> F {
+    pub(crate) fn task<F: Future>(future: F, _: Spawned, _: Option<&str>) -> F {
         future
     }
 

@@ -13,11 +13,11 @@ use std::time::Duration;
 use common::{HOUR, LONG, ms, panicked, watchdog};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use mainspring::dump::{Dump, TaskState, Wakes};
+use mainspring::dump::{Dump, Running, TaskState, Wakes};
 use mainspring::net::UdpSocket;
 use mainspring::task::yield_now;
 use mainspring::time::{self, DelayQueue, Instant, Sleep, StreamExt as _, TimerMap, interval, sleep_until};
-use mainspring::{Builder, Handle, Runtime, block_on, sleep, spawn, timeout};
+use mainspring::{Builder, Handle, Runtime, block_on, sleep, spawn, task, timeout};
 
 /// What is pending in the runtime that this runs in.
 fn here() -> Dump {
@@ -48,6 +48,36 @@ fn a_task_is_named_by_another_line_than_the_one_that_spawned_it() {
             assert!(lines.contains(&line), "{of} at {line}: {lines:?}");
         }
     });
+}
+
+#[test]
+fn a_task_that_was_given_a_name_is_shown_without_it() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let (worker, other) =
+        (task::Builder::new().name("worker"), task::Builder::new().name("line\nfeed".to_owned()));
+    worker.spawn_local_on(pending::<()>(), &runtime).detach();
+    let handle = runtime.handle().clone();
+    thread::spawn(move || other.spawn_on(pending::<()>(), &handle).detach()).join().unwrap();
+    drop(runtime.spawn(pending::<()>()));
+    let line = runtime.block_on(async {
+        rest().await;
+        worker.spawn(pending::<()>()).detach();
+        line!() - 1
+    });
+    let dump = runtime.dump();
+    let names: Vec<Option<&str>> = dump.tasks.iter().map(|task| task.name.as_deref()).collect();
+    assert_eq!(names, [Some("worker"), Some("line\nfeed"), None, Some("worker")]);
+    assert_eq!((dump.tasks[3].spawned_at.file(), dump.tasks[3].spawned_at.line()), (file!(), line));
+    let text = dump.to_string();
+    let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("  task ")).collect();
+    for (line, task) in lines.iter().zip(&dump.tasks) {
+        let name = task.name.as_ref().map(|name| format!("task {} {name:?} ", task.id));
+        assert!(line.contains(&name.unwrap_or(format!("task {} ", task.id))), "{text}");
+    }
+    // A long name moves all columns.
+    let columns: Vec<_> = lines.iter().map(|line| line.find("spawned at")).collect();
+    assert!(lines.len() == 4 && columns.iter().all(|column| *column == columns[0]), "{text}");
 }
 
 #[test]
@@ -265,6 +295,121 @@ fn a_runtime_that_is_blocked_or_idle_or_gone_hangs_who_asks() {
     assert!(receiver.try_recv().unwrap().unwrap_err().is_shutdown());
 }
 
+/// Looks until something is seen that is wanted.
+fn look(handle: &Handle, wanted: impl Fn(&Running) -> bool) -> Running {
+    loop {
+        match handle.running() {
+            Some(running) if wanted(&running) => return running,
+            _ => thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn a_task_that_blocks_is_told_to_other_threads_by_its_line_and_for_how_long() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    assert_eq!(handle.running(), None, "it is in no `block_on`");
+    let (go, blocked) = mpsc::channel::<()>();
+    let watcher = thread::spawn({
+        let handle = handle.clone();
+        move || {
+            let first = look(&handle, |running| running.name.as_deref() == Some("bad"));
+            thread::sleep(ms(30));
+            let second = handle.running().unwrap();
+            go.send(()).unwrap();
+            // The next poll of the same task.
+            let next = look(&handle, |running| running.id == first.id && !running.is_same_poll(&first));
+            go.send(()).unwrap();
+            // And now it sleeps.
+            while handle.running().is_some() {
+                thread::yield_now();
+            }
+            (first, second, next)
+        }
+    });
+    let line = line!() + 3;
+    let (bad, mut polled) = (task::Builder::new().name("bad"), None);
+    runtime.block_on(async {
+        let bad = bad.spawn(async move {
+            blocked.recv().unwrap();
+            yield_now().await;
+            blocked.recv().unwrap();
+        });
+        polled = Some(bad.id());
+        bad.await.unwrap();
+        while !watcher.is_finished() {
+            sleep(ms(5)).await;
+        }
+    });
+    let (first, second, next) = watcher.join().unwrap();
+    for running in [&first, &second, &next] {
+        assert_eq!(running.id, polled);
+        assert_eq!((running.spawned_at.file(), running.spawned_at.line()), (file!(), line));
+        assert!(running.at_most.is_some_and(|at_most| at_most >= running.at_least), "{running}");
+    }
+    assert!(second.is_same_poll(&first) && second.at_least >= ms(30), "{first}, then {second}");
+    assert_eq!(next.at_least, Duration::ZERO, "{next}");
+    assert!(second.to_string().contains("task 0 \"bad\", spawned at tests/dump.rs:"), "{second}");
+    drop(runtime);
+    assert_eq!(handle.running(), None);
+}
+
+#[test]
+fn the_future_of_block_on_is_told_as_such_and_virtual_time_as_no_bound() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Builder::new().start_paused(true).build().unwrap();
+    let handle = runtime.handle().clone();
+    let seen = thread::scope(|scope| {
+        let watcher = scope.spawn(|| look(&handle, |_| true));
+        let line = line!() + 1;
+        runtime.block_on(async {
+            while !watcher.is_finished() {
+                thread::sleep(ms(1));
+            }
+        });
+        let seen = watcher.join().unwrap();
+        assert_eq!((seen.spawned_at.file(), seen.spawned_at.line()), (file!(), line));
+        seen
+    });
+    assert_eq!((seen.id, seen.name.clone(), seen.at_most), (None, None, None));
+    assert!(seen.to_string().starts_with("the future of `block_on`, called at"), "{seen}");
+    // A poll that panics has ended.
+    panicked(|| runtime.block_on(async { panic!("on purpose") }));
+    assert_eq!(handle.running(), None);
+}
+
+#[test]
+fn a_dump_that_times_out_says_who_keeps_the_runtime() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    let error = handle.dump_within(ms(1)).unwrap_err();
+    assert!(error.running().is_none() && error.to_string().contains("in no `block_on`"), "{error}");
+    let ((ready, begun), (go, blocked)) = (mpsc::channel(), mpsc::channel::<()>());
+    let asker = thread::spawn(move || {
+        begun.recv().unwrap();
+        let error = handle.dump_within(ms(30)).unwrap_err();
+        go.send(()).unwrap();
+        error
+    });
+    let line = line!() + 2;
+    runtime.block_on(async {
+        let bad = spawn(async move {
+            ready.send(()).unwrap();
+            blocked.recv().unwrap();
+        });
+        bad.await.unwrap();
+    });
+    let error = asker.join().unwrap();
+    let running = error.running().expect("a task was polled");
+    assert_eq!((running.spawned_at.file(), running.spawned_at.line()), (file!(), line));
+    // It was polled for as long as was waited for it.
+    assert!(error.is_timed_out() && running.at_least >= ms(30), "{error}");
+    assert!(error.to_string().contains(&format!("tests/dump.rs:{line}:")), "{error}");
+}
+
 #[test]
 fn an_answer_that_panics_takes_the_others_with_it() {
     let _watchdog = watchdog(LONG);
@@ -362,15 +507,15 @@ mod example {
         }
     }
 
-    fn start(duration: &str) -> (Killed, Receiver<String>) {
+    fn start(example: &str, arguments: &[&str]) -> (Killed, Receiver<String>) {
         let test = std::env::current_exe().expect("the path of this test");
         let directory = test.ancestors().nth(2).expect("a test lives in target/<profile>/deps");
-        let binary = directory.join("examples/dump");
+        let binary = directory.join("examples").join(example);
         let hint =
-            "run `cargo build --example dump` first, or `cargo test` without naming a test, which builds it";
+            "run `cargo build --examples` first, or `cargo test` without naming a test, which builds them";
         assert!(binary.exists(), "{} is missing: {hint}", binary.display());
         let mut command = Command::new(binary);
-        command.args(["--duration", duration]).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the example starts");
         let output = child.stdout.take().expect("it is piped");
         let (sender, lines) = channel();
@@ -388,7 +533,7 @@ mod example {
     #[test]
     fn the_example_does_not_answer_a_signal() {
         let _watchdog = watchdog(2 * LONG);
-        let (child, lines) = start("10min");
+        let (child, lines) = start("dump", &["--duration", "10min"]);
         let first = lines.recv_timeout(LONG).expect("it says how to ask");
         assert!(first.contains(&child.0.id().to_string()) && first.contains("kill -USR1"), "{first}");
         // Twice: once asked, it can be asked again.
@@ -414,9 +559,20 @@ mod example {
     }
 
     #[test]
+    fn the_watchdog_does_not_name_the_task_that_blocks() {
+        let _watchdog = watchdog(2 * LONG);
+        let (mut child, lines) = start("watchdog", &[]);
+        assert!(child.0.wait().expect("it ends").success());
+        let lines: Vec<String> = lines.iter().collect();
+        // Other polls may be long as well, on a machine that has other things to do.
+        let bad = |line: &&String| line.contains("\"report\", spawned at examples/watchdog.rs:");
+        assert!(lines.iter().any(|line| bad(&line)), "{lines:?}");
+    }
+
+    #[test]
     fn the_example_does_not_end() {
         let _watchdog = watchdog(2 * LONG);
-        let (mut child, lines) = start("50ms");
+        let (mut child, lines) = start("dump", &["--duration", "50ms"]);
         assert!(child.0.wait().expect("it ends").success());
         let text = lines.iter().collect::<Vec<_>>().join("\n");
         assert!(text.contains("tasks:     6 alive") && text.contains("lateness:  1 timer,"), "{text}");

@@ -3,7 +3,7 @@
 mod common;
 
 use std::future::pending;
-use std::panic::resume_unwind;
+use std::panic::{RefUnwindSafe, UnwindSafe, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -194,4 +194,26 @@ fn a_clone_that_panics_does_not_poison_the_timer() {
         turn().await;
         assert_eq!(metrics().timers_live(), 0);
     });
+}
+
+#[test]
+fn what_is_unwind_safe_in_tokio_is_so_here() {
+    fn both<T: UnwindSafe + RefUnwindSafe>() {}
+    both::<Runtime>();
+    both::<mainspring::Handle>();
+    both::<mainspring::task::JoinHandle<std::rc::Rc<std::cell::Cell<u8>>>>();
+    both::<mainspring::task::AbortHandle>();
+    #[cfg(feature = "net")]
+    {
+        both::<mainspring::net::TcpListener>();
+        both::<mainspring::net::TcpStream>();
+        both::<mainspring::net::UdpSocket>();
+    }
+    // It is not said in vain: a runtime goes on after a panic in the middle of a turn.
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let task = runtime.spawn(sleep(ms(1)));
+    let panic = std::panic::catch_unwind(|| runtime.block_on(async { resume_unwind(Box::new("out of it")) }));
+    assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"out of it"));
+    runtime.block_on(task).unwrap();
 }

@@ -14,10 +14,11 @@ use std::time::{Duration, Instant as StdInstant};
 
 use common::{Dropped, LONG, metrics, ms, panicked, turn, watchdog};
 use futures::channel::oneshot;
+use futures::future::FusedFuture;
 use futures::poll;
 use futures::task::{LocalSpawnExt, SpawnExt};
 use mainspring::runtime::Handle;
-use mainspring::task::{JoinHandle, unconstrained, yield_now};
+use mainspring::task::{JoinError, JoinHandle, unconstrained, yield_now};
 use mainspring::{Runtime, block_on, sleep, spawn};
 
 #[test]
@@ -37,6 +38,128 @@ fn a_task_gives_its_value_once_and_runs_without_its_handle() {
         drop(spawn(async { send.send(3).unwrap() }));
         assert_eq!(receive.await, Ok(3));
     });
+}
+
+#[test]
+fn a_handle_polled_twice_says_where_its_task_was_spawned() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let line = line!() + 1;
+        let mut handle = spawn(async { 1 });
+        assert_eq!((&mut handle).await.unwrap(), 1);
+        let id = handle.id();
+        let panic = panicked(|| futures::executor::block_on(&mut handle));
+        for part in [format!("{}:{line}:", file!()), format!("task {id}")] {
+            assert!(panic.message.contains(&part), "{part}: {}", panic.message);
+        }
+        // It is none the worse for it.
+        assert!(handle.is_finished() && handle.id() == id);
+        handle.abort();
+    });
+}
+
+#[test]
+fn handles_can_be_selected_from_until_all_have_given_their_result() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut slow = spawn(async {
+            yield_now().await;
+            1
+        });
+        let mut quick = spawn(async { 2 });
+        let mut results = Vec::new();
+        loop {
+            futures::select! {
+                result = slow => results.push(result.unwrap()),
+                result = quick => results.push(result.unwrap()),
+                complete => break,
+            }
+        }
+        results.sort_unstable();
+        assert_eq!(results, [1, 2]);
+        assert!(slow.is_terminated() && quick.is_terminated());
+    });
+}
+
+#[test]
+fn a_task_has_its_id_as_soon_as_it_is_spawned_from_anywhere() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    let mut tasks = Vec::new();
+    for round in 0..20 {
+        tasks.push(runtime.spawn(pending::<()>()));
+        let other = handle.clone();
+        let remote = thread::spawn(move || [(); 3].map(|()| other.spawn(pending::<()>())));
+        tasks.extend(remote.join().unwrap());
+        if round % 2 == 0 {
+            runtime.block_on(async {
+                tasks.push(spawn(pending()));
+                tasks.push(Handle::current().spawn(pending()));
+                turn().await;
+            });
+        }
+    }
+    // One was spawned after the other, so they are numbered in this order.
+    let ids: Vec<_> = tasks.iter().map(JoinHandle::id).collect();
+    assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+    let seen: Vec<_> = runtime.dump().tasks.iter().map(|task| task.id).collect();
+    assert_eq!(seen, ids);
+    // Where one thread spawns, no number is left out.
+    block_on(async {
+        for n in 0..100_u64 {
+            let task = if n % 2 == 0 { spawn(async {}) } else { Handle::current().spawn(async {}) };
+            assert_eq!((u64::from(task.id()), task.id().to_string()), (n, n.to_string()));
+        }
+    });
+}
+
+#[test]
+fn an_abort_handle_aborts_from_anywhere_and_outlives_task_and_runtime() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let dropped = Dropped::default();
+    let token = dropped.token();
+    let task = runtime.spawn(async move {
+        let _token = token;
+        pending::<()>().await;
+    });
+    let abort = task.abort_handle();
+    assert_eq!(abort.id(), task.id());
+    assert!(!abort.is_finished());
+    let other = abort.clone();
+    runtime.block_on(async {
+        turn().await;
+        thread::spawn(move || other.abort()).join().unwrap();
+        assert!(task.await.unwrap_err().is_cancelled());
+    });
+    assert!(abort.is_finished());
+    assert_eq!(dropped.count(), 1);
+    // The handle alone keeps no task from running, and no future.
+    let token = dropped.token();
+    let detached = runtime.spawn(async move { drop(token) });
+    let idle = detached.abort_handle();
+    detached.detach();
+    runtime.block_on(turn());
+    assert!(idle.is_finished());
+    assert_eq!(dropped.count(), 2);
+    drop(runtime);
+    idle.abort();
+    abort.abort();
+    thread::spawn(move || drop((idle, abort))).join().unwrap();
+}
+
+#[test]
+fn a_join_error_becomes_an_io_error() {
+    let _watchdog = watchdog(LONG);
+    async fn joined() -> std::io::Result<()> {
+        spawn(async { std::panic::resume_unwind(Box::new("boo")) }).await?;
+        Ok(())
+    }
+    let error = block_on(joined()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::Other);
+    assert!(error.to_string().contains("boo"), "{error}");
+    assert!(error.downcast::<JoinError>().unwrap().is_panic());
 }
 
 #[test]
@@ -458,11 +581,150 @@ fn entering_nests_and_leaves_what_it_found() {
 }
 
 #[test]
+fn guards_dropped_out_of_order_say_so_and_leave_the_thread_in_no_runtime() {
+    let _watchdog = watchdog(LONG);
+    let (one, two) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    two.block_on(async {});
+    let turns = || Handle::current().metrics().turns();
+    let line = line!() + 1;
+    let outer = one.handle().enter();
+    let inner = two.handle().enter();
+    let panic = panicked(|| drop(outer));
+    for part in [format!("{}:{line}:", file!()), format!("{}:{}:", file!(), line + 1)] {
+        assert!(panic.message.contains(&part), "{part}: {}", panic.message);
+    }
+    // The one that is left counts.
+    assert_eq!(turns(), 1);
+    drop(inner);
+    assert!(Handle::try_current().is_err());
+    // During a panic there is no second one, which would end the process.
+    let panic = panicked(|| {
+        // An array drops its first element first.
+        let _guards = [one.handle().enter(), two.handle().enter()];
+        panic!("the first one");
+    });
+    assert_eq!(panic.message, "the first one");
+    assert!(Handle::try_current().is_err());
+    // A guard from outside that is dropped within.
+    let outer = one.handle().enter();
+    let panic = panicked(|| two.block_on(async move { drop(outer) }));
+    assert!(panic.message.contains("reverse order"), "{}", panic.message);
+    assert!(Handle::try_current().is_err());
+}
+
+#[test]
+fn a_guard_held_across_an_await_is_its_tasks_panic_and_harms_no_other_task() {
+    let _watchdog = watchdog(LONG);
+    // A runtime that never runs: what is armed there never fires.
+    let never = Runtime::new().unwrap();
+    let runtime = Runtime::new().unwrap();
+    let handle = never.handle();
+    /// A guard that nothing but the program's end drops.
+    fn kept(handle: &Handle) -> mainspring::runtime::EnterGuard<'static> {
+        Box::leak(Box::new(handle.clone())).enter()
+    }
+    runtime.block_on(async {
+        let other = spawn(async {
+            for _ in 0..10 {
+                sleep(Duration::from_micros(100)).await;
+            }
+        });
+        let line = Arc::new(AtomicUsize::new(0));
+        let held = spawn({
+            let (handle, line) = (handle.clone(), line.clone());
+            async move {
+                line.store(line!() as usize + 1, Ordering::SeqCst);
+                let _guard = handle.enter();
+                sleep(ms(1)).await;
+            }
+        });
+        let message = held.await.unwrap_err().to_string();
+        let made = format!("{}:{}:", file!(), line.load(Ordering::SeqCst));
+        assert!(message.contains("across an `.await`") && message.contains(&made), "{message}");
+        // One that is never dropped, and one that is given away as the result.
+        let handle = handle.clone();
+        let forgotten = spawn({
+            let handle = handle.clone();
+            async move { std::mem::forget(kept(&handle)) }
+        });
+        assert!(forgotten.await.unwrap_err().is_panic());
+        let given = spawn(async move { kept(&handle) });
+        assert!(given.await.unwrap_err().is_panic());
+        other.await.unwrap();
+    });
+    assert_eq!(handle.metrics().timers_live(), 0);
+    // The future of `block_on` is treated alike.
+    let panic = panicked(|| {
+        runtime.block_on(async {
+            let _guard = handle.enter();
+            sleep(ms(1)).await;
+        });
+    });
+    assert!(panic.message.contains(file!()), "{}", panic.message);
+    assert!(Handle::try_current().is_err());
+    runtime.block_on(sleep(ms(1)));
+}
+
+#[test]
 fn spawn_without_a_runtime_says_what_to_do() {
     let panic = panicked(|| spawn(async {}));
     assert!(panic.message.contains("no Mainspring runtime"), "{}", panic.message);
     assert!(panic.message.contains("block_on"), "{}", panic.message);
     assert_eq!(panic.file, file!());
+}
+
+#[test]
+fn spawn_under_an_enter_guard_goes_to_that_runtime() {
+    let _watchdog = watchdog(LONG);
+    let (one, two) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let not_send = Rc::new(Cell::new(0));
+    let add = |n| {
+        let count = not_send.clone();
+        async move {
+            sleep(ms(1)).await;
+            count.set(count.get() + n);
+        }
+    };
+    // Outside of any `block_on`.
+    let task = {
+        let _entered = one.handle().enter();
+        spawn(add(1))
+    };
+    one.block_on(task).unwrap();
+    assert_eq!(not_send.get(), 1);
+    // Inside that of another runtime of this thread.
+    let mut task = None;
+    two.block_on(async {
+        {
+            let _entered = one.handle().enter();
+            task = Some(spawn(add(10)));
+        }
+        spawn(add(100)).await.unwrap();
+    });
+    assert_eq!((one.dump().tasks.len(), two.dump().tasks.len()), (1, 0));
+    one.block_on(task.expect("it was spawned")).unwrap();
+    assert_eq!(not_send.get(), 111);
+    // On another thread it cannot be taken there.
+    let handle = one.handle().clone();
+    let panic = thread::spawn(move || {
+        let _entered = handle.enter();
+        panicked(|| spawn(async {}))
+    });
+    let panic = panic.join().unwrap();
+    assert!(panic.message.contains("Use `Handle::spawn`"), "{}", panic.message);
+    assert_eq!(panic.file, file!());
+    // A runtime that was dropped takes nothing in, wherever it is asked.
+    let handle = one.handle().clone();
+    drop(one);
+    let dropped = Dropped::default();
+    let refused = |token| {
+        let _entered = handle.enter();
+        let task = spawn(async move { drop(token) });
+        assert!(futures::executor::block_on(task).unwrap_err().is_cancelled());
+    };
+    refused(dropped.token());
+    thread::scope(|scope| scope.spawn(|| refused(dropped.token())).join()).unwrap();
+    assert_eq!(dropped.count(), 2);
 }
 
 #[test]

@@ -162,11 +162,14 @@ fn a_task_has_no_span_or_anothers_number() {
             before.await.unwrap();
             spawn(async {}).await.unwrap();
             Handle::current().spawn(async { yield_now().await }).await.unwrap();
+            mainspring::task::Builder::new().name("named").spawn(async {}).await.unwrap();
         });
     });
     let tasks = book.lines("mainspring::task");
     let numbers: Vec<u64> = tasks.iter().map(|task| task.number("id")).collect();
-    assert_eq!(numbers, [0, 1, 2], "{tasks:#?}");
+    assert_eq!(numbers, [0, 1, 2, 3], "{tasks:#?}");
+    let names: Vec<Option<&String>> = tasks.iter().map(|task| task.fields.get("name")).collect();
+    assert_eq!(names, [None, None, None, Some(&"\"named\"".to_owned())]);
     assert!(tasks.iter().all(|task| task.what == "task" && task.level == Level::DEBUG));
     assert!(tasks.iter().all(|task| task.fields["spawned_at"].starts_with(file!())), "{tasks:#?}");
 }

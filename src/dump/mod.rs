@@ -8,6 +8,8 @@
 //! | where the [`Runtime`] is at hand, between two `block_on` | [`Runtime::dump`] |
 //! | on any other thread | [`Handle::dump_within`], which waits so long and no longer; [`Handle::request_dump`], which does not wait |
 //!
+//! A runtime that a task blocks cannot answer. Which task that is, [`Handle::running`] says, from any thread and at once.
+//!
 //! ```
 //! use std::time::Duration;
 //! use mainspring::{Handle, sleep, spawn};
@@ -47,16 +49,21 @@
 // * Who is woken is told by comparing addresses, taken at one moment on the thread that owns the tasks. So what is
 //   said of a task is true of that task.
 
+mod running;
 mod text;
+
+pub use running::Running;
 
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::Location;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use crate::executor::Stand;
 use crate::runtime::{Handle, Runtime, Snapshot};
+use crate::task::Id;
 use crate::time::{Instant, from_nanos};
 
 /// What a runtime had pending at one moment. See [the module](self).
@@ -75,8 +82,10 @@ pub struct Dump {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskInfo {
-    /// Its number: tasks are numbered from zero in the order in which their runtime got to know them.
-    pub id: u64,
+    /// Which task it is.
+    pub id: Id,
+    /// Its name, if it [has](crate::task::Builder) one.
+    pub name: Option<Arc<str>>,
     /// The line that spawned it.
     pub spawned_at: &'static Location<'static>,
     /// How it stands.
@@ -112,7 +121,7 @@ pub struct TimerInfo {
 #[non_exhaustive]
 pub enum Wakes {
     /// The task of this [id](TaskInfo::id).
-    Task(u64),
+    Task(Id),
     /// The future of the `block_on` that is under way.
     BlockOn,
     /// A waker that is not the runtime's own, such as those of `FuturesUnordered` and `join_all` or of another
@@ -122,11 +131,11 @@ pub enum Wakes {
 
 impl Dump {
     fn of(snapshot: Snapshot) -> Dump {
-        let Snapshot { now, census, timers, root } = snapshot;
-        let numbers: HashMap<usize, u64> =
-            census.tasks.iter().map(|task| (task.address, task.number)).collect();
+        let Snapshot { now, census, names, timers, root } = snapshot;
+        let ids: HashMap<usize, Id> = census.tasks.iter().map(|task| (task.address, task.id)).collect();
         let tasks = census.tasks.iter().map(|task| TaskInfo {
-            id: task.number,
+            id: task.id,
+            name: names.get(&task.id).cloned(),
             spawned_at: task.origin,
             state: match task.stand {
                 Stand::Running => TaskState::Running,
@@ -136,9 +145,9 @@ impl Dump {
         });
         let timers = timers.iter().map(|timer| {
             let (data, functions) = (timer.waits.data(), timer.waits.vtable());
-            let task = numbers.get(&data).filter(|_| functions == census.functions);
+            let task = ids.get(&data).filter(|_| functions == census.functions);
             let wakes = match task {
-                Some(number) => Wakes::Task(*number),
+                Some(id) => Wakes::Task(*id),
                 // The root lives while its `block_on` runs, so nobody else's data lies there.
                 None if root != 0 && data == root => Wakes::BlockOn,
                 None => Wakes::Foreign,
@@ -149,20 +158,20 @@ impl Dump {
     }
 
     /// The timers that wake a task, in the order in which they are due.
-    pub fn timers_of(&self, task: u64) -> impl Iterator<Item = &TimerInfo> {
+    pub fn timers_of(&self, task: Id) -> impl Iterator<Item = &TimerInfo> {
         self.timers.iter().filter(move |timer| timer.wakes == Wakes::Task(task))
     }
 }
 
 /// Why there is no dump.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DumpError(Kind);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Elsewhere,
     Shutdown,
-    TimedOut(Duration),
+    TimedOut(Duration, Option<Box<Running>>),
 }
 
 impl DumpError {
@@ -173,7 +182,16 @@ impl DumpError {
 
     /// Whether the runtime did not answer in time: it is in no `block_on`, or a task does not let it go on.
     pub fn is_timed_out(&self) -> bool {
-        matches!(self.0, Kind::TimedOut(_))
+        matches!(self.0, Kind::TimedOut(..))
+    }
+
+    /// If the runtime did not answer in time: the task that it was polling when the time was up, which may be the one that
+    /// does not let it go on. See there for [how long](Running#for-how-long) it has been.
+    pub fn running(&self) -> Option<&Running> {
+        match &self.0 {
+            Kind::TimedOut(_, running) => running.as_deref(),
+            _ => None,
+        }
     }
 
     /// Whether [`Handle::dump`] was called elsewhere than on the runtime's own thread, or outside of its `block_on`.
@@ -184,16 +202,20 @@ impl DumpError {
 
 impl fmt::Display for DumpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        match &self.0 {
             Kind::Elsewhere => f.write_str(
                 "only the runtime's own thread, inside `block_on`, can see its tasks at once: use \
                  `Handle::dump_within` or `Handle::request_dump` elsewhere",
             ),
             Kind::Shutdown => f.write_str("the runtime was dropped: nothing is pending"),
-            Kind::TimedOut(waited) => write!(
+            Kind::TimedOut(waited, None) => write!(
                 f,
-                "the runtime did not answer within {waited:?}: it is in no `block_on`, or a task does not let it go on"
+                "the runtime did not answer within {waited:?}, and polls no task: it is in no `block_on`, or something else \
+                 does not let it go on"
             ),
+            Kind::TimedOut(waited, Some(running)) => {
+                write!(f, "the runtime did not answer within {waited:?}: it runs {running}")
+            }
         }
     }
 }
@@ -219,8 +241,9 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// If the runtime was dropped, or does not answer in time. It does not while a task blocks it, nor while it is in no
-    /// `block_on`: on the thread that is to run it next, use [`Runtime::dump`].
+    /// If the runtime was dropped, or does not answer in time. It does not while a task blocks it, and the error then says
+    /// [which](DumpError::running); nor while it is in no `block_on`: on the thread that is to run it next, use
+    /// [`Runtime::dump`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -243,6 +266,8 @@ impl Handle {
             Err(DumpError(Kind::Elsewhere)) => {}
             known => return known,
         }
+        // The first look: if the next one finds the same poll, that has lasted for all the time between them.
+        let _ = self.running();
         let (sender, receiver) = sync_channel(1);
         // If nobody waits any more, the answer goes nowhere.
         self.ask(Box::new(move |snapshot| drop(sender.send(snapshot))));
@@ -250,7 +275,9 @@ impl Handle {
             // It is made into a dump here, and not on the runtime's time.
             Ok(Some(snapshot)) => Ok(Dump::of(snapshot)),
             Ok(None) | Err(RecvTimeoutError::Disconnected) => Err(DumpError(Kind::Shutdown)),
-            Err(RecvTimeoutError::Timeout) => Err(DumpError(Kind::TimedOut(timeout))),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(DumpError(Kind::TimedOut(timeout, self.running().map(Box::new))))
+            }
         }
     }
 

@@ -7,14 +7,15 @@ use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
 
-use super::{Dump, TaskState, TimerInfo, Wakes};
+use super::{Dump, TaskInfo, TaskState, TimerInfo, Wakes};
+use crate::task::Id;
 use crate::time::Instant;
 
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}, {}", counted(self.tasks.len(), "task"), counted(self.timers.len(), "timer"))?;
         // The first timer of each task, and how many it has.
-        let mut of_task: HashMap<u64, (&TimerInfo, usize)> = HashMap::new();
+        let mut of_task: HashMap<Id, (&TimerInfo, usize)> = HashMap::new();
         for timer in &self.timers {
             if let Wakes::Task(id) = timer.wakes {
                 of_task.entry(id).or_insert((timer, 0)).1 += 1;
@@ -24,12 +25,14 @@ impl fmt::Display for Dump {
         let spawned = self.tasks.iter().map(|task| length(task.spawned_at)).max().unwrap_or(0);
         // "spawned" is by three letters longer than "made".
         let place = (made + "made at ".len()).max(spawned + "spawned at ".len());
+        let names: Vec<String> = self.tasks.iter().map(name).collect();
+        let column = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(14);
         if !self.timers.is_empty() {
             writeln!(f, "timers, by deadline:")?;
         }
         for timer in &self.timers {
             let (when, made) = (when(self.at, timer.deadline), format!("made at {}", timer.made_at));
-            write!(f, "  {when:<14} {made:<place$}  wakes ")?;
+            write!(f, "  {when:<column$} {made:<place$}  wakes ")?;
             match timer.wakes {
                 Wakes::Task(id) => writeln!(f, "task {id}")?,
                 Wakes::BlockOn => writeln!(f, "block_on")?,
@@ -39,9 +42,9 @@ impl fmt::Display for Dump {
         if !self.tasks.is_empty() {
             writeln!(f, "tasks, in the order of spawning:")?;
         }
-        for task in &self.tasks {
-            let (id, spawned) = (format!("task {}", task.id), format!("spawned at {}", task.spawned_at));
-            write!(f, "  {id:<14} {spawned:<place$}  ")?;
+        for (task, name) in self.tasks.iter().zip(names) {
+            let spawned = format!("spawned at {}", task.spawned_at);
+            write!(f, "  {name:<column$} {spawned:<place$}  ")?;
             f.write_str(match task.state {
                 TaskState::Running => "running",
                 TaskState::Ready => "ready",
@@ -57,6 +60,14 @@ impl fmt::Display for Dump {
             }
         }
         Ok(())
+    }
+}
+
+/// What a task is called.
+fn name(task: &TaskInfo) -> String {
+    match &task.name {
+        Some(name) => format!("task {} {name:?}", task.id),
+        None => format!("task {}", task.id),
     }
 }
 
@@ -81,7 +92,6 @@ fn when(now: Instant, deadline: Instant) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TaskInfo;
     use super::*;
 
     #[test]
@@ -89,7 +99,7 @@ mod tests {
         let at = Instant::now();
         let made_at = Location::caller();
         let timer = |deadline, wakes| TimerInfo { deadline, made_at, wakes };
-        let task = |id, state| TaskInfo { id, spawned_at: made_at, state };
+        let task = |id, state| TaskInfo { id: Id::new(id), name: None, spawned_at: made_at, state };
         let dump = Dump {
             at,
             tasks: vec![
@@ -99,8 +109,8 @@ mod tests {
             ],
             timers: vec![
                 timer(at - Duration::from_millis(3), Wakes::BlockOn),
-                timer(at + Duration::from_secs(5), Wakes::Task(7)),
-                timer(at + Duration::from_secs(50), Wakes::Task(7)),
+                timer(at + Duration::from_secs(5), Wakes::Task(Id::new(7))),
+                timer(at + Duration::from_secs(50), Wakes::Task(Id::new(7))),
                 timer(at + Duration::MAX, Wakes::Foreign),
             ],
         };

@@ -3,17 +3,24 @@
 //! Ground rule: it is taken on the owner thread, and no user code runs while it is.
 
 use super::Local;
+use super::numbers::Id;
 use super::task::waker_functions;
 use std::panic::Location;
 
 /// Where a task was spawned.
 pub(crate) type Origin = &'static Location<'static>;
 
+/// What is known of a task from the moment it is spawned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spawned {
+    pub(crate) id: Id,
+    pub(crate) at: Origin,
+}
+
 /// A task that had not completed when the census was taken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
-    /// Its number, in the order in which the executor got to know the tasks.
-    pub(crate) number: u64,
+    pub(crate) id: Id,
     /// What the data pointers of its wakers say.
     pub(crate) address: usize,
     pub(crate) origin: Origin,
@@ -31,7 +38,7 @@ pub(crate) enum Stand {
     Waiting,
 }
 
-/// The tasks of an executor at one moment, by number.
+/// The tasks of an executor at one moment, in the order of spawning.
 #[derive(Clone, Debug)]
 pub(crate) struct Census {
     pub(crate) tasks: Vec<Seen>,
@@ -42,7 +49,7 @@ pub(crate) struct Census {
 impl Census {
     pub(super) fn take(local: &Local) -> Census {
         let mut tasks = local.seen();
-        tasks.sort_unstable_by_key(|task| task.number);
+        tasks.sort_unstable_by_key(|task| task.id);
         Census { tasks, functions: waker_functions() }
     }
 }

@@ -2,17 +2,20 @@
 //!
 //! Ground rules:
 //!
-//! * A handle has the only [`Claim`] to its task's output, and gives it up with the result.
+//! * A handle has the only [`Claim`] to its task's output. It keeps the claim after the result was given, because that
+//!   knows which task it is and where it was spawned.
 //! * It registers its waker first and looks again after, so that a task which completes in between is seen.
 
 use super::budget;
-use super::task::Claim;
+use super::numbers::Id;
+use super::task::{Claim, TaskRef};
+use futures_core::future::FusedFuture;
 use std::any::Any;
-use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::{fmt, io};
 
 /// A spawned task, seen from outside: a future of its result.
 ///
@@ -26,7 +29,7 @@ use std::task::{Context, Poll, ready};
 ///
 /// # Panics
 ///
-/// If it is polled after it gave its result.
+/// If it is polled after it gave its result. The message says where the task was spawned.
 ///
 /// # Cancel safety
 ///
@@ -45,15 +48,14 @@ use std::task::{Context, Poll, ready};
 /// });
 /// ```
 pub struct JoinHandle<T> {
-    /// None once the result has been given.
-    claim: Option<Claim<T>>,
+    claim: Claim<T>,
 }
 
 impl<T> JoinHandle<T> {
     /// The handle that holds `claim`.
     #[inline]
     pub(super) fn new(claim: Claim<T>) -> JoinHandle<T> {
-        JoinHandle { claim: Some(claim) }
+        JoinHandle { claim }
     }
 
     /// Asks for the task to be cancelled. Any thread may.
@@ -62,28 +64,63 @@ impl<T> JoinHandle<T> {
     /// that [is cancelled](JoinError::is_cancelled). Until then the task may complete, and if it has, this
     /// does nothing. A task that aborts itself gets as far as its next `await` that is not ready.
     pub fn abort(&self) {
-        if let Some(claim) = &self.claim {
-            claim.abort();
-        }
+        self.claim.task().abort();
     }
 
     /// Whether the task has completed, panicked or been cancelled. If so, awaiting the handle does not wait.
     pub fn is_finished(&self) -> bool {
-        match &self.claim {
-            Some(claim) => claim.is_complete(),
-            None => true,
-        }
+        self.claim.is_complete()
     }
+
+    /// Which task it is; known from the moment it is spawned.
+    pub fn id(&self) -> Id {
+        self.claim.task().id()
+    }
+
+    /// Another way to [abort](JoinHandle::abort) the task, for those who do not wait for its result.
+    ///
+    /// ```
+    /// mainspring::block_on(async {
+    ///     let task = mainspring::spawn(std::future::pending::<()>());
+    ///     let abort = task.abort_handle();
+    ///     mainspring::spawn(async move { abort.abort() });
+    ///     assert!(task.await.unwrap_err().is_cancelled());
+    /// });
+    /// ```
+    pub fn abort_handle(&self) -> AbortHandle {
+        AbortHandle { task: self.claim.task().clone() }
+    }
+
+    /// Lets the task run on, without a handle. Dropping the handle does the same and does not say so.
+    ///
+    /// ```
+    /// mainspring::block_on(async {
+    ///     mainspring::spawn(async { println!("nobody waits for this") }).detach();
+    /// });
+    /// ```
+    pub fn detach(self) {}
+}
+
+#[cold]
+fn polled_again<T>(claim: &Claim<T>) -> ! {
+    let task = claim.task();
+    // No line of the caller's is known here: `poll` is called through `.await`.
+    panic!(
+        "the JoinHandle of task {}, spawned at {}, was polled after it gave its result: await it once, or ask \
+         `FusedFuture::is_terminated` before",
+        task.id(),
+        task.origin()
+    );
 }
 
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let Some(claim) = &mut this.claim else {
-            panic!("a JoinHandle was polled after it gave its result");
-        };
+        let claim = &mut self.get_mut().claim;
+        if claim.is_taken() {
+            polled_again(claim);
+        }
         let permit = ready!(budget::poll_proceed(cx));
         if !claim.is_complete() {
             claim.register(cx.waker());
@@ -91,9 +128,15 @@ impl<T> Future for JoinHandle<T> {
         let Some(result) = claim.take() else {
             return Poll::Pending;
         };
-        this.claim = None;
         permit.spend();
         Poll::Ready(result)
+    }
+}
+
+/// Terminated once it gave its result.
+impl<T> FusedFuture for JoinHandle<T> {
+    fn is_terminated(&self) -> bool {
+        self.claim.is_taken()
     }
 }
 
@@ -106,7 +149,44 @@ impl<T> RefUnwindSafe for JoinHandle<T> {}
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle").field("finished", &self.is_finished()).finish_non_exhaustive()
+        let mut debug = f.debug_struct("JoinHandle");
+        debug.field("id", &self.id()).field("finished", &self.is_finished()).finish_non_exhaustive()
+    }
+}
+
+/// Aborts a task, from any thread, and gives no result. Made by [`JoinHandle::abort_handle`].
+///
+/// It keeps nothing running and no future; the task's memory is freed when the last of its handles and wakers goes.
+#[derive(Clone)]
+pub struct AbortHandle {
+    task: TaskRef,
+}
+
+impl AbortHandle {
+    /// Asks for the task to be cancelled, as [`JoinHandle::abort`] does.
+    pub fn abort(&self) {
+        self.task.abort();
+    }
+
+    /// Whether the task has completed, panicked or been cancelled.
+    pub fn is_finished(&self) -> bool {
+        self.task.is_complete()
+    }
+
+    /// Which task it is.
+    pub fn id(&self) -> Id {
+        self.task.id()
+    }
+}
+
+// Nothing is left half done by a panic: there are atomic steps only.
+impl UnwindSafe for AbortHandle {}
+impl RefUnwindSafe for AbortHandle {}
+
+impl fmt::Debug for AbortHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("AbortHandle");
+        debug.field("id", &self.id()).field("finished", &self.is_finished()).finish_non_exhaustive()
     }
 }
 
@@ -217,3 +297,10 @@ impl fmt::Display for JoinError {
 }
 
 impl std::error::Error for JoinError {}
+
+/// Of the kind [`Other`](io::ErrorKind::Other), with the `JoinError` inside.
+impl From<JoinError> for io::Error {
+    fn from(error: JoinError) -> io::Error {
+        io::Error::other(error)
+    }
+}

@@ -9,13 +9,15 @@
 //! * `closed` goes from false to true once; from then on `tasks` stays empty.
 //! * `running` keeps a task from running the executor that is running it.
 //! * `lane` says in which lane a wake on this thread puts a task. A task that wakes itself while it is polled yields.
-//! * The thread-local has no destructor: that makes it cheap to reach, and there to the end of the thread. What
-//!   it holds is taken out by the guard that put it in.
+//! * `CURRENT` has no destructor: that makes it cheap to reach, and there to the end of the thread. What it holds is
+//!   taken out by the guard that put it in.
 
 use super::budget;
-use super::census::{Origin, Seen, Stand};
+use super::census::{Origin, Seen, Spawned, Stand};
 use super::join::JoinHandle;
 use super::lanes::{Lane, Lanes};
+use super::numbers::Block;
+use super::polling::Poll;
 use super::remote::{Item, Notify, Owner, Remote};
 use super::root::Root;
 use super::task::{self, NUMBERS, Progress, Remains, TaskRef};
@@ -23,9 +25,8 @@ use super::tasks::{KEEP, Ready, Tasks};
 use crate::sync::thread_local;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
-use std::panic::Location;
 use std::ptr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 /// The executor that a thread has entered.
@@ -38,18 +39,13 @@ struct Current {
 thread_local! {
     static CURRENT: Current = const { Current { remote: Cell::new(ptr::null()), local: RefCell::new(None) } };
 }
+// The executors of this thread, for those who come with a `Remote`. This one has a destructor: after it, none is found.
+thread_local! {
+    static OWNED: RefCell<Vec<Weak<Local>>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Runs between two looks at whether memory of a past burst should be given back.
 const TRIM_EVERY: u32 = 1024;
-
-/// What there is to say of the task that is being polled.
-#[derive(Clone, Copy, Default)]
-struct Polling {
-    /// Zero: there is none.
-    address: usize,
-    key: u32,
-    number: u64,
-}
 
 /// How a run of some polls went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +78,7 @@ struct CurrentRoot {
 }
 
 /// The owner thread's part of an executor.
-pub(super) struct Local {
+pub(crate) struct Local {
     owner: Owner,
     tasks: RefCell<Tasks>,
     root: RefCell<Option<CurrentRoot>>,
@@ -92,10 +88,10 @@ pub(super) struct Local {
     spare: RefCell<Vec<Item>>,
     closed: Cell<bool>,
     running: Cell<bool>,
-    /// The task that is being polled, or was polled last and has not completed. While it is polled it is not in the
-    /// table; so what is here and there is not being polled.
-    polling: Cell<Polling>,
-    next_number: Cell<u64>,
+    /// Where the task lies that is being polled, or was polled last. The rest that there is to say of it is in the
+    /// `Remote`.
+    polled: Cell<usize>,
+    numbers: Block,
     polls: Cell<u64>,
     /// The longest queue since the last trim, and the runs left until the next.
     longest: Cell<usize>,
@@ -110,20 +106,34 @@ impl Local {
 
     /// As [`new`](Local::new), with counters that start at `count`.
     pub(super) fn counting_from(notify: Arc<dyn Notify>, count: u64) -> Rc<Local> {
-        Rc::new(Local {
-            owner: Owner::new(notify),
+        let local = Rc::new(Local {
+            owner: Owner::new(notify, count),
             tasks: RefCell::default(),
             root: RefCell::default(),
             lane: Cell::new(Lane::Woken),
             spare: RefCell::default(),
             closed: Cell::new(false),
             running: Cell::new(false),
-            polling: Cell::new(Polling::default()),
-            next_number: Cell::new(count),
+            polled: Cell::new(0),
+            numbers: Block::default(),
             polls: Cell::new(count),
             longest: Cell::new(0),
             until_trim: Cell::new(TRIM_EVERY),
-        })
+        });
+        let _ = OWNED.try_with(|owned| owned.borrow_mut().push(Rc::downgrade(&local)));
+        local
+    }
+
+    /// The executor that `remote` belongs to, if this is its owner thread.
+    #[inline]
+    pub(crate) fn of(remote: &Arc<Remote>) -> Option<Rc<Local>> {
+        if is_current(remote) { entered() } else { Local::owned(remote) }
+    }
+
+    #[cold]
+    fn owned(remote: &Arc<Remote>) -> Option<Rc<Local>> {
+        let mine = |local: &Rc<Local>| Arc::ptr_eq(local.remote(), remote);
+        OWNED.try_with(|owned| owned.borrow().iter().filter_map(Weak::upgrade).find(mine)).ok().flatten()
     }
 
     #[inline]
@@ -157,13 +167,20 @@ impl Local {
         }
         let tasks = self.tasks.borrow();
         let mut seen = tasks.seen();
-        let Polling { address, key, number } = self.polling.get();
-        if address != 0 && seen.iter().all(|task| task.address != address) {
-            // If it has shut its own executor down, the table is empty, and nothing is left to be told.
-            let origin = tasks.origin(key);
-            seen.extend(origin.map(|origin| Seen { number, address, origin, stand: Stand::Running }));
+        // The task that is being polled is not in the table. If it has shut its own executor down, nothing is left to be
+        // told.
+        if let (Some(Poll { id: Some(id), origin, .. }), false) =
+            (self.remote().polling().get(), self.closed.get())
+        {
+            seen.push(Seen { id, address: self.polled.get(), origin, stand: Stand::Running });
         }
         seen
+    }
+
+    /// What is known of the next task, which is spawned there.
+    #[inline]
+    pub(crate) fn next(&self, at: Origin) -> Spawned {
+        Spawned { id: self.numbers.take(self.remote().numbers()), at }
     }
 
     /// Makes `self` this thread's executor until the guard is dropped.
@@ -173,23 +190,37 @@ impl Local {
 
     /// Makes `future` a task. After the shutdown it is dropped.
     #[inline]
-    pub(super) fn spawn<F: Future + 'static>(&self, future: F, origin: Origin) -> JoinHandle<F::Output> {
+    pub(crate) fn spawn_as<F: Future + 'static>(&self, future: F, spawned: Spawned) -> JoinHandle<F::Output> {
         if self.closed.get() {
-            return self.refuse(future);
+            return self.remote().refuse(future, spawned);
         }
         // One borrow for all of it. Only the allocator is called meanwhile.
         let mut tasks = self.tasks.borrow_mut();
         let remote = tasks.spare_remote().unwrap_or_else(|| self.remote().clone());
-        let (task, claim) = task::local(future, &self.owner, remote);
-        tasks.insert(task, self.number(), origin);
+        let (task, claim) = task::local(future, spawned, &self.owner, remote);
+        tasks.insert(task);
         JoinHandle::new(claim)
     }
 
-    #[cold]
-    fn refuse<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        let (task, claim) = task::local(future, &self.owner, self.remote().clone());
-        task.cancel(&self.owner);
-        JoinHandle::new(claim)
+    /// Calls `poll`, which polls the root, whose turn it is, for the `count`th time; its `block_on` was called there.
+    pub(super) fn poll_root<R>(&self, origin: Origin, count: u64, poll: impl FnOnce() -> R) -> R {
+        /// The poll has ended, also after a panic.
+        struct Ends<'a>(&'a Local);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.remote().polling().end();
+                if let Some(current) = &mut *self.0.root.borrow_mut() {
+                    current.polled = false;
+                }
+            }
+        }
+        if let Some(current) = &mut *self.root.borrow_mut() {
+            current.queued = false;
+            current.polled = true;
+        }
+        self.remote().polling().begin(None, origin, count);
+        let _ends = Ends(self);
+        budget::fresh(poll)
     }
 
     pub(super) fn run(&self, limit: usize) -> Ran {
@@ -209,7 +240,7 @@ impl Local {
         let before = self.polls.get();
         let mut end = End::Limit;
         for _ in 0..limit {
-            let task = match self.next() {
+            let task = match self.next_ready() {
                 Ready::Task(task) => task,
                 Ready::Root => {
                     end = End::Root;
@@ -224,8 +255,10 @@ impl Local {
                     break;
                 }
             };
-            self.polling.set(Polling { address: task.address(), key: task.key(), number: task.number() });
+            self.polled.set(task.address());
+            self.remote().polling().begin(Some(task.id()), task.origin(), self.polls.get());
             let progress = task.run(&self.owner);
+            self.remote().polling().end();
             if matches!(progress, Progress::Pending | Progress::Completed) {
                 self.polls.set(self.polls.get().wrapping_add(1));
             }
@@ -255,21 +288,6 @@ impl Local {
         let root = self.root.take();
         if root.is_some_and(|root| root.queued) {
             self.tasks.borrow_mut().remove_root();
-        }
-    }
-
-    /// The poll of the future of `block_on`, whose turn has come, begins.
-    pub(super) fn begin_root(&self) {
-        if let Some(current) = &mut *self.root.borrow_mut() {
-            current.queued = false;
-            current.polled = true;
-        }
-    }
-
-    /// The poll of the future of `block_on` has ended.
-    pub(super) fn end_root(&self) {
-        if let Some(current) = &mut *self.root.borrow_mut() {
-            current.polled = false;
         }
     }
 
@@ -316,15 +334,15 @@ impl Local {
         let _entered = self.enter();
         let late = self.owner.close();
         for item in late {
-            if matches!(item, Item::Spawn(..)) {
+            if matches!(item, Item::Spawn(_)) {
                 self.take_in(item);
             }
         }
         self.closed.set(true);
         let mut tasks = self.tasks.borrow_mut().clear();
         // Numbers may wrap around; their distance to the next number never does.
-        let next = self.next_number.get();
-        tasks.sort_unstable_by_key(|task| task.number().wrapping_sub(next) & NUMBERS);
+        let next = self.remote().numbers().next();
+        tasks.sort_unstable_by_key(|task| task.id().number().wrapping_sub(next) & NUMBERS);
         for task in &tasks {
             task.cancel(&self.owner);
         }
@@ -333,9 +351,6 @@ impl Local {
     /// What becomes of a task after its go.
     #[inline]
     fn keep(&self, task: TaskRef, progress: Progress) {
-        if progress != Progress::Pending {
-            self.polling.take();
-        }
         if self.closed.get() {
             // It has shut its own executor down.
             task.cancel(&self.owner);
@@ -348,17 +363,9 @@ impl Local {
         drop(task);
     }
 
-    /// The number of a task that is taken in now.
-    #[inline]
-    fn number(&self) -> u64 {
-        let number = self.next_number.get();
-        self.next_number.set(number.wrapping_add(1));
-        number
-    }
-
     fn take_in(&self, item: Item) {
         match item {
-            Item::Spawn(task, origin) => self.tasks.borrow_mut().insert(task, self.number(), origin),
+            Item::Spawn(task) => self.tasks.borrow_mut().insert(task),
             Item::Wake(task) => {
                 // If SCHEDULED is unset, the task has been polled since, for another wake.
                 if task.is_scheduled() && !task.is_complete() && !task.is_queued() {
@@ -389,7 +396,7 @@ impl Local {
     }
 
     #[inline]
-    fn next(&self) -> Ready {
+    fn next_ready(&self) -> Ready {
         self.tasks.borrow_mut().next()
     }
 
@@ -416,6 +423,12 @@ impl Local {
     }
 }
 
+impl Drop for Local {
+    fn drop(&mut self) {
+        let _ = OWNED.try_with(|owned| owned.borrow_mut().retain(|local| local.strong_count() > 0));
+    }
+}
+
 /// While it lives, its executor is the one this thread has entered.
 #[must_use = "the executor is left when the guard is dropped"]
 pub(crate) struct Enter {
@@ -437,41 +450,16 @@ fn exchange(local: Option<Rc<Local>>) -> Option<Rc<Local>> {
     })
 }
 
-/// Makes `future` a task of the executor this thread has entered, or hands it back if there is none.
+/// The executor that this thread has entered.
 #[inline]
-#[track_caller]
-pub(crate) fn spawn_local<F: Future + 'static>(future: F) -> Result<JoinHandle<F::Output>, F> {
-    let origin = Location::caller();
-    let mut future = Some(future);
-    let closed = CURRENT.with(|current| {
-        let entered = current.local.borrow();
-        match (entered.as_deref(), future.take()) {
-            (Some(local), Some(mine)) if !local.closed.get() => Ok(local.spawn(mine, origin)),
-            (local, mine) => {
-                future = mine;
-                Err(local.cloned())
-            }
-        }
-    });
-    match (closed, future) {
-        (Ok(handle), _) => Ok(handle),
-        // A closed executor drops the future, which may then enter or leave one: the borrow has ended.
-        (Err(Some(closed)), Some(future)) => Ok(closed.spawn(future, origin)),
-        (Err(_), Some(future)) => Err(future),
-        (Err(_), None) => unreachable!("the future was handed back"),
-    }
+pub(super) fn entered() -> Option<Rc<Local>> {
+    CURRENT.with(|current| current.local.borrow().as_deref().cloned())
 }
 
 /// Whether this thread has entered the executor that `remote` belongs to.
 #[inline]
 pub(super) fn is_current(remote: &Arc<Remote>) -> bool {
     CURRENT.with(|current| ptr::eq(current.remote.get(), Arc::as_ptr(remote)))
-}
-
-/// The number of the task that this thread polls now, or has polled last.
-#[cfg(feature = "tracing")]
-pub(crate) fn polled() -> Option<u64> {
-    CURRENT.with(|current| current.local.borrow().as_deref().map(|local| local.polling.get().number))
 }
 
 /// Looks at the executor that `remote` belongs to, if this thread has entered it.

@@ -27,6 +27,10 @@ mod lanes;
 mod local;
 #[cfg(all(test, loom))]
 mod models;
+mod numbers;
+#[cfg(test)]
+mod plain;
+mod polling;
 mod remote;
 mod root;
 mod task;
@@ -35,21 +39,21 @@ mod tasks;
 mod tests;
 
 pub(crate) use budget::Slice;
-pub(crate) use census::{Census, Stand};
+pub(crate) use census::{Census, Origin, Spawned, Stand};
 pub use coop::{
     Cooperative, Unconstrained, consume_budget, cooperative, has_budget_remaining, unconstrained, yield_now,
 };
-pub use join::{JoinError, JoinHandle};
+pub use join::{AbortHandle, JoinError, JoinHandle};
 pub(crate) use lanes::Lane;
-#[cfg(feature = "tracing")]
-pub(crate) use local::polled;
-pub(crate) use local::{End, Enter, Ran, spawn_local};
+pub(crate) use local::{End, Enter, Local, Ran};
+pub use numbers::Id;
 pub(crate) use remote::{Notify, Remote};
 pub(crate) use root::Root;
 
+#[cfg(test)]
+pub(crate) use plain::spawn_local;
+
 use lanes::Lanes;
-use local::Local;
-use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -75,11 +79,11 @@ impl Executor {
         Local::enter(&self.local)
     }
 
-    /// Makes `future` a task. After [`shutdown`](Executor::shutdown) it is dropped at once, and the handle
-    /// says that it was cancelled.
-    #[track_caller]
-    pub(crate) fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        self.local.spawn(future, Location::caller())
+    /// The half that makes tasks. After [`shutdown`](Executor::shutdown) their futures are dropped at once, and the
+    /// handles say that they were cancelled.
+    #[inline]
+    pub(crate) fn local(&self) -> &Rc<Local> {
+        &self.local
     }
 
     /// Whether a task waits to be polled. A thread that is about to park says so first, in a sequentially
@@ -116,17 +120,9 @@ impl Executor {
         RootGuard { local: &self.local, root }
     }
 
-    /// Polls the root, whose turn it is, with a full budget.
-    pub(crate) fn poll_root<R>(&self, poll: impl FnOnce() -> R) -> R {
-        struct Polled<'a>(&'a Local);
-        impl Drop for Polled<'_> {
-            fn drop(&mut self) {
-                self.0.end_root();
-            }
-        }
-        self.local.begin_root();
-        let _polled = Polled(&self.local);
-        budget::fresh(poll)
+    /// Calls `poll`, which polls the root, whose turn it is, for the `count`th time; its `block_on` was called there.
+    pub(crate) fn poll_root<R>(&self, origin: Origin, count: u64, poll: impl FnOnce() -> R) -> R {
+        self.local.poll_root(origin, count, poll)
     }
 
     /// While the guard lives, a wake on this thread puts a task into this lane.

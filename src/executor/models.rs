@@ -7,12 +7,15 @@
 //! * What is no part of a model is counted with std's atomics, which loom does not watch: wakes, polls, drops.
 //! * What is part of it is read with the weakest ordering, so that only the code under test makes it visible.
 
-use super::{Executor, JoinHandle, Notify, Root};
+use super::numbers::Id;
+use super::polling::Polling;
+use super::{Executor, JoinHandle, Notify, Origin, Root};
 use futures_task::ArcWake;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread::{self, ThreadId};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::panic::Location;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -215,6 +218,32 @@ fn loom_last_waker_dropped_against_shutdown() {
         assert_eq!(drops.get(), 1);
         assert_eq!(Arc::strong_count(&bell), 1, "the inbox keeps a task, and that the inbox");
     });
+}
+
+#[test]
+fn loom_a_poll_is_told_with_its_own_line_and_stretch() {
+    loom::model(|| {
+        let lines = [here(), here(), here()];
+        let polling = Arc::new(Polling::new());
+        let theirs = polling.clone();
+        let watcher = thread::spawn(move || theirs.get());
+        for n in [1, 2] {
+            polling.set_since(n);
+            polling.begin(Some(Id::new(n)), lines[n as usize], n);
+            polling.end();
+        }
+        if let Some(poll) = watcher.join().unwrap() {
+            let n = poll.id.expect("no root was polled").number();
+            assert_eq!((poll.origin, poll.since), (lines[n as usize], n), "a poll was told with another's");
+        }
+        assert_eq!(polling.get(), None);
+    });
+}
+
+/// The place in this file that calls it.
+#[track_caller]
+fn here() -> Origin {
+    Location::caller()
 }
 
 #[test]

@@ -17,15 +17,16 @@
 //! * Once closed an inbox stays closed and empty.
 //! * There is one [`Owner`] to a `Remote`, and it never leaves the thread that made it.
 
-use super::census::{Census, Origin};
+use super::census::{Census, Origin, Spawned};
 use super::join::JoinHandle;
 use super::local;
+use super::numbers::Numbers;
+use super::polling::Polling;
 use super::task::{self, Pool, TaskRef};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use std::cell::{RefCell, RefMut};
 use std::marker::PhantomData;
 use std::mem;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// How an executor rouses its owner thread.
@@ -42,7 +43,7 @@ pub(super) enum Item {
     /// A task of the executor is ready.
     Wake(TaskRef),
     /// A new task: register it and queue it.
-    Spawn(TaskRef, Origin),
+    Spawn(TaskRef),
 }
 
 struct Inbox {
@@ -54,25 +55,44 @@ struct Inbox {
 pub(crate) struct Remote {
     inbox: Mutex<Inbox>,
     ready: AtomicBool,
+    numbers: Numbers,
+    polling: Polling,
     notify: Arc<dyn Notify>,
 }
 
 impl Remote {
     /// Makes `future` a task of the executor. If that has shut down the future is dropped here and now, and
     /// the handle says that it was cancelled.
-    #[track_caller]
-    pub(crate) fn spawn<F>(self: &Arc<Self>, future: F) -> JoinHandle<F::Output>
+    pub(crate) fn spawn_as<F>(self: &Arc<Self>, future: F, spawned: Spawned) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let (task, mut claim) = task::remote(future, self.clone());
-        if let Err(item) = self.push(Item::Spawn(task, Location::caller())) {
+        let (task, mut claim) = task::remote(future, spawned, self.clone());
+        if let Err(item) = self.push(Item::Spawn(task)) {
             // The inbox did not keep it, so that this thread has the task for itself again.
             drop(item);
             claim.refuse();
         }
         JoinHandle::new(claim.claim())
+    }
+
+    /// The handle of a task that the executor did not take in, because it has shut down. The future is dropped here and
+    /// now.
+    #[cold]
+    pub(crate) fn refuse<F: Future + 'static>(
+        self: &Arc<Self>,
+        future: F,
+        spawned: Spawned,
+    ) -> JoinHandle<F::Output> {
+        JoinHandle::new(task::refused(future, spawned, self.clone()))
+    }
+
+    /// What is known of the next task, which is spawned there.
+    pub(crate) fn next(self: &Arc<Self>, at: Origin) -> Spawned {
+        // The owner thread has numbers of its own.
+        let local = local::here(self, |local| local.next(at));
+        local.unwrap_or_else(|| Spawned { id: self.numbers.take(), at })
     }
 
     /// Whether the executor has shut down.
@@ -88,6 +108,12 @@ impl Remote {
     /// What the tasks look like now, if this is the owner thread and it has entered the executor.
     pub(crate) fn census_here(self: &Arc<Self>) -> Option<Census> {
         local::here(self, Census::take)
+    }
+
+    /// What the owner thread is polling.
+    #[inline]
+    pub(crate) fn polling(&self) -> &Polling {
+        &self.polling
     }
 
     /// Rouses the owner.
@@ -122,6 +148,12 @@ impl Remote {
         Ok(())
     }
 
+    /// The numbers of its tasks.
+    #[inline]
+    pub(super) fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inbox> {
         lock(&self.inbox)
     }
@@ -137,11 +169,13 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Makes this thread the owner of a new inbox.
-    pub(super) fn new(notify: Arc<dyn Notify>) -> Owner {
+    /// Makes this thread the owner of a new inbox, whose tasks are numbered from `first` on.
+    pub(super) fn new(notify: Arc<dyn Notify>, first: u64) -> Owner {
         let remote = Remote {
             inbox: Mutex::new(Inbox { items: Vec::new(), closed: false }),
             ready: AtomicBool::new(false),
+            numbers: Numbers::new(first),
+            polling: Polling::new(),
             notify,
         };
         Owner { remote: Arc::new(remote), pool: RefCell::new(Pool::new()), _stays_here: PhantomData }

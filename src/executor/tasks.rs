@@ -10,12 +10,11 @@
 //!
 //! Ground rules:
 //!
-//! * A place has beside it where its task was spawned, in an array of its own: only who looks at what is pending needs it.
 //! * A task lies in its slot but while it is polled. Its place stays its own until it has completed and left the
 //!   queue: a place in the queue never comes to mean another task.
 //! * No user code runs here. References to tasks go in and out, and none is dropped.
 
-use super::census::{Origin, Seen, Stand};
+use super::census::{Seen, Stand};
 use super::lanes::{Lane, Lanes, Next};
 use super::remote::Remote;
 use super::task::{TaskRef, prefetch};
@@ -54,8 +53,6 @@ pub(super) enum Ready {
 pub(super) struct Tasks {
     lanes: Lanes,
     slots: Vec<Option<TaskRef>>,
-    /// Where the task of each slot was spawned.
-    origins: Vec<Origin>,
     free: Vec<u32>,
     /// References to the `Remote`, from tasks that ended here. A new task takes one over, which spares it the two
     /// atomic steps.
@@ -100,20 +97,18 @@ impl Tasks {
 
     /// Gives a new task a place, and queues it.
     #[inline]
-    pub(super) fn insert(&mut self, task: TaskRef, number: u64, origin: Origin) {
+    pub(super) fn insert(&mut self, task: TaskRef) {
         let key = match self.free.pop() {
             Some(key) => {
-                task.set_place(key, number);
+                task.set_key(key);
                 self.fill(key, task);
-                self.origins[key as usize] = origin;
                 key
             }
             None => {
                 let key = u32::try_from(self.slots.len()).ok().filter(|key| *key != ROOT);
                 let key = key.expect("so many tasks do not fit into memory");
-                task.set_place(key, number);
+                task.set_key(key);
                 self.slots.push(Some(task));
-                self.origins.push(origin);
                 key
             }
         };
@@ -184,20 +179,14 @@ impl Tasks {
 
     /// All tasks but the one that is being polled, by their places.
     pub(super) fn seen(&self) -> Vec<Seen> {
-        let slots = self.slots.iter().zip(&self.origins);
-        slots
-            .filter_map(|(slot, origin)| {
-                let task = slot.as_ref().filter(|task| !task.is_complete())?;
+        let tasks = self.slots.iter().flatten().filter(|task| !task.is_complete());
+        tasks
+            .map(|task| {
                 let ready = task.is_queued() || task.is_scheduled();
                 let stand = if ready { Stand::Ready } else { Stand::Waiting };
-                Some(Seen { number: task.number(), address: task.address(), origin, stand })
+                Seen { id: task.id(), address: task.address(), origin: task.origin(), stand }
             })
             .collect()
-    }
-
-    /// Where the task in this place was spawned.
-    pub(super) fn origin(&self, key: u32) -> Option<Origin> {
-        self.origins.get(key as usize).copied()
     }
 
     /// Empties the queue and the table, and returns the tasks in no order.
@@ -214,7 +203,6 @@ impl Tasks {
         // The table could shrink from its end only, where a single long-lived task can sit.
         if self.alive == 0 && self.lanes.is_empty() && self.slots.capacity() > KEEP {
             self.slots = Vec::new();
-            self.origins = Vec::new();
             self.free = Vec::new();
         }
     }

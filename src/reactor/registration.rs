@@ -27,6 +27,10 @@ pub(crate) struct Registration {
     key: usize,
 }
 
+// A panic of a waker leaves each direction as it was before or as it is after.
+impl std::panic::UnwindSafe for Registration {}
+impl std::panic::RefUnwindSafe for Registration {}
+
 impl Registration {
     pub(super) fn new(io: Arc<Io>, source: Arc<Source>, key: usize) -> Registration {
         Registration { io, source, key }

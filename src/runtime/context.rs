@@ -4,22 +4,76 @@
 //! Ground rules:
 //!
 //! * A borrow of the thread-local lasts for one lookup, and no user code runs in it.
-//! * Guards nest: each puts back what it found. In the destructor of another thread-local the context may be
-//!   gone already; then there is no runtime, and nothing panics.
+//! * Guards nest. Each takes its own entry off the stack, wherever that lies, so that a thread whose guards are all
+//!   dropped is in no runtime. One that is not on top panics: until then others were in the wrong runtime.
+//! * A poll of a task, or of `block_on`'s future, leaves the stack as it found it; see [`Guarded`].
+//! * In the destructor of another thread-local the context may be gone already; then there is no runtime, and nothing
+//!   panics.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
-use std::{fmt, io};
+use std::panic::Location;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::{fmt, io, mem};
+
+use pin_project_lite::pin_project;
 
 use super::Handle;
 use super::registry::Number;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Handle>> = const { RefCell::new(None) };
-    /// The number of the current runtime: for those who do not need more, read without a borrow.
-    static NUMBER: Cell<Option<Number>> = const { Cell::new(None) };
+    static STACK: RefCell<Stack> = const { RefCell::new(Stack { top: None, below: Vec::new() }) };
+    /// What there is to know of the top without a borrow.
+    static TOP: Top = const { Top { number: Cell::new(None), serial: Cell::new(0), given: Cell::new(0) } };
     /// Whether a `block_on` runs on this thread.
     static RUNNING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The runtimes this thread is in, of which the top one counts. Mostly there is one: then nothing is allocated.
+struct Stack {
+    top: Option<Entry>,
+    below: Vec<Entry>,
+}
+
+/// A runtime that was entered.
+struct Entry {
+    handle: Handle,
+    /// Which of the entries of this thread: a later one has a higher serial.
+    serial: u64,
+    /// Where it was entered.
+    at: &'static Location<'static>,
+}
+
+struct Top {
+    /// The number of the current runtime.
+    number: Cell<Option<Number>>,
+    /// The serial of the top entry; zero if there is none.
+    serial: Cell<u64>,
+    /// The highest serial that was given on this thread.
+    given: Cell<u64>,
+}
+
+impl Stack {
+    fn push(&mut self, entry: Entry) {
+        if let Some(below) = self.top.replace(entry) {
+            self.below.push(below);
+        }
+        self.tell();
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        let left = mem::replace(&mut self.top, self.below.pop());
+        self.tell();
+        left
+    }
+
+    fn tell(&self) {
+        TOP.with(|top| {
+            top.number.set(self.top.as_ref().map(|entry| entry.handle.number()));
+            top.serial.set(self.top.as_ref().map_or(0, |entry| entry.serial));
+        });
+    }
 }
 
 /// There is no runtime on this thread.
@@ -48,9 +102,15 @@ impl From<NoRuntime> for io::Error {
 /// While it lives, its runtime is the one this thread is in. Made by [`Handle::enter`].
 ///
 /// Guards are dropped in the reverse order of their making, as happens by itself with local variables.
+///
+/// # Panics
+///
+/// As it is dropped, if a guard that was made later is still alive. The thread has then left the guard's runtime all
+/// the same. During another panic there is no second one.
 #[must_use = "the runtime is left when the guard is dropped"]
 pub struct EnterGuard<'a> {
-    previous: Option<Handle>,
+    /// The serial of its entry; zero if it has none.
+    serial: u64,
     /// It belongs to this thread, and must not outlive the handle.
     _thread: PhantomData<(*const (), &'a Handle)>,
 }
@@ -63,20 +123,93 @@ impl fmt::Debug for EnterGuard<'_> {
 
 impl Drop for EnterGuard<'_> {
     fn drop(&mut self) {
-        let previous = self.previous.take();
-        NUMBER.with(|number| number.set(previous.as_ref().map(Handle::number)));
-        // What it held is dropped after the borrow has ended.
-        let left = CURRENT.try_with(|current| current.replace(previous));
-        drop(left);
+        let found = STACK.try_with(|stack| {
+            let mut stack = stack.borrow_mut();
+            let top = stack.top.as_ref().filter(|top| top.serial != self.serial).map(|top| top.at);
+            let Some(later) = top else { return (stack.pop(), None) };
+            // It is not there if the poll that has kept it has taken it away.
+            let place = stack.below.iter().rposition(|entry| entry.serial == self.serial);
+            (place.map(|place| stack.below.remove(place)), Some(later))
+        });
+        // What was taken off the stack is dropped after the borrow has ended.
+        let Ok((Some(left), Some(later))) = found else { return };
+        if !std::thread::panicking() {
+            panic!(
+                "the guard of `Handle::enter` made at {} was dropped before the one made later at {later}: drop guards in \
+                 the reverse order of their making",
+                left.at
+            );
+        }
     }
 }
 
 /// Makes `handle`'s runtime the one this thread is in.
+#[track_caller]
 pub(super) fn enter(handle: &Handle) -> EnterGuard<'_> {
-    let handle = handle.clone();
-    NUMBER.with(|number| number.set(Some(handle.number())));
-    let previous = CURRENT.try_with(|current| current.replace(Some(handle))).unwrap_or_default();
-    EnterGuard { previous, _thread: PhantomData }
+    let serial = TOP.with(|top| top.given.get()) + 1;
+    let entry = Entry { handle: handle.clone(), serial, at: Location::caller() };
+    let entered = STACK.try_with(|stack| {
+        stack.borrow_mut().push(entry);
+        TOP.with(|top| top.given.set(serial));
+    });
+    EnterGuard { serial: entered.map_or(0, |()| serial), _thread: PhantomData }
+}
+
+pin_project! {
+    /// A future whose polls leave the thread in the runtime in which they began.
+    ///
+    /// Who holds a guard of [`Handle::enter`] across an `.await` puts all that is polled meanwhile into its runtime:
+    /// their timers would be armed where they may never fire. So the guard's entry is taken away, and the poll panics.
+    #[derive(Debug)]
+    pub(super) struct Guarded<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+/// `future`, which is a task's or `block_on`'s.
+#[inline]
+pub(super) fn guarded<F: Future>(future: F) -> Guarded<F> {
+    Guarded { future }
+}
+
+impl<F: Future> Future for Guarded<F> {
+    type Output = F::Output;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let before = TOP.with(|top| top.serial.get());
+        let polled = self.project().future.poll(cx);
+        if TOP.with(|top| top.serial.get()) != before {
+            leave_above(before);
+        }
+        polled
+    }
+}
+
+/// Takes all entries above that of this serial away.
+///
+/// # Panics
+///
+/// If there was one.
+#[cold]
+fn leave_above(serial: u64) {
+    let left = STACK.try_with(|stack| {
+        let mut stack = stack.borrow_mut();
+        let mut left = Vec::new();
+        while stack.top.as_ref().is_some_and(|top| top.serial > serial) {
+            left.extend(stack.pop());
+        }
+        left
+    });
+    let Some(first) = left.ok().and_then(|mut left| left.pop()) else { return };
+    if !std::thread::panicking() {
+        panic!(
+            "the guard of `Handle::enter` made at {} was held across an `.await`, where it puts other tasks into its \
+             runtime: drop it before, and await afterwards what was made under it",
+            first.at
+        );
+    }
 }
 
 /// Looks at the runtime this thread is in.
@@ -86,13 +219,14 @@ pub(super) fn enter(handle: &Handle) -> EnterGuard<'_> {
 /// [`NoRuntime`] if it is in none.
 #[inline]
 pub(crate) fn with<R>(look: impl FnOnce(&Handle) -> R) -> Result<R, NoRuntime> {
-    CURRENT.try_with(|current| current.borrow().as_ref().map(look)).ok().flatten().ok_or(NoRuntime(()))
+    let look = |stack: &RefCell<Stack>| stack.borrow().top.as_ref().map(|entry| look(&entry.handle));
+    STACK.try_with(look).ok().flatten().ok_or(NoRuntime(()))
 }
 
 /// The number of the runtime this thread is in.
 #[inline]
 pub(crate) fn number() -> Option<Number> {
-    NUMBER.with(Cell::get)
+    TOP.with(|top| top.number.get())
 }
 
 /// Looks at the runtime that was the current one where `number` was asked for: mostly it still is.

@@ -1,6 +1,7 @@
 //! `Handle`: a runtime as other threads, and the user-facing modules, see it.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use futures_task::{FutureObj, Spawn, SpawnError};
@@ -10,13 +11,14 @@ use mainspring_driver::wheel::Occupancy;
 
 use super::context::{self, EnterGuard, NoRuntime};
 use super::metrics::{Counters, Metrics};
+use super::names::Names;
 use super::random::Seeds;
 use super::registry::{self, Number};
 use super::snapshot::Questions;
 use super::virtual_clock::VirtualClock;
-use crate::executor::{JoinHandle, Remote};
+use super::watch::Sightings;
+use crate::executor::Remote;
 use crate::reactor::Io;
-use crate::trace;
 
 /// A runtime, seen from anywhere: it may be cloned, sent and shared.
 ///
@@ -39,6 +41,8 @@ pub(super) struct Shared {
     pub(super) virtual_clock: VirtualClock,
     pub(super) questions: Questions,
     pub(super) seeds: Seeds,
+    pub(super) names: Arc<Names>,
+    pub(super) sightings: Sightings,
 }
 
 impl Drop for Shared {
@@ -46,6 +50,10 @@ impl Drop for Shared {
         registry::strike(self.number);
     }
 }
+
+// As for the `Runtime`.
+impl UnwindSafe for Handle {}
+impl RefUnwindSafe for Handle {}
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,7 +101,14 @@ impl Handle {
     }
 
     /// Makes this runtime the one this thread is in, until the guard is dropped: sleeps and sockets that are
-    /// made meanwhile belong to it. It does not run the runtime.
+    /// made meanwhile belong to it, and so do tasks that are [spawned](crate::spawn), if this is the runtime's own thread.
+    /// It does not run the runtime.
+    ///
+    /// # Panics
+    ///
+    /// When guards are dropped out of order: [`EnterGuard`]. And in a task, or in `block_on`'s future, that holds a guard
+    /// across an `.await`: other tasks, which run meanwhile, would be in this runtime. That poll panics, and no other
+    /// task is harmed.
     ///
     /// ```
     /// use std::time::Duration;
@@ -107,21 +122,9 @@ impl Handle {
     /// runtime.block_on(sleep);
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[track_caller]
     pub fn enter(&self) -> EnterGuard<'_> {
         context::enter(self)
-    }
-
-    /// Makes `future` a task of the runtime, from any thread. It is woken if it sleeps.
-    ///
-    /// If the runtime was dropped, the future is dropped here and now, and the handle's result says that it
-    /// was cancelled.
-    #[track_caller]
-    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        self.shared.remote.spawn(trace::task(future))
     }
 
     /// What the runtime has done so far. From any thread, at any time; it takes the timers' lock for a moment.
@@ -202,6 +205,14 @@ impl Handle {
 
     pub(super) fn questions(&self) -> &Questions {
         &self.shared.questions
+    }
+
+    pub(super) fn names(&self) -> &Arc<Names> {
+        &self.shared.names
+    }
+
+    pub(super) fn sightings(&self) -> &Sightings {
+        &self.shared.sightings
     }
 
     pub(super) fn counters(&self) -> &Counters {

@@ -24,13 +24,16 @@ mod handle;
 mod metrics;
 #[cfg(all(test, loom))]
 mod models;
+mod names;
 mod pace;
 pub(crate) mod random;
 mod registry;
 mod snapshot;
+pub(crate) mod spawn;
 mod system_clock;
 mod turn;
 pub(crate) mod virtual_clock;
+mod watch;
 
 #[allow(clippy::module_inception, reason = "the room and its main piece share the name")]
 mod runtime;
@@ -46,3 +49,4 @@ pub use metrics::{LongestTurn, Metrics};
 pub(crate) use registry::Number;
 pub use runtime::{Runtime, block_on};
 pub(crate) use snapshot::Snapshot;
+pub(crate) use watch::Which;

@@ -9,6 +9,7 @@ use loom::sync::Notify as Poller;
 use loom::thread;
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -43,7 +44,7 @@ fn drive(executor: &Executor, sleep: &Sleep, mut poll: impl FnMut() -> bool) {
     let mut sleeps = 0;
     loop {
         if executor.run(8).end == End::Root {
-            if executor.poll_root(&mut poll) {
+            if executor.poll_root(Location::caller(), 0, &mut poll) {
                 break;
             }
             continue;

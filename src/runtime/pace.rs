@@ -127,6 +127,7 @@ impl Pace {
         }
         let now = handle.timers().now();
         executor.charge(now.get().saturating_sub(self.read.get()));
+        handle.remote().polling().set_since(now.get());
         self.read = now;
         self.most = (2 * self.most).min(MOST);
         self.for_timers = now >= self.next_deadline(handle, executor);

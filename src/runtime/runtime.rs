@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -22,15 +23,14 @@ use mainspring_driver::{Driver, Nanos};
 
 use super::builder::Builder;
 use super::clock::Clock;
-use super::context::Running;
+use super::context::{Running, guarded};
 use super::handle::{Handle, Shared};
 use super::registry;
 use super::snapshot::Snapshot;
 use super::turn::Turner;
-use crate::executor::{End, Executor, JoinHandle, Notify, budget};
+use crate::executor::{End, Executor, Local, Notify, budget};
 use crate::panics::Panics;
 use crate::reactor::{Counted, Io, Reactor};
-use crate::trace;
 
 /// A single-threaded runtime: tasks, timers and I/O on the thread that calls
 /// [`block_on`](Runtime::block_on).
@@ -57,6 +57,13 @@ use crate::trace;
 /// parent's sockets it is to drop after that, and not before: each would be taken out of the parent's poller. A child that
 /// calls `exec` or `_exit` drops nothing and need not care.
 ///
+/// Two mistakes show no sign but that something does not happen:
+///
+/// * A task that holds an `Rc` of its own runtime keeps it from being dropped: the task, its timers and the runtime's
+///   descriptors are leaked. A task needs no runtime of its own; [`Handle::current`] is at hand.
+/// * A task that calls the `block_on` of another executor stops this thread, and with it all tasks. If that waits for
+///   something that a task of this runtime is to do, it waits for ever: `.await` it instead.
+///
 /// ```
 /// use std::time::Duration;
 /// use mainspring::Runtime;
@@ -77,6 +84,10 @@ pub struct Runtime {
     handle: Handle,
     _stays_here: PhantomData<*const ()>,
 }
+
+// A panic of user code, wherever it strikes, leaves a runtime that goes on with its next turn.
+impl UnwindSafe for Runtime {}
+impl RefUnwindSafe for Runtime {}
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -171,7 +182,9 @@ impl Runtime {
             counters: Default::default(),
             virtual_clock: Default::default(),
             questions: Default::default(),
+            names: Default::default(),
             seeds: builder.seeds(),
+            sightings: Default::default(),
         });
         let now = driver.handle().now();
         let ahead_of_std = builder.clock.ahead_of_std(builder.paused, now);
@@ -217,7 +230,8 @@ impl Runtime {
         let waker = waker_ref(root.root());
         let mut cx = Context::from_waker(&waker);
         let _root = Told::root(&self.handle, &waker);
-        let mut future = pin!(future);
+        let mut future = pin!(guarded(future));
+        let called_at = Location::caller();
         let mut turned = false;
         turner.begin(&self.handle, &self.executor);
         loop {
@@ -237,7 +251,9 @@ impl Runtime {
                     }
                     // After its end it may have been woken once more.
                     if output.is_none() {
-                        if let Poll::Ready(ready) = self.executor.poll_root(|| future.as_mut().poll(&mut cx))
+                        let poll = || future.as_mut().poll(&mut cx);
+                        if let Poll::Ready(ready) =
+                            self.executor.poll_root(called_at, counters.polls.get(), poll)
                         {
                             if turned {
                                 return ready;
@@ -267,11 +283,8 @@ impl Runtime {
         }
     }
 
-    /// Makes `future` a task of this runtime. It is polled while a [`block_on`](Runtime::block_on) runs, and
-    /// need not be `Send`.
-    #[track_caller]
-    pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
-        self.executor.spawn(trace::task(future))
+    pub(super) fn local(&self) -> &Local {
+        self.executor.local()
     }
 
     /// What is pending.

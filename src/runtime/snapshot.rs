@@ -14,15 +14,16 @@
 //! * A question is answered once, without a lock or a borrow, for what it is answered by is user code.
 //! * Nobody waits here. Who wants to does it elsewhere, and decides for how long.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use mainspring_driver::{Nanos, Pending, Waits};
 
 use super::Handle;
-use crate::executor::Census;
+use crate::executor::{Census, Id};
 use crate::panics::Panics;
 
 /// What a runtime has pending.
@@ -30,6 +31,8 @@ use crate::panics::Panics;
 pub(crate) struct Snapshot {
     pub(crate) now: Nanos,
     pub(crate) census: Census,
+    /// Those of the tasks that have one.
+    pub(crate) names: BTreeMap<Id, Arc<str>>,
     /// By (deadline, number).
     pub(crate) timers: Vec<Pending>,
     /// What the data pointer of the waker is with which `block_on` polls its future; zero outside of it.
@@ -39,8 +42,14 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// The timers, with these tasks.
     pub(super) fn with(handle: &Handle, census: Census) -> Snapshot {
-        let timers = handle.timers();
-        Snapshot { now: timers.now(), census, timers: timers.pending(), root: handle.questions().root() }
+        let (timers, names) = (handle.timers(), handle.names().all());
+        Snapshot {
+            now: timers.now(),
+            census,
+            names,
+            timers: timers.pending(),
+            root: handle.questions().root(),
+        }
     }
 }
 

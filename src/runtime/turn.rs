@@ -105,6 +105,7 @@ impl Turner {
 
     fn begin_turn(&mut self, handle: &Handle, now: Nanos, fired: usize) {
         self.began = now;
+        handle.remote().polling().set_since(now.get());
         self.polls_before = handle.counters().polls.get();
         self.fired = fired;
     }

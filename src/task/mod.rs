@@ -1,7 +1,7 @@
 //! Tasks: futures that run beside each other on the runtime's thread.
 //!
 //! [`spawn`] starts one, from within the runtime; its [`JoinHandle`] is a future of its result.
-//! [`Handle::spawn`](crate::runtime::Handle::spawn) starts one from another thread.
+//! [`Handle::spawn`](crate::runtime::Handle::spawn) starts one from another thread, and a [`Builder`] one that has a name.
 //!
 //! # The cooperative budget
 //!
@@ -14,15 +14,23 @@
 //! [`cooperative`], or call [`consume_budget`] once a round. An executor that runs inside a task, such as
 //! `futures::executor::block_on`, has no budget: it would poll on for ever.
 
+mod builder;
+
+pub use builder::Builder;
+
 pub use crate::executor::{
-    Cooperative, JoinError, JoinHandle, Unconstrained, consume_budget, cooperative, has_budget_remaining,
-    unconstrained, yield_now,
+    AbortHandle, Cooperative, Id, JoinError, JoinHandle, Unconstrained, consume_budget, cooperative,
+    has_budget_remaining, unconstrained, yield_now,
 };
 
-use crate::executor::spawn_local;
-use crate::trace;
+use crate::runtime::spawn;
 
-/// Makes `future` a task of the runtime that runs on this thread. It need not be `Send`.
+/// Makes `future` a task of the runtime this thread is in. It need not be `Send`.
+///
+/// That is the runtime whose `block_on` runs here, or, while the guard of
+/// [`Handle::enter`](crate::runtime::Handle::enter) lives, that of the handle, as for sleeps and sockets; it has to be a
+/// runtime of this thread. If it was dropped, the future is dropped here and now, and the handle's result says that it
+/// was cancelled.
 ///
 /// # In which order tasks run
 ///
@@ -42,24 +50,29 @@ use crate::trace;
 ///
 /// # Panics
 ///
-/// If no runtime runs on this thread. [`Runtime::spawn`](crate::Runtime::spawn) works outside `block_on`, and
-/// [`Handle::spawn`](crate::runtime::Handle::spawn) from other threads.
+/// If this thread is in no runtime, or in one of another thread: use
+/// [`Handle::spawn`](crate::runtime::Handle::spawn) there. [`Runtime::spawn`](crate::Runtime::spawn) needs no guard.
 ///
 /// ```
+/// use mainspring::{Runtime, spawn};
+///
 /// mainspring::block_on(async {
 ///     let shared = std::rc::Rc::new(5);
 ///     let copy = shared.clone();
-///     let task = mainspring::spawn(async move { *copy + 1 });
+///     let task = spawn(async move { *copy + 1 });
 ///     assert_eq!(task.await.unwrap(), 6);
 /// });
+///
+/// let runtime = Runtime::new()?;
+/// let task = {
+///     let _guard = runtime.handle().enter();
+///     spawn(async { 7 })
+/// };
+/// assert_eq!(runtime.block_on(task).unwrap(), 7);
+/// # Ok::<(), std::io::Error>(())
 /// ```
+#[inline]
 #[track_caller]
 pub fn spawn<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
-    match spawn_local(trace::task(future)) {
-        Ok(handle) => handle,
-        Err(_) => panic!(
-            "no Mainspring runtime runs on this thread: call `spawn` inside `mainspring::block_on` or inside \
-             a task, or use `Runtime::spawn` before, and `Handle::spawn` from other threads"
-        ),
-    }
+    spawn::here(future)
 }

@@ -9,6 +9,7 @@ use super::Progress;
 use super::header::{Header, TaskRef, Vtable, lend};
 use super::pool::Block;
 use crate::executor::budget;
+use crate::executor::census::Spawned;
 use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};
 use crate::panics::{discard, quietly};
@@ -68,6 +69,7 @@ struct Cell<F: Future> {
 #[inline]
 pub(super) fn new<F: Future + 'static>(
     future: F,
+    spawned: Spawned,
     remote: Arc<Remote>,
     owner: Option<&Owner>,
 ) -> (TaskRef, TaskRef) {
@@ -84,7 +86,7 @@ pub(super) fn new<F: Future + 'static>(
     // The room first and the parts after: they are then made where they stay, and not copied there.
     //
     // SAFETY: The room is as long and aligned as the layout says, and nobody else's.
-    unsafe { room.cast::<Cell<F>>().write(Cell { header: Header::new(vtable, remote), stage }) };
+    unsafe { room.cast::<Cell<F>>().write(Cell { header: Header::new(vtable, remote, spawned), stage }) };
     let task = room.cast();
     // SAFETY: The pointer is that of the whole room, in which the cell is, which is repr(C) and begins with the header.
     // The word was made with two references, which are these.

@@ -10,6 +10,7 @@
 use super::cell;
 use super::header::{TaskRef, task_of};
 use super::state::Change;
+use crate::executor::census::Spawned;
 use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};
 use crate::panics::quietly;
@@ -24,29 +25,44 @@ use std::task::Waker;
 #[inline]
 pub(in crate::executor) fn local<F: Future + 'static>(
     future: F,
+    spawned: Spawned,
     owner: &Owner,
     remote: Arc<Remote>,
 ) -> (TaskRef, Claim<F::Output>) {
-    new(future, remote, Some(owner))
+    new(future, spawned, remote, Some(owner))
 }
 
 /// As [`local`], of a task that will be sent to its owner's thread.
-pub(in crate::executor) fn remote<F>(future: F, remote: Arc<Remote>) -> (TaskRef, Unsent<F>)
+pub(in crate::executor) fn remote<F>(future: F, spawned: Spawned, remote: Arc<Remote>) -> (TaskRef, Unsent<F>)
 where
     F: Future + Send + 'static,
     F::Output: Send,
 {
-    let (task, claim) = new(future, remote, None);
+    let (task, claim) = new(future, spawned, remote, None);
     (task, Unsent { claim, _future: PhantomData })
+}
+
+/// The claim to a task that no executor will have: its future is dropped here and now, and it completes as cancelled.
+pub(in crate::executor) fn refused<F: Future + 'static>(
+    future: F,
+    spawned: Spawned,
+    remote: Arc<Remote>,
+) -> Claim<F::Output> {
+    let (task, mut claim) = new(future, spawned, remote, None);
+    drop(task);
+    // SAFETY: The task was made from an `F`, above, on this thread, and nobody has seen it since.
+    unsafe { cell::refuse::<F>(&mut claim.task) };
+    claim
 }
 
 #[inline]
 fn new<F: Future + 'static>(
     future: F,
+    spawned: Spawned,
     remote: Arc<Remote>,
     owner: Option<&Owner>,
 ) -> (TaskRef, Claim<F::Output>) {
-    let (task, claimed) = cell::new(future, remote, owner);
+    let (task, claimed) = cell::new(future, spawned, remote, owner);
     (task, Claim { task: ManuallyDrop::new(claimed), left: EMPTY, _output: PhantomData })
 }
 
@@ -98,10 +114,16 @@ impl<T> Claim<T> {
         self.task.is_complete()
     }
 
-    /// Asks the owner to drop the future.
-    pub(in crate::executor) fn abort(&self) {
-        self.task.state.abort();
-        self.task.wake();
+    /// Whether the result was taken.
+    #[inline]
+    pub(in crate::executor) fn is_taken(&self) -> bool {
+        self.left == TAKEN
+    }
+
+    /// The task.
+    #[inline]
+    pub(in crate::executor) fn task(&self) -> &TaskRef {
+        &self.task
     }
 
     /// Has `waker` woken on completion. The caller looks for that once more afterwards.

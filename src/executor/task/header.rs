@@ -9,7 +9,9 @@
 
 use super::state::State;
 use super::{Progress, cell};
+use crate::executor::census::{Origin, Spawned};
 use crate::executor::local;
+use crate::executor::numbers::Id;
 use crate::executor::remote::{Item, Owner, Remote};
 use crate::sync::{AtomicBool, Ordering, UnsafeCell};
 use std::alloc::Layout;
@@ -18,7 +20,7 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 // Not loom's: nothing hangs on them but where the owner finds its own things again.
-use std::sync::atomic::{AtomicU16, AtomicU32};
+use std::sync::atomic::AtomicU32;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
 /// The part of a task that any thread may use.
@@ -26,9 +28,9 @@ pub(in crate::executor) struct Header {
     pub(super) state: State,
     /// Where the owner keeps the task. The owner thread's.
     key: AtomicU32,
-    /// The task's number, in the order in which the owner got to know them. The owner thread's.
-    number_low: AtomicU32,
-    number_high: AtomicU16,
+    /// The task's number. In two parts, because the field before it leaves room for them.
+    number_low: u32,
+    number_high: u16,
     /// The task is in the run queue or about to be put there. The owner thread's, once it has the task.
     queued: AtomicBool,
     /// The owner is inside the future: it polls or drops it. The owner thread's.
@@ -37,7 +39,12 @@ pub(in crate::executor) struct Header {
     pub(super) remote: ManuallyDrop<Arc<Remote>>,
     /// The waker of the claim; see `JOIN_WAKER`.
     pub(super) join: UnsafeCell<Option<Waker>>,
+    origin: Origin,
 }
+
+// Tasks are many. What is added here is paid for by each.
+#[cfg(all(not(loom), target_pointer_width = "64"))]
+const _: () = assert!(size_of::<Header>() == 56);
 
 /// What only the type of the future can do. Each function takes the pointer of a task that was made with this
 /// table.
@@ -62,17 +69,19 @@ pub(in crate::executor) const NUMBERS: u64 = (1 << 48) - 1;
 impl Header {
     /// The header of a new task, which counts as queued: whoever makes a task has to hand it to its owner.
     #[inline]
-    pub(super) fn new(vtable: &'static Vtable, remote: Arc<Remote>) -> Header {
+    pub(super) fn new(vtable: &'static Vtable, remote: Arc<Remote>, spawned: Spawned) -> Header {
+        let number = spawned.id.number();
         Header {
             state: State::new(),
             key: AtomicU32::new(u32::MAX),
-            number_low: AtomicU32::new(0),
-            number_high: AtomicU16::new(0),
+            number_low: number as u32,
+            number_high: (number >> 32) as u16,
             queued: AtomicBool::new(true),
             busy: AtomicBool::new(false),
             vtable,
             remote: ManuallyDrop::new(remote),
             join: UnsafeCell::new(None),
+            origin: spawned.at,
         }
     }
 
@@ -88,18 +97,22 @@ impl Header {
         self.key.load(Ordering::Relaxed)
     }
 
-    /// Notes where the owner keeps the task, and its number modulo 2^48. For the owner thread.
+    /// Notes where the owner keeps the task. For the owner thread.
     #[inline]
-    pub(in crate::executor) fn set_place(&self, key: u32, number: u64) {
+    pub(in crate::executor) fn set_key(&self, key: u32) {
         self.key.store(key, Ordering::Relaxed);
-        self.number_low.store(number as u32, Ordering::Relaxed);
-        self.number_high.store((number >> 32) as u16, Ordering::Relaxed);
     }
 
-    /// The task's number. For the owner thread.
-    pub(in crate::executor) fn number(&self) -> u64 {
-        let high = self.number_high.load(Ordering::Relaxed);
-        u64::from(high) << 32 | u64::from(self.number_low.load(Ordering::Relaxed))
+    /// Which task it is.
+    #[inline]
+    pub(in crate::executor) fn id(&self) -> Id {
+        Id::new(u64::from(self.number_high) << 32 | u64::from(self.number_low))
+    }
+
+    /// Where it was spawned.
+    #[inline]
+    pub(in crate::executor) fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Whether the task is in the run queue. For the owner thread.
@@ -209,6 +222,12 @@ impl TaskRef {
     pub(super) unsafe fn take_result(&self, to: NonNull<()>) {
         // SAFETY: The pointer as in `run`; the rest is the caller's promise.
         unsafe { (self.vtable.take_result)(self.header, to) }
+    }
+
+    /// Asks the owner to drop the future.
+    pub(in crate::executor) fn abort(&self) {
+        self.state.abort();
+        self.wake();
     }
 
     /// Passes a task on that is not ready yet.

@@ -4,6 +4,7 @@
 //! * `header.rs`  what a task is without the type of its future; [`TaskRef`], a counted reference; the waker
 //! * `cell.rs`    the future's side: polling, completing, and the stage they work on
 //! * `claim.rs`   the handle's side: the one right to the output
+//! * `origin.rs`  where a task was spawned, in a word that other threads may read
 //! * `pool.rs`    a task's memory, and the free lists of the owner thread
 //!
 //! ```text
@@ -45,14 +46,16 @@
 mod cell;
 mod claim;
 mod header;
+mod origin;
 mod pool;
 mod state;
 
 pub(super) use cell::Remains;
-pub(super) use claim::{Claim, local, remote};
+pub(super) use claim::{Claim, local, refused, remote};
 pub(super) use header::{NUMBERS, TaskRef, prefetch, waker_functions};
 #[cfg(test)]
 pub(super) use header::{ON_CLONE, waker_with_hook};
+pub(super) use origin::AtomicOrigin;
 pub(super) use pool::Pool;
 
 /// What one go at a task came to.

@@ -39,6 +39,7 @@ fn handles_cross_threads_exactly_if_their_output_may() {
         assert!(implements!(JoinHandle<std::marker::PhantomPinned>: Unpin));
         assert!(implements!(JoinHandle<Rc<Cell<u8>>>: UnwindSafe));
         assert!(implements!(JoinHandle<Rc<Cell<u8>>>: RefUnwindSafe));
+        assert!(implements!(super::super::AbortHandle: Send) && implements!(super::super::AbortHandle: Sync));
         assert!(implements!(JoinError: Send) && implements!(JoinError: Sync));
         assert!(implements!(JoinError: std::error::Error));
         assert!(implements!(Remote: Send) && implements!(Remote: Sync));
@@ -201,7 +202,8 @@ fn debug_says_whether_the_task_has_finished() {
     let (executor, _) = executor();
     let _entered = executor.enter();
     let handle = executor.spawn(async {});
-    assert_eq!(format!("{handle:?}"), "JoinHandle { finished: false, .. }");
+    assert_eq!(format!("{handle:?}"), "JoinHandle { id: Id(0), finished: false, .. }");
     settle(&executor);
-    assert_eq!(format!("{handle:?}"), "JoinHandle { finished: true, .. }");
+    assert_eq!(format!("{handle:?}"), "JoinHandle { id: Id(0), finished: true, .. }");
+    assert_eq!(format!("{:?}", handle.abort_handle()), "AbortHandle { id: Id(0), finished: true, .. }");
 }

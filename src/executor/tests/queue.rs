@@ -6,6 +6,7 @@ use super::{Bell, OnDrop, executor, idle, result, run, settle};
 use futures_task::waker as waker_of;
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -259,7 +260,7 @@ fn a_root_is_queued_at_first_and_a_wake_from_outside_rouses_the_owner_once() {
     let poll = |wake: bool| {
         assert!(executor.has_ready());
         assert_eq!(executor.run(8), Ran { polls: 0, end: End::Root });
-        executor.poll_root(|| {
+        poll_root(&executor, || {
             (0..3).for_each(|_| {
                 if wake {
                     waker.wake_by_ref()
@@ -289,7 +290,7 @@ fn a_root_is_queued_at_first_and_a_wake_from_outside_rouses_the_owner_once() {
     assert!(!executor.has_ready());
     let _next = executor.begin_root();
     assert_eq!(executor.run(8).end, End::Root);
-    executor.poll_root(|| ());
+    poll_root(&executor, || ());
     waker.wake_by_ref();
     assert!(!executor.has_ready());
 }
@@ -311,7 +312,7 @@ fn the_root_takes_its_turn_as_a_task_does() {
     }
     for round in 0..3 {
         while executor.run(64).end != End::Root {}
-        executor.poll_root(|| {
+        poll_root(&executor, || {
             trace.borrow_mut().push(10 * round);
             waker.wake_by_ref();
         });
@@ -320,9 +321,13 @@ fn the_root_takes_its_turn_as_a_task_does() {
     assert_eq!(*trace.borrow(), [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]);
 }
 
+fn poll_root<R>(executor: &Executor, poll: impl FnOnce() -> R) -> R {
+    executor.poll_root(Location::caller(), 0, poll)
+}
+
 fn settle_but_the_root(executor: &Executor) {
     while executor.run(64).end != End::Idle {
-        executor.poll_root(|| ());
+        poll_root(executor, || ());
     }
 }
 

@@ -32,6 +32,44 @@ fn a_handle_is_awaited_on_another_thread() {
 }
 
 #[test]
+fn a_task_that_runs_is_told_with_the_line_or_the_number_of_another() {
+    let executor = parking_executor();
+    let over = Arc::new(AtomicBool::new(false));
+    let spin = |over: Arc<AtomicBool>| async move {
+        while !over.load(Ordering::SeqCst) {
+            super::super::yield_now().await;
+        }
+    };
+    // A task of each line, so that the number tells the line.
+    let handles = [
+        executor.spawn(spin(over.clone())),
+        executor.spawn(spin(over.clone())),
+        executor.spawn(spin(over.clone())),
+    ];
+    let first = executor.census().tasks[0];
+    assert_eq!(first.id, handles[0].id());
+    let (remote, owner, flag) = (executor.remote().clone(), thread::current(), over.clone());
+    let watcher = thread::spawn(move || {
+        let _ends = OnDrop(move || {
+            flag.store(true, Ordering::SeqCst);
+            owner.unpark();
+        });
+        let (mut seen, mut looks) = ([0; 3], 0);
+        while looks < 1_000_000 && seen.iter().any(|&seen| seen < rounds(2_000)) {
+            looks += 1;
+            let Some(poll) = remote.polling().get() else { continue };
+            let n = poll.id.expect("no root was polled").number() as u32;
+            assert_eq!((poll.origin.line(), poll.origin.file()), (first.origin.line() + n, file!()));
+            seen[n as usize] += 1;
+        }
+        seen
+    });
+    drive(&executor, || handles.iter().all(JoinHandle::is_finished));
+    assert!(watcher.join().unwrap().iter().sum::<usize>() > 0, "nothing was seen to run");
+    assert_eq!(executor.remote().polling().get(), None);
+}
+
+#[test]
 fn remote_spawns_run_on_the_owner_and_give_their_outputs_back() {
     let executor = parking_executor();
     let home = thread::current().id();

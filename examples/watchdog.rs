@@ -1,0 +1,51 @@
+//! A thread that watches a runtime, and names the line of a task that keeps the others from running for 100 ms.
+//!
+//! Run it with `cargo run --example watchdog`. It looks every 20 ms, which costs the runtime nothing.
+
+use std::thread;
+use std::time::Duration;
+
+use mainspring::dump::Running;
+use mainspring::{Handle, Runtime, interval, sleep, spawn, task};
+
+/// A task that blocks for longer than this is reported.
+const LIMIT: Duration = Duration::from_millis(100);
+
+/// Watches until the runtime is dropped.
+fn watch(handle: &Handle) {
+    let mut told: Option<Running> = None;
+    while !handle.is_shutdown() {
+        thread::sleep(LIMIT / 5);
+        let Some(running) = handle.running() else { continue };
+        // Each poll is reported once.
+        let known = told.as_ref().is_some_and(|told| told.is_same_poll(&running));
+        if running.at_least >= LIMIT && !known {
+            println!("watchdog: {running}");
+            told = Some(running);
+        }
+    }
+}
+
+fn main() -> std::io::Result<()> {
+    let runtime = Runtime::new()?;
+    let handle = runtime.handle().clone();
+    let watchdog = thread::spawn(move || watch(&handle));
+    runtime.block_on(async {
+        spawn(async {
+            let mut ticks = interval(Duration::from_millis(10));
+            loop {
+                ticks.tick().await;
+            }
+        })
+        .detach();
+        let report = task::Builder::new().name("report").spawn(async {
+            sleep(Duration::from_millis(50)).await;
+            // What ought to be done on a thread of its own.
+            thread::sleep(Duration::from_millis(600));
+        });
+        report.await.expect("it does not panic");
+    });
+    drop(runtime);
+    watchdog.join().expect("the watchdog does not panic");
+    Ok(())
+}

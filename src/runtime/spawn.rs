@@ -1,0 +1,127 @@
+//! How a future becomes a task of a runtime: the three places it can be spawned from, and what is wrapped around it.
+
+use std::panic::Location;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::Runtime;
+use super::context::{self, guarded};
+use super::handle::Handle;
+use super::names::Names;
+use crate::executor::{JoinHandle, Local, Origin, Spawned};
+use crate::trace;
+
+/// A task's name, if it has one.
+type Name = Option<Arc<str>>;
+
+/// A task's future, as the executor gets it.
+#[inline]
+fn wrap<F: Future>(future: F, spawned: Spawned) -> impl Future<Output = F::Output> + use<F> {
+    guarded(trace::task(future, spawned, None))
+}
+
+/// As [`wrap`], for a task that may have a name. Who spawns without one is spared what that adds to the future.
+fn wrap_named<F: Future>(
+    future: F,
+    spawned: Spawned,
+    name: Name,
+    names: &Arc<Names>,
+) -> impl Future<Output = F::Output> + use<F> {
+    let named = names.give(name.clone(), spawned.id, future);
+    guarded(trace::task(named, spawned, name.as_deref()))
+}
+
+/// A task of the runtime that this thread is in.
+///
+/// # Panics
+///
+/// If it is in none, or in one that belongs to another thread.
+#[inline]
+#[track_caller]
+pub(crate) fn here<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
+    let at = Location::caller();
+    let Some(local) = mine() else { return refuse(future, at) };
+    let spawned = local.next(at);
+    local.spawn_as(wrap(future, spawned), spawned)
+}
+
+/// As [`here`].
+#[track_caller]
+pub(crate) fn here_named<F: Future + 'static>(name: Name, future: F) -> JoinHandle<F::Output> {
+    let at = Location::caller();
+    let Some(local) = mine() else { return refuse(future, at) };
+    let spawned = local.next(at);
+    local.spawn_as(wrap_named(future, spawned, name, Handle::current().names()), spawned)
+}
+
+/// The executor of the runtime that this thread is in, if it is the thread's own.
+///
+/// # Panics
+///
+/// If this thread is in none.
+#[inline]
+#[track_caller]
+fn mine() -> Option<Rc<Local>> {
+    match context::with(|handle| Local::of(handle.remote())) {
+        Ok(mine) => mine,
+        Err(_) => panic!(
+            "no Mainspring runtime on this thread: call `spawn` inside `mainspring::block_on`, inside a task, or while \
+             the guard of `Handle::enter` lives; or use `Runtime::spawn`, and `Handle::spawn` from other threads"
+        ),
+    }
+}
+
+/// What becomes of a future that cannot be taken to the runtime this thread is in.
+#[cold]
+#[track_caller]
+fn refuse<F: Future + 'static>(future: F, at: Origin) -> JoinHandle<F::Output> {
+    let handle = Handle::current();
+    assert!(
+        handle.is_shutdown(),
+        "`spawn` was called under `Handle::enter`, on another thread than the runtime's: a future that need not be `Send` \
+         cannot be taken there. Use `Handle::spawn`"
+    );
+    handle.remote().refuse(future, handle.remote().next(at))
+}
+
+impl Runtime {
+    /// Makes `future` a task of this runtime. It is polled while a [`block_on`](Runtime::block_on) runs, and
+    /// need not be `Send`.
+    #[track_caller]
+    pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
+        let spawned = self.local().next(Location::caller());
+        self.local().spawn_as(wrap(future, spawned), spawned)
+    }
+
+    #[track_caller]
+    pub(crate) fn spawn_named<F: Future + 'static>(&self, name: Name, future: F) -> JoinHandle<F::Output> {
+        let spawned = self.local().next(Location::caller());
+        self.local().spawn_as(wrap_named(future, spawned, name, self.handle().names()), spawned)
+    }
+}
+
+impl Handle {
+    /// Makes `future` a task of the runtime, from any thread. It is woken if it sleeps.
+    ///
+    /// If the runtime was dropped, the future is dropped here and now, and the handle's result says that it
+    /// was cancelled.
+    #[track_caller]
+    pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let spawned = self.remote().next(Location::caller());
+        self.remote().spawn_as(wrap(future, spawned), spawned)
+    }
+
+    #[track_caller]
+    pub(crate) fn spawn_named<F>(&self, name: Name, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let spawned = self.remote().next(Location::caller());
+        self.remote().spawn_as(wrap_named(future, spawned, name, self.names()), spawned)
+    }
+}
