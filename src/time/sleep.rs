@@ -121,7 +121,8 @@ pin_project! {
     /// # Panics
     ///
     /// If it was made outside a runtime and is polled outside one, or if its runtime was dropped before the
-    /// deadline. The message says where the sleep was made. [`try_sleep`] returns an error instead.
+    /// deadline, or before the first poll. The message says where the sleep was made. [`try_sleep`] returns an error
+    /// instead.
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct Sleep {
         #[pin]
