@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use futures_core::future::FusedFuture;
 use mainspring_driver::wheel::Slack;
-use mainspring_driver::{Handle as Timers, Nanos, TimerEntry};
+use mainspring_driver::{Handle as Timers, Nanos, Shutdown, TimerEntry};
 use pin_project_lite::pin_project;
 
 use super::error::{Error, Kind};
@@ -121,7 +121,8 @@ pin_project! {
     /// # Panics
     ///
     /// If it was made outside a runtime and is polled outside one, or if its runtime was dropped before the
-    /// deadline. The message says where the sleep was made. [`try_sleep`] returns an error instead.
+    /// deadline, or before the first poll. The message says where the sleep was made. [`try_sleep`] returns an error
+    /// instead.
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct Sleep {
         #[pin]
@@ -329,29 +330,33 @@ impl Sleep {
     /// If there is no runtime to bind to, or its runtime was dropped before the deadline.
     #[inline]
     pub(super) fn poll_elapsed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        match self.bind() {
-            Ok(entry) => entry.poll_elapsed(cx).map_err(|_shutdown| Error(Kind::Shutdown)),
-            Err(error) => Poll::Ready(Err(error)),
-        }
+        self.poll_entry(|entry| entry.poll_elapsed(cx))
     }
 
-    /// Its entry, which counts from now on if it did not before.
+    /// Polls its entry with `poll`, and binds it first if it does not count yet.
     #[inline]
-    fn bind(self: Pin<&mut Self>) -> Result<Pin<&mut TimerEntry>, Error> {
+    fn poll_entry(
+        self: Pin<&mut Self>,
+        poll: impl FnOnce(Pin<&mut TimerEntry>) -> Poll<Result<(), Shutdown>>,
+    ) -> Poll<Result<(), Error>> {
         let mut inner = self.project().inner;
         if let Inner::Waiting { runtime, when, tolerance, origin } = *inner.as_ref().get_ref() {
             let look = |handle: &Handle| (handle.timers().clone(), when.deadline(handle.timers()));
-            let (timers, at) = match runtime {
+            let bound = match runtime {
                 Some(runtime) => context::with_number(runtime, look).map_err(|_| Error(Kind::Shutdown)),
                 None => context::with(look).map_err(|_| Error(Kind::NoRuntime)),
-            }?;
+            };
+            let (timers, at) = match bound {
+                Ok(bound) => bound,
+                Err(error) => return Poll::Ready(Err(error)),
+            };
             inner.set(Inner::Bound { entry: TimerEntry::with_origin(timers, at, origin) });
             if let (InnerProj::Bound { entry }, Some(slack)) = (inner.as_mut().project(), tolerance) {
                 entry.set_tolerance(Some(slack.as_duration()));
             }
         }
         match inner.project() {
-            InnerProj::Bound { entry } => Ok(entry),
+            InnerProj::Bound { entry } => poll(entry).map_err(|_shutdown| Error(Kind::Shutdown)),
             InnerProj::Waiting { .. } => unreachable!("the sleep was bound above"),
         }
     }
@@ -394,12 +399,8 @@ impl Future for Sleep {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let permit = ready!(budget::poll_proceed(cx));
-        // Polled as a future, so that the entry knows that its owner was told.
-        let result = match self.as_mut().bind() {
-            Ok(entry) => ready!(entry.poll(cx)).map_err(|_shutdown| Error(Kind::Shutdown)),
-            Err(error) => Err(error),
-        };
-        match result {
+        // As a future, so that it knows when it is terminated.
+        match ready!(self.as_mut().poll_entry(|entry| entry.poll(cx))) {
             Ok(()) => {
                 permit.spend();
                 Poll::Ready(())
