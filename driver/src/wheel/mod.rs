@@ -392,7 +392,7 @@ impl<K: Copy> Wheel<K> {
 
     /// Takes the first cell out of a level-0 slot whose cells lie in order and are all due. `None` if its timer's
     /// deadline has moved: then it has been filed anew, and it may be that the order is lost.
-    #[inline]
+    #[inline(always)]
     fn leave(&mut self, store: &mut impl Store<K>, slot: SlotId) -> Option<Cell<K>> {
         if let Some(ahead) = self.slots.peek(slot, AHEAD) {
             store.prefetch(ahead);
@@ -441,8 +441,8 @@ impl<K: Copy> Wheel<K> {
         let mut unplaced = self.batch.len();
         let batch = &mut self.batch;
         let elapsed = self.elapsed;
-        // One that now waits in a later slot must not overtake those between, even if it is due.
-        let is_late = |when| when > now || SlotId::of(elapsed, when) != slot;
+        // Whether the cell that is taken has to be filed anew.
+        let is_late = std::cell::Cell::new(false);
         // Two of the closures tell the store something, at different times.
         let store = std::cell::RefCell::new(store);
         let done = self.slots.sift(
@@ -452,7 +452,10 @@ impl<K: Copy> Wheel<K> {
                     return Verdict::Keep;
                 }
                 let when = store.borrow_mut().deadline(cell.key, cell.when);
-                if is_late(when) {
+                let has_moved = when != cell.when;
+                // One that now waits in a later slot must not overtake those between, even if it is due.
+                is_late.set(has_moved && (when > now || SlotId::of(elapsed, when) != slot));
+                if is_late.get() {
                     if *moves == 0 {
                         return Verdict::Stop;
                     }
@@ -461,7 +464,7 @@ impl<K: Copy> Wheel<K> {
                 cell.when = when;
                 Verdict::Take
             },
-            |cell| if is_late(cell.when) { late.push(cell) } else { batch.push(Some(cell)) },
+            |cell| if is_late.get() { late.push(cell) } else { batch.push(Some(cell)) },
             |key, place| store.borrow_mut().set_place(key, place),
             |key| store.borrow_mut().prefetch(key),
         );
