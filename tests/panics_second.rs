@@ -6,7 +6,6 @@ mod common;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -212,7 +211,7 @@ mod sockets {
         runtime.block_on(async {
             for socket in sockets {
                 let mut buf = [0; 8];
-                assert_eq!(pin!(socket.recv(&mut buf)).await.unwrap(), 1);
+                assert_eq!(socket.recv(&mut buf).await.unwrap(), 1);
             }
         });
     }
