@@ -1,7 +1,9 @@
 #!/bin/sh
 # Changes the driver in every way that cargo-mutants knows, one at a time, and asks whether a test notices:
 #
-#     ci/mutants.sh [options of cargo mutants, such as --file driver/src/state.rs or --shard 0/8]
+#     ci/mutants.sh [--resume] [options of cargo mutants, such as --file driver/src/state.rs or --shard 0/8]
+#
+# --resume goes on with a run of the same source that was interrupted: what was caught then is not tried again.
 #
 # First the quick tests look (unit tests and a short oracle), then all others look at what those missed. Fails
 # if a mutant is missed by all and does not stand, with the reason why no test can tell it from the original,
@@ -42,14 +44,32 @@ mutants() {
     case $code in 0 | 2 | 3) ;; *) exit "$code" ;; esac
 }
 
-rm -rf "$out/mutants.out" "$out/mutants.out.old"
+# A line on the list whose source is gone is about nothing.
+bad=0
+while read -r line; do
+    case $line in '' | '#'*) continue ;; esac
+    file=${line%%:*}
+    # The mutant may have a bar in it, and so may the source.
+    source=${line#*[!|] | }
+    if ! sed 's/^ *//' "$file" | grep -qxF -e "$source" -e "${source#* | }"; then
+        echo "mutants: no longer in the source: $line"
+        bad=1
+    fi
+done <"$list"
+[ "$bad" = 0 ] || exit 1
+
+if [ "${1:-}" = --resume ]; then
+    shift
+    set -- --iterate "$@"
+else
+    rm -rf "$out/mutants.out" "$out/mutants.out.old"
+fi
 ORACLE_CASES=150 mutants --timeout 30 "$@" -C=--lib -C=--test=oracle -C=--test=mutants
 if [ -s "$out/mutants.out/missed.txt" ]; then
     ORACLE_CASES=400 mutants --iterate --timeout 120 "$@" -- --lib --tests
 fi
 
 # What is missed must be on the list, as "file: mutant | the source line", because line numbers move.
-bad=0
 while read -r missed; do
     file=${missed%%:*}
     place=${missed#*:}
