@@ -137,10 +137,10 @@ fn the_longest_turn_is_forgotten_or_of_something_else() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
-        for _ in 0..7 {
-            drop(spawn(async { thread::sleep(ms(10)) }));
+        let tasks: Vec<_> = (0..7).map(|_| spawn(async { thread::sleep(ms(10)) })).collect();
+        for task in tasks {
+            task.await.unwrap();
         }
-        sleep(ms(1)).await;
     });
     let longest = runtime.handle().metrics().longest_turn();
     // After a poll that takes so long a turn ends.

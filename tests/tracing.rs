@@ -4,15 +4,17 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
 use std::thread;
 
 use common::{HOUR, LONG, ms, panicked, watchdog};
 use mainspring::task::yield_now;
 use mainspring::time::{Instant, advance};
-use mainspring::{Builder, Handle, Runtime, block_on, sleep, spawn};
+use mainspring::{Builder, Handle, Runtime, block_on, sleep, spawn, timeout};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::with_default;
@@ -238,4 +240,37 @@ fn a_subscriber_that_panics_loses_a_wake_up() {
             task.await.unwrap();
         }
     });
+}
+
+#[test]
+fn a_task_that_a_subscriber_wakes_or_spawns_before_a_park_does_not_wait_for_its_end() {
+    let _watchdog = watchdog(LONG);
+    for (word, spawns) in [("parking", false), ("parking", true), ("long turn", false), ("long turn", true)] {
+        let (waiting, told) = (Arc::new(Mutex::new(None::<Waker>)), Arc::new(AtomicU64::new(0)));
+        let (slot, tell) = (waiting.clone(), told.clone());
+        let book = Book::with(move |what| {
+            if what == word && tell.load(Ordering::Relaxed) == 0 {
+                tell.store(1, Ordering::Relaxed);
+                let waker = slot.lock().unwrap().take().expect("the task waits");
+                if spawns {
+                    drop(spawn(async move { waker.wake() }));
+                } else {
+                    waker.wake();
+                }
+            }
+        });
+        let began = std::time::Instant::now();
+        with_default(book, || {
+            block_on(async {
+                // So long that it is told of.
+                thread::sleep(ms(15));
+                let news = poll_fn(|cx| {
+                    *waiting.lock().unwrap() = Some(cx.waker().clone());
+                    if told.load(Ordering::Relaxed) == 1 { Poll::Ready(()) } else { Poll::Pending }
+                });
+                timeout(ms(10_000), news).await.unwrap();
+            });
+        });
+        assert!(began.elapsed() < ms(8_000), "{word}: the task waited for the next timer");
+    }
 }

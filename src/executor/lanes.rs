@@ -73,9 +73,9 @@ pub(super) struct Lanes {
     ready: u8,
     /// Which lanes are too far ahead.
     ahead: u8,
-    /// What each lane has used more than the least served one with work, in nanoseconds.
+    /// What each lane has used more than the least served one with work, in nanoseconds, without the polls below.
     used: [i64; LANES],
-    /// Polls since the last reading of the clock.
+    /// Polls since the last reading of the clock, whose time is not known yet.
     polls: [u64; LANES],
     /// What a poll of each lane is expected to cost, in nanoseconds.
     cost: [u64; LANES],
@@ -135,6 +135,11 @@ impl Lanes {
 
     pub(super) fn len(&self) -> usize {
         self.queues.iter().map(VecDeque::len).sum()
+    }
+
+    /// Whether nothing waits but `key`.
+    pub(super) fn all(&self, key: u32) -> bool {
+        self.queues.iter().flatten().all(|other| *other == key)
     }
 
     /// Room in all the queues together.
@@ -201,9 +206,12 @@ impl Lanes {
         let lane = open.trailing_zeros() as usize;
         let Some(key) = self.queues[lane].pop_front() else { unreachable!("the lane has work") };
         self.took(lane);
-        self.polls[lane] += 1;
-        self.used[lane] += self.cost[lane] as i64;
-        if self.used[lane] > LEAD {
+        if self.counting {
+            self.used[lane] += self.cost[lane] as i64;
+        } else {
+            self.polls[lane] += 1;
+        }
+        if self.expected(lane) > LEAD {
             // What is polled now may well be ready again at once.
             self.balance(self.ready | 1 << lane);
             self.crossed = !self.counting && self.ahead & (1 << lane) != 0;
@@ -256,8 +264,8 @@ impl Lanes {
         let measured = measured.max(1);
         for (lane, polls) in polls.into_iter().enumerate().filter(|(_, polls)| *polls > 0) {
             let cost = self.cost[lane];
-            let charged = (polls * measured).min((10 * polls * cost).max(SUSPECT));
-            self.used[lane] += charged as i64 - (polls * cost) as i64;
+            let measured = measured.min((10 * cost).max(SUSPECT / polls));
+            self.used[lane] += (polls * measured) as i64;
             self.cost[lane] = if measured > cost { measured } else { cost - (cost - measured).div_ceil(16) };
         }
         self.balance(self.ready);
@@ -290,15 +298,25 @@ impl Lanes {
         self.crossed = false;
     }
 
+    /// What this lane has used, as far as it is known, and is expected to have used since.
+    #[inline]
+    fn expected(&self, lane: usize) -> i64 {
+        self.used[lane] + (self.polls[lane] * self.cost[lane]) as i64
+    }
+
     /// Relates what was used to the least served of these lanes, and finds those that are too far ahead.
     fn balance(&mut self, working: u8) {
         let lanes = (0..LANES).filter(|lane| working & (1 << lane) != 0);
-        let least = lanes.map(|lane| self.used[lane]).min();
+        let least = lanes.map(|lane| self.expected(lane)).min();
+        let known = self.polls == [0; LANES];
         self.ahead = 0;
-        for (lane, used) in self.used.iter_mut().enumerate() {
-            *used = least.map_or(0, |least| (*used - least).clamp(0, MOST));
+        for lane in 0..LANES {
+            let used = least.map_or(0, |least| (self.expected(lane) - least).clamp(0, MOST));
             let lead = if self.held & (1 << lane) != 0 { HOLD } else { LEAD };
-            self.ahead |= u8::from(*used > lead) << lane;
+            self.ahead |= u8::from(used > lead) << lane;
+            if known {
+                self.used[lane] = used;
+            }
         }
     }
 
@@ -314,195 +332,4 @@ impl Lanes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Keeps every lane that `cost` names ready, and serves them for so many polls, each of which takes what it costs. Reads
-    /// the clock as often as the runtime does. Returns the time that each lane got.
-    fn serve(lanes: &mut Lanes, cost: [Option<u64>; LANES], polls: usize) -> [u64; LANES] {
-        lanes.begin();
-        serve_with(lanes, cost, polls, |lanes| lanes.fit(50_000).min(61))
-    }
-
-    fn next(lanes: &mut Lanes) -> Option<u32> {
-        match lanes.pop() {
-            Next::Poll(key, _) => Some(key),
-            Next::Read | Next::Nothing => None,
-        }
-    }
-
-    /// As [`serve`], with a reading of the clock after as many polls as `stretch` says.
-    fn serve_with(
-        lanes: &mut Lanes,
-        cost: [Option<u64>; LANES],
-        polls: usize,
-        stretch: impl Fn(&Lanes) -> usize,
-    ) -> [u64; LANES] {
-        const OF: [Lane; LANES] = [Lane::Timer, Lane::Woken, Lane::Exhausted, Lane::Yielded];
-        let mut got = [0; LANES];
-        for lane in 0..LANES {
-            if cost[lane].is_some() && lanes.queues[lane].is_empty() {
-                lanes.push(OF[lane], lane as u32);
-            }
-        }
-        let (mut left, mut elapsed) = (stretch(lanes), 0);
-        for _ in 0..polls {
-            let key = match next(lanes) {
-                Some(key) => key,
-                None => {
-                    lanes.charge(elapsed);
-                    (left, elapsed) = (stretch(lanes), 0);
-                    next(lanes).unwrap()
-                }
-            };
-            if lanes.queues[key as usize].is_empty() {
-                lanes.push(OF[key as usize], key);
-            }
-            let took = cost[key as usize].unwrap();
-            got[key as usize] += took;
-            elapsed += took;
-            left -= 1;
-            if left == 0 {
-                lanes.charge(elapsed);
-                (left, elapsed) = (stretch(lanes), 0);
-            }
-        }
-        got
-    }
-
-    fn assert_equal(got: [u64; LANES], among: &[usize]) {
-        let sum: u64 = got.iter().sum();
-        for &lane in among {
-            let share = got[lane] as f64 / sum as f64 * among.len() as f64;
-            assert!((0.8..1.25).contains(&share), "lane {lane} got {share:.2} of an equal share: {got:?}");
-        }
-    }
-
-    #[test]
-    fn lanes_with_endless_work_share_the_time_equally_whatever_a_poll_costs() {
-        for cost in [
-            [100, 100, 100, 100],
-            [50_000, 300, 8_000, 20],
-            [20, 300, 100_000, 5_000],
-            [300_000, 10_000, 10_000, 300],
-        ] {
-            let got = serve(&mut Lanes::default(), cost.map(Some), 3_000_000);
-            assert_equal(got, &[0, 1, 2, 3]);
-        }
-    }
-
-    #[test]
-    fn two_lanes_share_what_the_third_does_not_need() {
-        let got = serve(&mut Lanes::default(), [None, Some(10_000), None, Some(700)], 200_000);
-        assert_equal(got, &[1, 3]);
-        let got = serve(&mut Lanes::default(), [Some(5_000), None, None, Some(70_000)], 200_000);
-        assert_equal(got, &[0, 3]);
-    }
-
-    #[test]
-    fn without_a_clock_lanes_share_the_polls() {
-        let mut lanes = Lanes::default();
-        let got = serve_with(&mut lanes, [Some(1); LANES], 300_000, |_| usize::MAX);
-        assert_equal(got, &[0, 1, 2, 3]);
-    }
-
-    #[test]
-    fn a_lane_with_little_to_do_is_served_at_once() {
-        let mut lanes = Lanes::default();
-        serve(&mut lanes, [None, Some(50_000), None, Some(50_000)], 10_000);
-        for _ in 0..100 {
-            lanes.push(Lane::Timer, 7);
-            assert_eq!(next(&mut lanes), Some(7));
-            lanes.charge(10_000);
-            serve(&mut lanes, [None, Some(50_000), None, Some(50_000)], 20);
-        }
-    }
-
-    #[test]
-    fn a_lane_that_was_without_work_has_saved_nothing_up() {
-        let mut lanes = Lanes::default();
-        serve(&mut lanes, [None, None, None, Some(50_000)], 10_000);
-        let got = serve(&mut lanes, [Some(50_000), None, None, Some(50_000)], 1_000);
-        assert_equal(got, &[0, 3]);
-    }
-
-    #[test]
-    fn the_wait_after_one_very_long_poll_is_bounded() {
-        let mut lanes = Lanes::default();
-        serve(&mut lanes, [Some(1_000), None, None, Some(1_000)], 100);
-        while next(&mut lanes).is_some_and(|key| key != 3) {}
-        lanes.push(Lane::Yielded, 3);
-        lanes.push(Lane::Timer, 0);
-        lanes.charge(3_600_000_000_000);
-        assert!(lanes.used[3] <= MOST);
-        let got = serve(&mut lanes, [Some(1_000), None, None, Some(1_000)], 50_000);
-        assert!(got[3] > 4_000_000, "{got:?}");
-    }
-
-    #[test]
-    fn those_who_yield_go_after_all_who_were_ready_before_them() {
-        // Also if the thread is kept from running now and then.
-        for stop in [0, 8_000_000] {
-            let mut lanes = Lanes::default();
-            lanes.begin();
-            serve(&mut lanes, [None, Some(2_000), None, Some(2_000)], 5_000);
-            while next(&mut lanes).is_some() {
-                lanes.charge(1_000);
-            }
-            (0..500).for_each(|key| lanes.push(Lane::Woken, key));
-            (500..1_000).for_each(|key| lanes.push(Lane::Exhausted, key));
-            (0..3).for_each(|key| lanes.push(Lane::Yielded, 5_000 + key));
-            (1_000..2_000).for_each(|key| lanes.push(Lane::Exhausted, key));
-            let mut order = Vec::new();
-            while !lanes.is_empty() {
-                match next(&mut lanes) {
-                    Some(key) => order.push(key),
-                    None => lanes.charge(1_000),
-                }
-                if order.len() % 10 == 0 {
-                    lanes.charge(if order.len() % 500 == 0 { stop } else { 10_000 });
-                }
-            }
-            let yielded = order.iter().position(|key| *key >= 5_000).unwrap();
-            assert_eq!(yielded, 1_000, "a task that yielded went on after {yielded} of 1,000");
-            assert_eq!(order.len(), 2_003);
-        }
-    }
-
-    #[test]
-    fn each_lane_is_first_in_first_out_and_a_single_one_is_so_for_all() {
-        let of = |key: u32| [Lane::Yielded, Lane::Timer, Lane::Woken][key as usize % 3];
-        for single in [false, true] {
-            let mut lanes = Lanes::default();
-            if single {
-                lanes.make_single();
-            }
-            (0..9).for_each(|key| lanes.push(of(key), key));
-            assert_eq!(lanes.len(), 9);
-            let order: Vec<_> = std::iter::from_fn(|| next(&mut lanes)).collect();
-            let expected = if single { [0, 1, 2, 3, 4, 5, 6, 7, 8] } else { [1, 4, 7, 2, 5, 8, 0, 3, 6] };
-            assert_eq!(order, expected);
-            assert!(lanes.is_empty());
-        }
-    }
-
-    #[test]
-    fn estimates_grow_at_once_and_shrink_slowly() {
-        let mut lanes = Lanes::default();
-        lanes.push(Lane::Woken, 0);
-        assert_eq!(lanes.fit(50_000), 50);
-        lanes.pop();
-        lanes.push(Lane::Woken, 1);
-        lanes.charge(25_000);
-        assert_eq!(lanes.fit(50_000), 2);
-        serve(&mut lanes, [None, Some(20), None, None], 10);
-        assert!(lanes.fit(50_000) < 10);
-        serve(&mut lanes, [None, Some(20), None, None], 20_000);
-        assert!(lanes.fit(50_000) > 500);
-        // A reading after no poll changes nothing.
-        lanes.begin();
-        let fit = lanes.fit(50_000);
-        lanes.charge(1_000_000_000);
-        assert_eq!(lanes.fit(50_000), fit);
-    }
-}
+mod tests;

@@ -19,7 +19,7 @@ use super::lanes::{Lane, Lanes};
 use super::numbers::Block;
 use super::polling::Poll;
 use super::remote::{Item, Notify, Owner, Remote};
-use super::root::Root;
+use super::root::{self, Root};
 use super::task::{self, NUMBERS, Progress, Remains, TaskRef};
 use super::tasks::{KEEP, Ready, Tasks};
 use crate::sync::thread_local;
@@ -44,7 +44,7 @@ thread_local! {
     static OWNED: RefCell<Vec<Weak<Local>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs between two looks at whether memory of a past burst should be given back.
+/// Turns between two looks at whether memory of a past burst should be given back.
 const TRIM_EVERY: u32 = 1024;
 
 /// How a run of some polls went.
@@ -68,22 +68,13 @@ pub(crate) enum End {
     Clock,
 }
 
-/// The future of a `block_on`, as its executor knows it.
-struct CurrentRoot {
-    root: Arc<Root>,
-    /// It waits in a lane.
-    queued: bool,
-    /// It is being polled.
-    polled: bool,
-}
-
 /// The owner thread's part of an executor.
 pub(crate) struct Local {
     owner: Owner,
-    tasks: RefCell<Tasks>,
-    root: RefCell<Option<CurrentRoot>>,
+    pub(super) tasks: RefCell<Tasks>,
+    pub(super) root: RefCell<Option<root::Current>>,
     /// Where a wake puts a task.
-    lane: Cell<Lane>,
+    pub(super) lane: Cell<Lane>,
     /// The empty vector that the inbox gets in exchange for the full one.
     spare: RefCell<Vec<Item>>,
     closed: Cell<bool>,
@@ -93,7 +84,7 @@ pub(crate) struct Local {
     polled: Cell<usize>,
     numbers: Block,
     polls: Cell<u64>,
-    /// The longest queue since the last trim, and the runs left until the next.
+    /// The longest queue since the last trim, and the turns left until the next.
     longest: Cell<usize>,
     until_trim: Cell<u32>,
 }
@@ -202,27 +193,6 @@ impl Local {
         JoinHandle::new(claim)
     }
 
-    /// Calls `poll`, which polls the root, whose turn it is, for the `count`th time; its `block_on` was called there.
-    pub(super) fn poll_root<R>(&self, origin: Origin, count: u64, poll: impl FnOnce() -> R) -> R {
-        /// The poll has ended, also after a panic.
-        struct Ends<'a>(&'a Local);
-        impl Drop for Ends<'_> {
-            fn drop(&mut self) {
-                self.0.remote().polling().end();
-                if let Some(current) = &mut *self.0.root.borrow_mut() {
-                    current.polled = false;
-                }
-            }
-        }
-        if let Some(current) = &mut *self.root.borrow_mut() {
-            current.queued = false;
-            current.polled = true;
-        }
-        self.remote().polling().begin(None, origin, count);
-        let _ends = Ends(self);
-        budget::fresh(poll)
-    }
-
     pub(super) fn run(&self, limit: usize) -> Ran {
         /// Lets the executor run again, also after a panic.
         struct Running<'a>(&'a Cell<bool>);
@@ -269,50 +239,9 @@ impl Local {
             }
         }
         self.note_length();
-        self.trim();
-        self.owner.pool().trim();
         // At most `limit`, a usize.
         let polls = self.polls.get().wrapping_sub(before) as usize;
         Ran { polls, end }
-    }
-
-    /// Makes `root` the future of `block_on` that takes turns with the tasks, and queues it.
-    pub(super) fn set_root(&self, root: Arc<Root>) {
-        let before = self.root.replace(Some(CurrentRoot { root, queued: true, polled: false }));
-        debug_assert!(before.is_none(), "two roots");
-        self.tasks.borrow_mut().queue_root(Lane::Woken);
-    }
-
-    /// The future of `block_on` has come to its end.
-    pub(super) fn unset_root(&self) {
-        let root = self.root.take();
-        if root.is_some_and(|root| root.queued) {
-            self.tasks.borrow_mut().remove_root();
-        }
-    }
-
-    /// Queues `root`, if it is the future of the `block_on` under way and not queued yet.
-    fn wake_root(&self, root: &Arc<Root>) {
-        if let Some(current) = &mut *self.root.borrow_mut() {
-            if Arc::ptr_eq(&current.root, root) && !current.queued {
-                current.queued = true;
-                let lane = if current.polled { yielding() } else { self.lane.get() };
-                self.tasks.borrow_mut().queue_root(lane);
-            }
-        }
-    }
-
-    fn root_is_woken(&self) -> bool {
-        self.root.borrow().as_ref().is_some_and(|current| current.root.is_woken())
-    }
-
-    /// Takes note of a wake of the future of `block_on` from another thread.
-    fn take_root(&self) {
-        let woken = match &*self.root.borrow() {
-            Some(current) if current.root.take_woken() => current.root.clone(),
-            _ => return,
-        };
-        self.wake_root(&woken);
     }
 
     /// While the guard lives, a wake on this thread puts a task into this lane.
@@ -405,8 +334,9 @@ impl Local {
         self.longest.set(self.longest.get().max(length));
     }
 
-    /// Gives memory of a past burst back: every so many runs, half of what has not been needed since.
-    fn trim(&self) {
+    /// Gives memory of a past burst back, a little at a time: every so many turns, half of what has not been needed since.
+    pub(super) fn trim(&self) {
+        self.owner.pool().trim();
         let left = self.until_trim.get() - 1;
         if left > 0 {
             self.until_trim.set(left);
@@ -494,7 +424,7 @@ pub(super) fn wake_here(task: &TaskRef) -> bool {
 
 /// Where what wakes itself while it is polled waits for its turn.
 #[inline]
-fn yielding() -> Lane {
+pub(super) fn yielding() -> Lane {
     if budget::has_remaining() { Lane::Yielded } else { Lane::Exhausted }
 }
 

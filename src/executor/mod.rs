@@ -125,6 +125,11 @@ impl Executor {
         self.local.poll_root(origin, count, poll)
     }
 
+    /// Gives memory of a past burst back, a little at a time. Once a turn.
+    pub(crate) fn trim(&self) {
+        self.local.trim();
+    }
+
     /// While the guard lives, a wake on this thread puts a task into this lane.
     pub(crate) fn waking(&self, lane: Lane) -> impl Drop + use<'_> {
         self.local.waking(lane)

@@ -1,4 +1,4 @@
-//! The waker of the future that `block_on` drives.
+//! The root, which is the future that `block_on` drives: its waker, and its turns among the tasks.
 //!
 //! On the owner thread a wake puts the root into a lane of the run queue, as it does a task. From another thread it raises
 //! a flag, which the owner takes note of before it polls.
@@ -9,7 +9,10 @@
 //! * The flag is raised first and the owner roused after. The owner that is about to park says so first and
 //!   looks at the flag after; see `remote.rs`.
 
-use super::local;
+use super::budget;
+use super::census::Origin;
+use super::lanes::Lane;
+use super::local::{self, Local, yielding};
 use super::remote::Remote;
 use crate::sync::{AtomicBool, Ordering};
 use futures_task::ArcWake;
@@ -41,6 +44,15 @@ impl Root {
     }
 }
 
+/// The root of the `block_on` under way, as its executor knows it.
+pub(super) struct Current {
+    root: Arc<Root>,
+    /// It waits in a lane.
+    queued: bool,
+    /// It is being polled.
+    polled: bool,
+}
+
 impl ArcWake for Root {
     fn wake_by_ref(root: &Arc<Self>) {
         if local::wake_root_here(root, &root.remote) {
@@ -52,5 +64,67 @@ impl ArcWake for Root {
         if !root.woken.swap(true, Ordering::SeqCst) {
             root.remote.notify();
         }
+    }
+}
+
+impl Local {
+    /// Makes `root` the future of `block_on` that takes turns with the tasks, and queues it.
+    pub(super) fn set_root(&self, root: Arc<Root>) {
+        let before = self.root.replace(Some(Current { root, queued: true, polled: false }));
+        debug_assert!(before.is_none(), "two roots");
+        self.tasks.borrow_mut().queue_root(Lane::Woken);
+    }
+
+    /// The future of `block_on` has come to its end.
+    pub(super) fn unset_root(&self) {
+        let root = self.root.take();
+        if root.is_some_and(|root| root.queued) {
+            self.tasks.borrow_mut().remove_root();
+        }
+    }
+
+    /// Queues `root`, if it is the future of the `block_on` under way and not queued yet.
+    pub(super) fn wake_root(&self, root: &Arc<Root>) {
+        if let Some(current) = &mut *self.root.borrow_mut() {
+            if Arc::ptr_eq(&current.root, root) && !current.queued {
+                current.queued = true;
+                let lane = if current.polled { yielding() } else { self.lane.get() };
+                self.tasks.borrow_mut().queue_root(lane);
+            }
+        }
+    }
+
+    pub(super) fn root_is_woken(&self) -> bool {
+        self.root.borrow().as_ref().is_some_and(|current| current.root.is_woken())
+    }
+
+    /// Takes note of a wake of the future of `block_on` from another thread.
+    pub(super) fn take_root(&self) {
+        let woken = match &*self.root.borrow() {
+            Some(current) if current.root.take_woken() => current.root.clone(),
+            _ => return,
+        };
+        self.wake_root(&woken);
+    }
+
+    /// Calls `poll`, which polls the root, whose turn it is, for the `count`th time; its `block_on` was called there.
+    pub(super) fn poll_root<R>(&self, origin: Origin, count: u64, poll: impl FnOnce() -> R) -> R {
+        /// The poll has ended, also after a panic.
+        struct Ends<'a>(&'a Local);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.remote().polling().end();
+                if let Some(current) = &mut *self.0.root.borrow_mut() {
+                    current.polled = false;
+                }
+            }
+        }
+        if let Some(current) = &mut *self.root.borrow_mut() {
+            current.queued = false;
+            current.polled = true;
+        }
+        self.remote().polling().begin(None, origin, count);
+        let _ends = Ends(self);
+        budget::fresh(poll)
     }
 }

@@ -201,7 +201,7 @@ impl Tasks {
     pub(super) fn trim(&mut self, longest: usize) {
         self.lanes.trim(longest, KEEP);
         // The table could shrink from its end only, where a single long-lived task can sit.
-        if self.alive == 0 && self.lanes.is_empty() && self.slots.capacity() > KEEP {
+        if self.alive == 0 && self.lanes.all(ROOT) && self.slots.capacity() > KEEP {
             self.slots = Vec::new();
             self.free = Vec::new();
         }

@@ -157,6 +157,7 @@ impl Turner {
         if self.fired >= MANY {
             self.pace.fired(executor, self.driver.handle().now());
         }
+        executor.trim();
         self.begin_turn(handle, now, self.fired);
     }
 

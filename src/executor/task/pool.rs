@@ -6,7 +6,7 @@
 //! Ground rules:
 //!
 //! * The lists are the owner thread's, and get back only what was taken there. A task that ends elsewhere frees its block.
-//! * What has lain in a list for long goes back to the allocator, a few blocks a run.
+//! * What has lain in a list for long goes back to the allocator, a few blocks a turn.
 //! * Under Miri and the sanitizers nothing is kept: they see each task's memory end with the task.
 
 use super::header::{Header, prefetch};
@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 
 /// Sizes of tasks are multiples of this. It is their alignment, too, unless the future wants more.
 const GRAIN: usize = align_of::<Header>();
-/// The runs from one look at a list to the next, and the blocks that are freed in a run.
+/// The turns from one look at a list to the next, and the blocks that are freed in a turn.
 const WINDOW: usize = 1024;
 const STEP: usize = 32;
 
@@ -109,7 +109,7 @@ impl Pool {
         recent.push(block);
     }
 
-    /// Frees a few blocks that were not needed from one look to the next. For each run.
+    /// Frees a few blocks that were not needed from one look to the next. Once a turn.
     pub(in crate::executor) fn trim(&mut self) {
         if let Some([recent, idle]) = self.lists.get_mut(self.turn) {
             if (0..STEP).all(|_| idle.pop().is_some()) {

@@ -240,9 +240,10 @@ fn a_bursts_memory_is_given_back_and_the_tasks_stay() {
     }
     settle(&executor);
     let before = executor.local.capacity();
-    // Half of it every 1024 runs, after the first 1024, which have seen the burst.
+    // Half of it every 1024 turns, after the first 1024, which have seen the burst.
     for _ in 0..8 * 1024 {
         run(&executor, 1);
+        executor.trim();
     }
     let after = executor.local.capacity();
     assert!(before >= burst && after <= 512, "{before} -> {after}");

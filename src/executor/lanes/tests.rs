@@ -1,0 +1,193 @@
+//! Tests of the lanes: shares of time, order, and what the estimates do.
+
+use super::*;
+
+/// Keeps every lane that `cost` names ready, and serves them for so many polls, each of which takes what it costs. Reads
+/// the clock as often as the runtime does. Returns the time that each lane got.
+fn serve(lanes: &mut Lanes, cost: [Option<u64>; LANES], polls: usize) -> [u64; LANES] {
+    lanes.begin();
+    serve_with(lanes, cost, polls, |lanes| lanes.fit(50_000).min(61))
+}
+
+fn next(lanes: &mut Lanes) -> Option<u32> {
+    match lanes.pop() {
+        Next::Poll(key, _) => Some(key),
+        Next::Read | Next::Nothing => None,
+    }
+}
+
+/// As [`serve`], with a reading of the clock after as many polls as `stretch` says.
+fn serve_with(
+    lanes: &mut Lanes,
+    cost: [Option<u64>; LANES],
+    polls: usize,
+    stretch: impl Fn(&Lanes) -> usize,
+) -> [u64; LANES] {
+    const OF: [Lane; LANES] = [Lane::Timer, Lane::Woken, Lane::Exhausted, Lane::Yielded];
+    let mut got = [0; LANES];
+    for lane in 0..LANES {
+        if cost[lane].is_some() && lanes.queues[lane].is_empty() {
+            lanes.push(OF[lane], lane as u32);
+        }
+    }
+    let (mut left, mut elapsed) = (stretch(lanes), 0);
+    for _ in 0..polls {
+        let key = match next(lanes) {
+            Some(key) => key,
+            None => {
+                lanes.charge(elapsed);
+                (left, elapsed) = (stretch(lanes), 0);
+                next(lanes).unwrap()
+            }
+        };
+        if lanes.queues[key as usize].is_empty() {
+            lanes.push(OF[key as usize], key);
+        }
+        let took = cost[key as usize].unwrap();
+        got[key as usize] += took;
+        elapsed += took;
+        left -= 1;
+        if left == 0 {
+            lanes.charge(elapsed);
+            (left, elapsed) = (stretch(lanes), 0);
+        }
+    }
+    got
+}
+
+fn assert_equal(got: [u64; LANES], among: &[usize]) {
+    let sum: u64 = got.iter().sum();
+    for &lane in among {
+        let share = got[lane] as f64 / sum as f64 * among.len() as f64;
+        assert!((0.8..1.25).contains(&share), "lane {lane} got {share:.2} of an equal share: {got:?}");
+    }
+}
+
+#[test]
+fn lanes_with_endless_work_share_the_time_equally_whatever_a_poll_costs() {
+    for cost in [
+        [100, 100, 100, 100],
+        [50_000, 300, 8_000, 20],
+        [20, 300, 100_000, 5_000],
+        [300_000, 10_000, 10_000, 300],
+    ] {
+        let got = serve(&mut Lanes::default(), cost.map(Some), 3_000_000);
+        assert_equal(got, &[0, 1, 2, 3]);
+    }
+}
+
+#[test]
+fn two_lanes_share_what_the_third_does_not_need() {
+    let got = serve(&mut Lanes::default(), [None, Some(10_000), None, Some(700)], 200_000);
+    assert_equal(got, &[1, 3]);
+    let got = serve(&mut Lanes::default(), [Some(5_000), None, None, Some(70_000)], 200_000);
+    assert_equal(got, &[0, 3]);
+}
+
+#[test]
+fn without_a_clock_lanes_share_the_polls() {
+    let mut lanes = Lanes::default();
+    let got = serve_with(&mut lanes, [Some(1); LANES], 300_000, |_| usize::MAX);
+    assert_equal(got, &[0, 1, 2, 3]);
+}
+
+#[test]
+fn a_lane_with_little_to_do_is_served_at_once() {
+    let mut lanes = Lanes::default();
+    serve(&mut lanes, [None, Some(50_000), None, Some(50_000)], 10_000);
+    for _ in 0..100 {
+        lanes.push(Lane::Timer, 7);
+        assert_eq!(next(&mut lanes), Some(7));
+        lanes.charge(10_000);
+        serve(&mut lanes, [None, Some(50_000), None, Some(50_000)], 20);
+    }
+}
+
+#[test]
+fn a_lane_that_was_without_work_has_saved_nothing_up() {
+    let mut lanes = Lanes::default();
+    serve(&mut lanes, [None, None, None, Some(50_000)], 10_000);
+    let got = serve(&mut lanes, [Some(50_000), None, None, Some(50_000)], 1_000);
+    assert_equal(got, &[0, 3]);
+}
+
+#[test]
+fn the_wait_after_one_very_long_poll_is_bounded() {
+    let mut lanes = Lanes::default();
+    serve(&mut lanes, [Some(1_000), None, None, Some(1_000)], 100);
+    while next(&mut lanes).is_some_and(|key| key != 3) {}
+    lanes.push(Lane::Yielded, 3);
+    lanes.push(Lane::Timer, 0);
+    lanes.charge(3_600_000_000_000);
+    assert!(lanes.used[3] <= MOST);
+    let got = serve(&mut lanes, [Some(1_000), None, None, Some(1_000)], 50_000);
+    assert!(got[3] > 4_000_000, "{got:?}");
+}
+
+#[test]
+fn those_who_yield_go_after_all_who_were_ready_before_them() {
+    // Also if the thread is kept from running now and then.
+    for stop in [0, 8_000_000] {
+        let mut lanes = Lanes::default();
+        lanes.begin();
+        serve(&mut lanes, [None, Some(2_000), None, Some(2_000)], 5_000);
+        while next(&mut lanes).is_some() {
+            lanes.charge(1_000);
+        }
+        (0..500).for_each(|key| lanes.push(Lane::Woken, key));
+        (500..1_000).for_each(|key| lanes.push(Lane::Exhausted, key));
+        (0..3).for_each(|key| lanes.push(Lane::Yielded, 5_000 + key));
+        (1_000..2_000).for_each(|key| lanes.push(Lane::Exhausted, key));
+        let mut order = Vec::new();
+        while !lanes.is_empty() {
+            match next(&mut lanes) {
+                Some(key) => order.push(key),
+                None => lanes.charge(1_000),
+            }
+            if order.len() % 10 == 0 {
+                lanes.charge(if order.len() % 500 == 0 { stop } else { 10_000 });
+            }
+        }
+        let yielded = order.iter().position(|key| *key >= 5_000).unwrap();
+        assert_eq!(yielded, 1_000, "a task that yielded went on after {yielded} of 1,000");
+        assert_eq!(order.len(), 2_003);
+    }
+}
+
+#[test]
+fn each_lane_is_first_in_first_out_and_a_single_one_is_so_for_all() {
+    let of = |key: u32| [Lane::Yielded, Lane::Timer, Lane::Woken][key as usize % 3];
+    for single in [false, true] {
+        let mut lanes = Lanes::default();
+        if single {
+            lanes.make_single();
+        }
+        (0..9).for_each(|key| lanes.push(of(key), key));
+        assert_eq!(lanes.len(), 9);
+        let order: Vec<_> = std::iter::from_fn(|| next(&mut lanes)).collect();
+        let expected = if single { [0, 1, 2, 3, 4, 5, 6, 7, 8] } else { [1, 4, 7, 2, 5, 8, 0, 3, 6] };
+        assert_eq!(order, expected);
+        assert!(lanes.is_empty());
+    }
+}
+
+#[test]
+fn estimates_grow_at_once_and_shrink_slowly() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    lanes.push(Lane::Woken, 0);
+    assert_eq!(lanes.fit(50_000), 50);
+    lanes.pop();
+    lanes.push(Lane::Woken, 1);
+    lanes.charge(25_000);
+    assert_eq!(lanes.fit(50_000), 2);
+    serve(&mut lanes, [None, Some(20), None, None], 10);
+    assert!(lanes.fit(50_000) < 10);
+    serve(&mut lanes, [None, Some(20), None, None], 20_000);
+    assert!(lanes.fit(50_000) > 500);
+    // A reading after no poll changes nothing.
+    lanes.begin();
+    let fit = lanes.fit(50_000);
+    lanes.charge(1_000_000_000);
+    assert_eq!(lanes.fit(50_000), fit);
+}
