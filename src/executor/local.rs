@@ -14,7 +14,7 @@
 use super::census::{Origin, Seen, Spawned, Stand};
 use super::join::JoinHandle;
 use super::numbers::Block;
-use super::polling::{Poll, Polling};
+use super::polling::Poll;
 use super::remote::{Item, Notify, Owner, Remote};
 use super::task::{self, NUMBERS, Pool, Progress, Remains, TaskRef};
 use super::tasks::{KEEP, Tasks};
@@ -157,21 +157,6 @@ impl Local {
         JoinHandle::new(claim)
     }
 
-    /// Calls `poll`, which polls the root for the `count`th time; its `block_on` was called there.
-    #[inline]
-    pub(crate) fn poll_root<R>(&self, origin: Origin, count: u64, poll: impl FnOnce() -> R) -> R {
-        /// Tells that the poll has ended, also after a panic.
-        struct Ends<'a>(&'a Polling);
-        impl Drop for Ends<'_> {
-            fn drop(&mut self) {
-                self.0.end();
-            }
-        }
-        self.remote().polling().begin(None, origin, count);
-        let _ends = Ends(self.remote().polling());
-        poll()
-    }
-
     pub(super) fn run(&self, limit: usize) -> usize {
         /// Lets the executor run again, also after a panic.
         struct Running<'a>(&'a Cell<bool>);
@@ -186,13 +171,13 @@ impl Local {
         Pool::drain(&self.owner);
         self.take_inbox();
         self.note_length();
-        let before = self.polls.get();
+        let (before, polling) = (self.polls.get(), self.remote().polling());
         for _ in 0..limit {
             let Some(task) = self.next_ready() else { break };
             self.polled.set(task.address());
-            self.remote().polling().begin(Some(task.id()), task.origin(), self.polls.get());
+            polling.begin(Some(task.id()), task.origin(), self.polls.get());
             let progress = task.run(&self.owner);
-            self.remote().polling().end();
+            polling.end();
             if matches!(progress, Progress::Pending | Progress::Completed) {
                 self.polls.set(self.polls.get().wrapping_add(1));
             }

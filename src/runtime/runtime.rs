@@ -215,7 +215,7 @@ impl Runtime {
         let mut cx = Context::from_waker(&waker);
         let _root = Told::root(&self.handle, &waker);
         let mut future = pin!(guarded(future));
-        let called_at = Location::caller();
+        let (polling, called_at) = (self.handle.remote().polling(), Location::caller());
         let mut turned = false;
         turner.begin(&self.handle);
         loop {
@@ -227,8 +227,7 @@ impl Runtime {
                 if root.take_woken() {
                     counters.polls.add(1);
                     let poll = || budget::fresh(|| future.as_mut().poll(&mut cx));
-                    if let Poll::Ready(ready) = self.local().poll_root(called_at, counters.polls.get(), poll)
-                    {
+                    if let Poll::Ready(ready) = polling.root(called_at, counters.polls.get(), poll) {
                         if turned {
                             return ready;
                         }
