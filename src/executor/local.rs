@@ -207,7 +207,7 @@ impl Local {
         self.take_inbox();
         self.take_root();
         self.note_length();
-        let before = self.polls.get();
+        let (before, polling) = (self.polls.get(), self.remote().polling());
         let mut end = End::Limit;
         for _ in 0..limit {
             let task = match self.next_ready() {
@@ -226,9 +226,9 @@ impl Local {
                 }
             };
             self.polled.set(task.address());
-            self.remote().polling().begin(Some(task.id()), task.origin(), self.polls.get());
+            polling.begin(Some(task.id()), task.origin(), self.polls.get());
             let progress = task.run(&self.owner);
-            self.remote().polling().end();
+            polling.end();
             if matches!(progress, Progress::Pending | Progress::Completed) {
                 self.polls.set(self.polls.get().wrapping_add(1));
             }

@@ -63,6 +63,21 @@ impl Polling {
         self.since.store(since, Ordering::Release);
     }
 
+    /// Calls `poll`, which polls the root for the `count`th time; its `block_on` was called there.
+    #[inline]
+    pub(crate) fn root<R>(&self, origin: Origin, count: u64, poll: impl FnOnce() -> R) -> R {
+        /// Notes that the poll has ended, also after a panic.
+        struct Ends<'a>(&'a Polling);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.end();
+            }
+        }
+        self.begin(None, origin, count);
+        let _ends = Ends(self);
+        poll()
+    }
+
     /// A poll of this task begins, or if there is none, of the root; `count` is another for each of its polls.
     #[inline]
     pub(super) fn begin(&self, id: Option<Id>, origin: Origin, count: u64) {

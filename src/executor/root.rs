@@ -109,11 +109,10 @@ impl Local {
 
     /// Calls `poll`, which polls the root, whose turn it is, for the `count`th time; its `block_on` was called there.
     pub(super) fn poll_root<R>(&self, origin: Origin, count: u64, poll: impl FnOnce() -> R) -> R {
-        /// The poll has ended, also after a panic.
+        /// It is not polled any more, also after a panic.
         struct Ends<'a>(&'a Local);
         impl Drop for Ends<'_> {
             fn drop(&mut self) {
-                self.0.remote().polling().end();
                 if let Some(current) = &mut *self.0.root.borrow_mut() {
                     current.polled = false;
                 }
@@ -123,8 +122,7 @@ impl Local {
             current.queued = false;
             current.polled = true;
         }
-        self.remote().polling().begin(None, origin, count);
         let _ends = Ends(self);
-        budget::fresh(poll)
+        self.remote().polling().root(origin, count, || budget::fresh(poll))
     }
 }
