@@ -25,9 +25,6 @@ pub(crate) const LIMIT: u32 = 128;
 /// How long one poll of a task may go on taking ready results, in nanoseconds.
 pub(crate) const SLICE: u64 = 100_000;
 
-/// The count that stands for "no limit".
-const UNLIMITED: u32 = u32::MAX;
-
 /// At most so many results are taken between two readings of the clock.
 const MOST: u32 = 16;
 
@@ -44,31 +41,46 @@ pub(crate) struct Slice {
     pub(crate) now: fn() -> Nanos,
 }
 
+/// What a poll may still take.
+#[derive(Clone, Copy)]
+struct Left {
+    /// Results until the clock is looked at, or the budget is used up. Zero: it is.
+    until_look: u32,
+    /// Results after that.
+    after: u32,
+}
+
+impl Left {
+    const NO_LIMIT: Left = Left { until_look: u32::MAX, after: u32::MAX };
+
+    /// All of it.
+    #[inline]
+    fn full(every: u32) -> Left {
+        Left { until_look: every, after: LIMIT - every }
+    }
+}
+
 struct Budget {
-    /// Results that may still be taken.
-    left: Cell<u32>,
-    /// Results until the clock is read.
-    check: Cell<u32>,
-    /// How often the running poll was refused.
-    refused: Cell<u32>,
+    left: Cell<Left>,
     /// A poll has used its budget up since this was last asked for.
     exhausted: Cell<bool>,
-    /// Results between two readings of the clock.
+    /// How often the running poll was refused since then.
+    refused: Cell<u32>,
+    /// Results between two looks at the clock; fewer than the limit.
     every: Cell<u32>,
-    /// The latest reading of the running poll.
-    read: Cell<Option<Nanos>>,
+    /// The latest look.
+    looked: Cell<Nanos>,
     slice: Cell<Option<Slice>>,
 }
 
 thread_local! {
     static BUDGET: Budget = const {
         Budget {
-            left: Cell::new(UNLIMITED),
-            check: Cell::new(MOST / 2),
-            refused: Cell::new(0),
+            left: Cell::new(Left::NO_LIMIT),
             exhausted: Cell::new(false),
+            refused: Cell::new(0),
             every: Cell::new(MOST / 2),
-            read: Cell::new(None),
+            looked: Cell::new(Nanos::ZERO),
             slice: Cell::new(None),
         }
     };
@@ -78,55 +90,58 @@ impl Budget {
     #[inline]
     fn spend(&self) {
         let left = self.left.get();
-        if left == UNLIMITED {
-            return;
-        }
-        self.left.set(left.saturating_sub(1));
-        let check = self.check.get() - 1;
-        if check == 0 {
-            self.look_at_the_clock();
-        } else {
-            self.check.set(check);
-        }
-        if self.left.get() == 0 {
-            self.exhausted.set(true);
+        match left.until_look {
+            // No limit, or a permit that was given before the last result was taken.
+            0 | u32::MAX => {}
+            1 => self.look_at_the_clock(left.after),
+            n => self.left.set(Left { until_look: n - 1, ..left }),
         }
     }
 
-    /// Ends the budget if the slice is over, and finds out how soon to look again.
+    /// Ends the budget if it is used up or the slice is over; else finds out how soon to look again.
     #[cold]
-    fn look_at_the_clock(&self) {
+    fn look_at_the_clock(&self, after: u32) {
         let every = self.every.get();
-        if let Some(slice) = self.slice.get() {
+        let mut over = after == 0;
+        if let (Some(slice), false) = (self.slice.get(), over) {
             let now = (slice.now)();
-            let over = now >= slice.until;
-            let every = match self.read.replace(Some(now)) {
-                Some(before) => {
-                    let each = now.get().saturating_sub(before.get()) / u64::from(every);
-                    // At most MOST.
-                    (SLICE / 8 / each.max(1)).clamp(1, u64::from(MOST)) as u32
-                }
-                // How long these took is not known, but too long.
-                None if over => (every / 2).max(1),
-                None => every,
-            };
-            self.every.set(every);
-            if over {
-                self.left.set(0);
-            }
+            over = now >= slice.until;
+            let before = self.looked.replace(now);
+            self.every.set(if after < LIMIT - every {
+                let each = now.get().saturating_sub(before.get()) / u64::from(every);
+                // At most MOST.
+                (SLICE / 8 / each.max(1)).clamp(1, u64::from(MOST)) as u32
+            } else if over {
+                // The first look of this poll. How long its results took is not known, but too long.
+                (every / 2).max(1)
+            } else {
+                every
+            });
         }
-        self.check.set(self.every.get());
+        if over {
+            self.exhausted.set(true);
+            self.refused.set(0);
+            self.left.set(Left { until_look: 0, after: 0 });
+        } else {
+            let until_look = self.every.get().min(after);
+            self.left.set(Left { until_look, after: after - until_look });
+        }
     }
 
-    /// Whether the running poll may take another result, now that it asks.
+    /// Whether the running poll, which has used its budget up, must not take another result.
     #[cold]
     fn refuse(&self) -> bool {
         let refused = self.refused.get() + 1;
         self.refused.set(refused);
         if refused > REFUSALS {
-            self.left.set(UNLIMITED);
+            self.left.set(Left::NO_LIMIT);
         }
         refused <= REFUSALS
+    }
+
+    #[inline]
+    fn is_used_up(&self) -> bool {
+        self.left.get().until_look == 0
     }
 }
 
@@ -147,7 +162,7 @@ impl Permit {
 /// in a later turn.
 #[inline]
 pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<Permit> {
-    if BUDGET.with(|budget| budget.left.get() == 0 && budget.refuse()) {
+    if BUDGET.with(|budget| budget.is_used_up() && budget.refuse()) {
         cx.waker().wake_by_ref();
         return Poll::Pending;
     }
@@ -157,7 +172,7 @@ pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<Permit> {
 /// Whether the running poll may take another result.
 #[inline]
 pub(crate) fn has_remaining() -> bool {
-    BUDGET.with(|budget| budget.left.get() != 0)
+    BUDGET.with(|budget| !budget.is_used_up())
 }
 
 /// Whether a poll has used its budget up since the last call.
@@ -174,31 +189,25 @@ pub(crate) fn set_slice(slice: Option<Slice>) {
 /// Runs `f`, one poll of a task, with a full budget; the caller's own budget is untouched by it.
 #[inline]
 pub(crate) fn fresh<R>(f: impl FnOnce() -> R) -> R {
-    with(LIMIT, f)
+    with(|budget| Left::full(budget.every.get()), f)
 }
 
 /// Runs `f` without a limit.
 #[inline]
 pub(crate) fn unlimited<R>(f: impl FnOnce() -> R) -> R {
-    with(UNLIMITED, f)
+    with(|_| Left::NO_LIMIT, f)
 }
 
-fn with<R>(left: u32, f: impl FnOnce() -> R) -> R {
+#[inline]
+fn with<R>(left: impl FnOnce(&Budget) -> Left, f: impl FnOnce() -> R) -> R {
     /// Puts the caller's count back, also when `f` panics.
-    struct Restore(u32);
+    struct Restore(Left);
     impl Drop for Restore {
         fn drop(&mut self) {
             BUDGET.with(|budget| budget.left.set(self.0));
         }
     }
-    let _restore = BUDGET.with(|budget| {
-        if left != UNLIMITED {
-            budget.check.set(budget.every.get());
-            budget.read.set(None);
-            budget.refused.set(0);
-        }
-        Restore(budget.left.replace(left))
-    });
+    let _restore = BUDGET.with(|budget| Restore(budget.left.replace(left(budget))));
     f()
 }
 
@@ -257,7 +266,7 @@ mod tests {
         assert!((0..1000).all(|_| take()));
     }
 
-    thread_local! {
+    std::thread_local! {
         static NOW: Cell<u64> = const { Cell::new(0) };
     }
 

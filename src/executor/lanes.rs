@@ -23,8 +23,9 @@
 //!
 //! * Each lane is first in, first out.
 //! * `used` is relative to the least served lane with work. A lane that was without work saves nothing up for later.
-//! * An estimate grows to what was measured at once and shrinks in small steps: one that is too high costs a reading of
-//!   the clock, one that is too low makes a turn too long.
+//! * What a poll may cost grows to what was measured at once and shrinks in small steps: an estimate that is too high costs
+//!   a reading of the clock, one that is too low makes a turn too long. What it usually costs follows in steps of two: one
+//!   long poll may be one in which another program ran, and is not charged in full.
 //! * Before lanes are changed because one is ahead the clock is read. So what is measured there is of one lane.
 //! * Without readings of the clock the estimates stay what they were, so that lanes take turns by counts, and two runs
 //!   of a program do the same.
@@ -43,8 +44,8 @@ const HOLD: i64 = 10_000_000;
 /// How far ahead a lane can get at the most, in nanoseconds: by very long polls. It then waits for so long.
 const MOST: i64 = 20_000_000;
 
-/// More than this, in nanoseconds, is charged only if it was to be expected: the thread may have been kept from running.
-const SUSPECT: u64 = 1_000_000;
+/// More than this, in nanoseconds, is charged only if it is usual: the thread may have been kept from running.
+const SUSPECT: u64 = 100_000;
 
 /// What a poll is expected to cost before any was measured, in nanoseconds.
 const GUESS: u64 = 1_000;
@@ -63,6 +64,7 @@ pub(crate) enum Lane {
 }
 
 const LANES: usize = 4;
+const WOKEN: u8 = 1 << Lane::Woken as u8;
 const EXHAUSTED: u8 = 1 << Lane::Exhausted as u8;
 const YIELDED: u8 = 1 << Lane::Yielded as u8;
 
@@ -77,14 +79,16 @@ pub(super) struct Lanes {
     used: [i64; LANES],
     /// Polls since the last reading of the clock, whose time is not known yet.
     polls: [u64; LANES],
-    /// What a poll of each lane is expected to cost, in nanoseconds.
+    /// What a poll of each lane may well cost, in nanoseconds: what it cost of late, when it cost much.
     cost: [u64; LANES],
-    /// How many of the tasks that yielded belong to the batch whose turn is next.
+    /// What it usually costs.
+    usual: [u64; LANES],
+    /// How many of the tasks that yielded belong to the batch whose turn is next; none if there is none that yielded.
     batch: usize,
-    /// How many tasks of each other lane go before that batch.
-    before: [usize; LANES],
-    /// In which lanes there are any.
+    /// In which lanes there are tasks that go before that batch.
     held: u8,
+    /// How many, in these lanes.
+    before: [usize; LANES],
     /// The clock is not read.
     counting: bool,
     /// A lane has got ahead, by what its polls are expected to cost.
@@ -104,6 +108,12 @@ pub(super) enum Next<'a> {
     Nothing,
 }
 
+/// The first of these lanes. Its place is below [`LANES`] by its form, so that no access to an array need be checked.
+#[inline(always)]
+fn first(lanes: u8) -> usize {
+    lanes.trailing_zeros() as usize % LANES
+}
+
 impl Default for Lanes {
     fn default() -> Lanes {
         Lanes {
@@ -113,6 +123,7 @@ impl Default for Lanes {
             used: [0; LANES],
             polls: [0; LANES],
             cost: [GUESS; LANES],
+            usual: [GUESS; LANES],
             batch: 0,
             before: [0; LANES],
             held: 0,
@@ -151,69 +162,95 @@ impl Lanes {
     #[inline]
     pub(super) fn push(&mut self, lane: Lane, key: u32) {
         let lane = if self.single { Lane::Woken } else { lane };
+        if lane == Lane::Yielded && self.batch == 0 {
+            // The lane is empty.
+            self.begin_batch(1);
+        }
         self.ready |= 1 << lane as u8;
         self.queues[lane as usize].push_back(key);
-        if lane == Lane::Yielded && self.batch == 0 {
-            self.begin_batch();
-        }
     }
 
-    /// The tasks that have yielded until now go after those that are ready now.
-    fn begin_batch(&mut self) {
-        self.batch = self.queues[Lane::Yielded as usize].len();
-        self.held = 0;
-        for lane in [Lane::Woken, Lane::Exhausted] {
-            self.before[lane as usize] = if self.batch > 0 { self.queues[lane as usize].len() } else { 0 };
-            self.held |= u8::from(self.before[lane as usize] > 0) << lane as u8;
-        }
-    }
-
-    /// A task was taken out of this lane.
+    /// So many tasks that have yielded go after those that are ready now.
     #[inline]
-    fn took(&mut self, lane: usize) {
-        if self.queues[lane].is_empty() {
-            self.ready &= !(1 << lane);
+    fn begin_batch(&mut self, tasks: usize) {
+        self.batch = tasks;
+        self.held = self.ready & (WOKEN | EXHAUSTED);
+        if self.held != 0 {
+            self.before = std::array::from_fn(|lane| self.queues[lane].len());
         }
-        if self.held & (1 << lane) != 0 {
-            self.before[lane] -= 1;
-            self.held &= !(u8::from(self.before[lane] == 0) << lane);
-        } else if lane == Lane::Yielded as usize {
+    }
+
+    /// A task was taken out of this lane, in which so many are left, while there was a batch.
+    #[inline]
+    fn took(&mut self, lane: usize, left: usize) {
+        if lane == Lane::Yielded as usize {
             self.batch -= 1;
             if self.batch == 0 {
-                self.begin_batch();
+                if left > 0 { self.begin_batch(left) } else { self.held = 0 }
+            }
+        } else if self.held & (1 << lane) != 0 {
+            self.before[lane] -= 1;
+            if self.before[lane] == 0 {
+                self.held &= !(1 << lane);
             }
         }
+    }
+
+    /// Takes the first out of a lane that has work.
+    #[inline(always)]
+    fn take(&mut self, lane: usize) -> u32 {
+        let queue = &mut self.queues[lane];
+        let Some(key) = queue.pop_front() else { unreachable!("the lane has work") };
+        let left = queue.len();
+        if left == 0 {
+            self.ready &= !(1 << lane);
+        }
+        if self.batch > 0 {
+            self.took(lane, left);
+        }
+        key
     }
 
     /// The next to be polled, which is charged with what such a poll costs.
     #[inline]
     pub(super) fn pop(&mut self) -> Next<'_> {
-        let mut open = self.ready & !self.ahead;
-        if open == 0 {
-            if self.ready == 0 {
-                return Next::Nothing;
-            }
-            // Only lanes that are ahead have work: there is nobody to wait for.
-            self.balance(self.ready);
-            open = self.ready & !self.ahead;
+        if self.ready & self.ready.wrapping_sub(1) != 0 {
+            return self.pop_of_several();
         }
+        if self.ready == 0 {
+            return Next::Nothing;
+        }
+        // One lane alone has work: it cannot get ahead. Where polls are only counted, they are free.
+        let lane = first(self.ready);
+        self.polls[lane] += u64::from(!self.counting);
+        let key = self.take(lane);
+        Next::Poll(key, &self.queues[lane])
+    }
+
+    /// As [`pop`](Lanes::pop), where several lanes have work.
+    fn pop_of_several(&mut self) -> Next<'_> {
         if self.crossed {
             return Next::Read;
+        }
+        let mut open = self.ready & !self.ahead;
+        if open == 0 {
+            self.balance(self.ready);
+            open = self.ready & !self.ahead;
         }
         if open & !self.held & (EXHAUSTED | YIELDED) == EXHAUSTED | YIELDED {
             open &= !EXHAUSTED;
         }
-        let lane = open.trailing_zeros() as usize;
-        let Some(key) = self.queues[lane].pop_front() else { unreachable!("the lane has work") };
-        self.took(lane);
+        let lane = first(open);
         if self.counting {
-            self.used[lane] += self.cost[lane] as i64;
+            self.used[lane] += self.usual[lane] as i64;
         } else {
             self.polls[lane] += 1;
         }
+        let working = self.ready;
+        let key = self.take(lane);
         if self.expected(lane) > LEAD {
             // What is polled now may well be ready again at once.
-            self.balance(self.ready | 1 << lane);
+            self.balance(working);
             self.crossed = !self.counting && self.ahead & (1 << lane) != 0;
         }
         Next::Poll(key, &self.queues[lane])
@@ -225,7 +262,13 @@ impl Lanes {
             let queue = &mut self.queues[lane];
             if let Some(at) = queue.iter().position(|other| *other == key) {
                 queue.remove(at);
-                self.took(lane);
+                let left = queue.len();
+                if left == 0 {
+                    self.ready &= !(1 << lane);
+                }
+                if self.batch > 0 {
+                    self.took(lane, left);
+                }
             }
         }
     }
@@ -263,10 +306,10 @@ impl Lanes {
         // At least one, so that something is expected of the next poll.
         let measured = measured.max(1);
         for (lane, polls) in polls.into_iter().enumerate().filter(|(_, polls)| *polls > 0) {
-            let cost = self.cost[lane];
-            let measured = measured.min((10 * cost).max(SUSPECT / polls));
-            self.used[lane] += (polls * measured) as i64;
+            let (cost, usual) = (self.cost[lane], self.usual[lane]);
+            self.used[lane] += (polls * measured).min((4 * polls * usual).max(SUSPECT)) as i64;
             self.cost[lane] = if measured > cost { measured } else { cost - (cost - measured).div_ceil(16) };
+            self.usual[lane] = measured.clamp(usual.div_ceil(2), 2 * usual);
         }
         self.balance(self.ready);
     }
@@ -293,6 +336,7 @@ impl Lanes {
         self.polls = [0; LANES];
         self.used = [0; LANES];
         self.cost = [GUESS; LANES];
+        self.usual = [GUESS; LANES];
         self.ahead = 0;
         self.counting = true;
         self.crossed = false;
@@ -301,7 +345,7 @@ impl Lanes {
     /// What this lane has used, as far as it is known, and is expected to have used since.
     #[inline]
     fn expected(&self, lane: usize) -> i64 {
-        self.used[lane] + (self.polls[lane] * self.cost[lane]) as i64
+        self.used[lane] + (self.polls[lane] * self.usual[lane]) as i64
     }
 
     /// Relates what was used to the least served of these lanes, and finds those that are too far ahead.

@@ -25,6 +25,7 @@ use super::tasks::{KEEP, Ready, Tasks};
 use crate::sync::thread_local;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
+use std::ops::ControlFlow;
 use std::ptr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -52,6 +53,8 @@ const TRIM_EVERY: u32 = 1024;
 pub(crate) struct Ran {
     /// Tasks that were polled.
     pub(crate) polls: usize,
+    /// How often it was the root's turn.
+    pub(crate) roots: usize,
     pub(crate) end: End,
 }
 
@@ -62,7 +65,7 @@ pub(crate) enum End {
     Limit,
     /// Nothing is ready.
     Idle,
-    /// It is the turn of the future of `block_on`, which the caller polls.
+    /// The root wanted it so.
     Root,
     /// The clock is to be read: the last poll exhausted its budget, or a lane has had its share.
     Clock,
@@ -193,7 +196,7 @@ impl Local {
         JoinHandle::new(claim)
     }
 
-    pub(super) fn run(&self, limit: usize) -> Ran {
+    pub(super) fn run(&self, limit: usize, mut root: impl FnMut() -> ControlFlow<()>) -> Ran {
         /// Lets the executor run again, also after a panic.
         struct Running<'a>(&'a Cell<bool>);
         impl Drop for Running<'_> {
@@ -208,13 +211,21 @@ impl Local {
         self.take_root();
         self.note_length();
         let (before, polling) = (self.polls.get(), self.remote().polling());
-        let mut end = End::Limit;
+        let (mut roots, mut end) = (0, End::Limit);
         for _ in 0..limit {
             let task = match self.next_ready() {
                 Ready::Task(task) => task,
                 Ready::Root => {
-                    end = End::Root;
-                    break;
+                    roots += 1;
+                    if root().is_break() {
+                        end = End::Root;
+                        break;
+                    }
+                    if budget::take_exhausted() {
+                        end = End::Clock;
+                        break;
+                    }
+                    continue;
                 }
                 Ready::Clock => {
                     end = End::Clock;
@@ -241,7 +252,7 @@ impl Local {
         self.note_length();
         // At most `limit`, a usize.
         let polls = self.polls.get().wrapping_sub(before) as usize;
-        Ran { polls, end }
+        Ran { polls, roots, end }
     }
 
     /// While the guard lives, a wake on this thread puts a task into this lane.

@@ -54,6 +54,7 @@ pub(crate) use root::Root;
 pub(crate) use plain::spawn_local;
 
 use lanes::Lanes;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -98,8 +99,8 @@ impl Executor {
     }
 
     /// Takes in what other threads have sent, then takes up to `limit` tasks from the run queue and
-    /// polls them. Stops before that where the clock is to be [read](Executor::charge), and where it is the turn of the
-    /// root, which the caller then [polls](Executor::poll_root).
+    /// polls them. Where it is the root's turn it calls `root`, which [polls](Executor::poll_root) it and says whether to go
+    /// on. Stops before the limit where the clock is to be [read](Executor::charge).
     ///
     /// The number of polls is lower than the number of tasks taken if some were
     /// aborted or had completed: whether anything is left is for [`has_ready`](Executor::has_ready) to say.
@@ -109,8 +110,8 @@ impl Executor {
     /// # Panics
     ///
     /// If a task of this executor calls it. (That task's handle gets the panic.)
-    pub(crate) fn run(&self, limit: usize) -> Ran {
-        self.local.run(limit)
+    pub(crate) fn run(&self, limit: usize, root: impl FnMut() -> ControlFlow<()>) -> Ran {
+        self.local.run(limit, root)
     }
 
     /// A new root, which waits its turn from now on until the guard is dropped.

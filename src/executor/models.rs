@@ -15,6 +15,7 @@ use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread::{self, ThreadId};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::panic::Location;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -61,7 +62,7 @@ fn settle(executor: &Executor) {
         if !executor.has_ready() {
             return;
         }
-        executor.run(8);
+        executor.run(8, || ControlFlow::Continue(()));
     }
     panic!("the executor does not come to rest");
 }

@@ -9,6 +9,7 @@ use loom::sync::Notify as Poller;
 use loom::thread;
 use std::cell::Cell;
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -43,11 +44,12 @@ fn drive(executor: &Executor, sleep: &Sleep, mut poll: impl FnMut() -> bool) {
     let _entered = executor.enter();
     let mut sleeps = 0;
     loop {
-        if executor.run(8).end == End::Root {
-            if executor.poll_root(Location::caller(), 0, &mut poll) {
-                break;
-            }
-            continue;
+        let root = || match executor.poll_root(Location::caller(), 0, &mut poll) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        if executor.run(8, root).end == End::Root {
+            break;
         }
         let may_sleep = !executor.has_ready();
         if may_sleep && sleep.wakefulness.fall_asleep() {
@@ -75,7 +77,7 @@ fn loom_remote_wake_of_a_task_against_park() {
             Poll::Pending
         });
         drop(executor.spawn(task));
-        executor.run(1);
+        executor.run(1, || ControlFlow::Continue(()));
         let mut wakers = Vec::new();
         let mut polls = 0;
         drive(&executor, &sleep, || {

@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+use std::ops::ControlFlow;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use super::handle::{Handle, Shared};
 use super::registry;
 use super::snapshot::Snapshot;
 use super::turn::Turner;
-use crate::executor::{End, Executor, Local, Notify, budget};
+use crate::executor::{End, Executor, Local, Notify};
 use crate::panics::Panics;
 use crate::reactor::{Counted, Io, Reactor};
 
@@ -241,29 +242,27 @@ impl Runtime {
                 let most = turner.pace.stretch(&self.handle, &self.executor);
                 let mut left = most;
                 while left > 0 {
-                    let ran = self.executor.run(left);
-                    let root_is_next = ran.end == End::Root;
-                    let polls = ran.polls + usize::from(root_is_next);
-                    counters.polls.add(polls as u64);
-                    left = left.saturating_sub(polls);
-                    if !root_is_next {
-                        break;
-                    }
-                    // After its end it may have been woken once more.
-                    if output.is_none() {
+                    let ran = self.executor.run(left, || {
+                        counters.polls.add(1);
+                        // After its end it may have been woken once more.
+                        if output.is_some() {
+                            return ControlFlow::Continue(());
+                        }
                         let poll = || future.as_mut().poll(&mut cx);
-                        if let Poll::Ready(ready) =
-                            self.executor.poll_root(called_at, counters.polls.get(), poll)
-                        {
-                            if turned {
-                                return ready;
-                            }
-                            // The others get a go before the end.
-                            output = Some(ready);
+                        match self.executor.poll_root(called_at, counters.polls.get(), poll) {
+                            Poll::Pending => return ControlFlow::Continue(()),
+                            Poll::Ready(ready) => output = Some(ready),
                         }
-                        if budget::take_exhausted() {
-                            break;
-                        }
+                        // If there was no turn yet, the others get a go before the end.
+                        if turned { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                    });
+                    counters.polls.add(ran.polls as u64);
+                    left = left.saturating_sub(ran.polls + ran.roots);
+                    match ran.end {
+                        End::Root => return output.expect("the root has ended"),
+                        End::Idle | End::Clock => break,
+                        // Of those that were taken some had been aborted.
+                        End::Limit => {}
                     }
                 }
                 counters.tasks.set(self.executor.alive() as u64);

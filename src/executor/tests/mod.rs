@@ -12,6 +12,7 @@ use super::{End, Executor, JoinHandle, Notify};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::marker::PhantomData;
+use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,7 +84,7 @@ fn parking_executor() -> Executor {
 fn run(executor: &Executor, limit: usize) -> usize {
     let mut polls = 0;
     loop {
-        let ran = executor.run(limit - polls);
+        let ran = executor.run(limit - polls, || ControlFlow::Continue(()));
         polls += ran.polls;
         if ran.end != End::Clock || polls == limit {
             return polls;

@@ -6,6 +6,7 @@ use super::{Bell, OnDrop, executor, idle, result, run, settle};
 use futures_task::waker as waker_of;
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
+use std::ops::ControlFlow;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -260,7 +261,7 @@ fn a_root_is_queued_at_first_and_a_wake_from_outside_rouses_the_owner_once() {
     let waker = waker_of(root.root().clone());
     let poll = |wake: bool| {
         assert!(executor.has_ready());
-        assert_eq!(executor.run(8), Ran { polls: 0, end: End::Root });
+        assert_eq!(run_to_root(&executor), Ran { polls: 0, roots: 1, end: End::Root });
         poll_root(&executor, || {
             (0..3).for_each(|_| {
                 if wake {
@@ -270,13 +271,13 @@ fn a_root_is_queued_at_first_and_a_wake_from_outside_rouses_the_owner_once() {
         });
     };
     poll(false);
-    assert_eq!(executor.run(8), Ran { polls: 0, end: End::Idle });
+    assert_eq!(run_to_root(&executor), Ran { polls: 0, roots: 0, end: End::Idle });
     (0..3).for_each(|_| waker.wake_by_ref());
     assert_eq!(bell.rings(), 0);
     poll(true);
     // It has woken itself.
     poll(false);
-    assert_eq!(executor.run(8).end, End::Idle);
+    assert_eq!(run_to_root(&executor).end, End::Idle);
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| waker.wake_by_ref());
@@ -290,7 +291,7 @@ fn a_root_is_queued_at_first_and_a_wake_from_outside_rouses_the_owner_once() {
     drop(root);
     assert!(!executor.has_ready());
     let _next = executor.begin_root();
-    assert_eq!(executor.run(8).end, End::Root);
+    assert_eq!(run_to_root(&executor).end, End::Root);
     poll_root(&executor, || ());
     waker.wake_by_ref();
     assert!(!executor.has_ready());
@@ -312,7 +313,7 @@ fn the_root_takes_its_turn_as_a_task_does() {
         }));
     }
     for round in 0..3 {
-        while executor.run(64).end != End::Root {}
+        while run_to_root(&executor).end != End::Root {}
         poll_root(&executor, || {
             trace.borrow_mut().push(10 * round);
             waker.wake_by_ref();
@@ -322,12 +323,17 @@ fn the_root_takes_its_turn_as_a_task_does() {
     assert_eq!(*trace.borrow(), [0, 1, 2, 3, 10, 11, 12, 13, 20, 21, 22, 23]);
 }
 
+/// Runs until it is the root's turn, which is left to the caller.
+fn run_to_root(executor: &Executor) -> Ran {
+    executor.run(64, || ControlFlow::Break(()))
+}
+
 fn poll_root<R>(executor: &Executor, poll: impl FnOnce() -> R) -> R {
     executor.poll_root(Location::caller(), 0, poll)
 }
 
 fn settle_but_the_root(executor: &Executor) {
-    while executor.run(64).end != End::Idle {
+    while run_to_root(executor).end != End::Idle {
         poll_root(executor, || ());
     }
 }
