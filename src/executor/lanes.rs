@@ -212,7 +212,7 @@ impl Lanes {
     }
 
     /// The next to be polled, which is charged with what such a poll costs.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(&mut self) -> Next<'_> {
         if self.ready & self.ready.wrapping_sub(1) != 0 {
             return self.pop_of_several();
@@ -290,11 +290,10 @@ impl Lanes {
         self.ready & self.ahead & (1 << lane as u8) != 0
     }
 
-    /// How many polls are expected to fit into this many nanoseconds; at least one.
-    pub(super) fn fit(&self, time: u64) -> usize {
+    /// What the next poll may well cost, in nanoseconds; at least one.
+    pub(super) fn next_cost(&self) -> u64 {
         let lanes = (0..LANES).filter(|lane| self.ready & (1 << lane) != 0);
-        let cost = lanes.map(|lane| self.cost[lane]).max().unwrap_or(GUESS);
-        (time / cost.max(1)).max(1) as usize
+        lanes.map(|lane| self.cost[lane]).max().unwrap_or(GUESS)
     }
 
     /// `elapsed` nanoseconds have passed since the last call of this or [`begin`](Lanes::begin). All polls since then count for
@@ -308,7 +307,7 @@ impl Lanes {
         for (lane, polls) in polls.into_iter().enumerate().filter(|(_, polls)| *polls > 0) {
             let (cost, usual) = (self.cost[lane], self.usual[lane]);
             self.used[lane] += (polls * measured).min((4 * polls * usual).max(SUSPECT)) as i64;
-            self.cost[lane] = if measured > cost { measured } else { cost - (cost - measured).div_ceil(16) };
+            self.cost[lane] = if measured > cost { measured } else { cost - (cost - measured).div_ceil(4) };
             self.usual[lane] = measured.clamp(usual.div_ceil(2), 2 * usual);
         }
         self.balance(self.ready);

@@ -289,7 +289,7 @@ impl Local {
     }
 
     /// What becomes of a task after its go.
-    #[inline]
+    #[inline(always)]
     fn keep(&self, task: TaskRef, progress: Progress) {
         if self.closed.get() {
             // It has shut its own executor down.
@@ -335,7 +335,7 @@ impl Local {
         self.tasks.borrow().capacity()
     }
 
-    #[inline]
+    #[inline(always)]
     fn next_ready(&self) -> Ready {
         self.tasks.borrow_mut().next()
     }

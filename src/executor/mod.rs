@@ -156,9 +156,9 @@ impl Executor {
         self.local.lanes(|lanes| lanes.charge_lane(lane, elapsed));
     }
 
-    /// How many polls are expected to fit into this many nanoseconds; at least one.
-    pub(crate) fn fit(&self, time: u64) -> usize {
-        self.local.lanes(|lanes| lanes.fit(time))
+    /// What the next poll may well cost, in nanoseconds; at least one.
+    pub(crate) fn next_cost(&self) -> u64 {
+        self.local.lanes(|lanes| lanes.next_cost())
     }
 
     /// Whether tasks are ready in this lane.

@@ -134,7 +134,7 @@ impl Tasks {
     }
 
     /// Takes the next task that is to be polled, out of its lane and out of its slot.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next(&mut self) -> Ready {
         loop {
             let (key, behind) = match self.lanes.pop() {
@@ -215,7 +215,7 @@ impl Tasks {
 }
 
 /// Brings near what the next polls of a lane will need: first the slot, and when that is there, the task.
-#[inline]
+#[inline(always)]
 fn look_ahead(lane: &VecDeque<u32>, slots: &[Option<TaskRef>]) {
     if let Some(&key) = lane.get(SLOTS_AHEAD) {
         prefetch(slots.as_ptr().wrapping_add(key as usize));

@@ -113,7 +113,9 @@ impl Pace {
             let end = self.looked.get().saturating_add(INTERVAL).min(due.get());
             let time = end.saturating_sub(self.read.get());
             budget::set_slice(Some(self.slice(handle, due)));
-            executor.fit(time).min(self.most).min(self.left)
+            // At least one; and no more than `most`, a small number.
+            let fit = (time / executor.next_cost()).clamp(1, self.most as u64) as usize;
+            fit.min(self.left)
         };
         self.stretch
     }
@@ -131,7 +133,9 @@ impl Pace {
         self.read = now;
         self.most = (2 * self.most).min(MOST);
         self.for_timers = now >= self.next_deadline(handle, executor);
-        self.left == 0 || self.for_timers || now.get() >= self.looked.get().saturating_add(INTERVAL)
+        // A poll that would hardly fit belongs to the next turn: to come closer in ever smaller steps is not worth it.
+        let next = now.get().saturating_add(executor.next_cost() / 2);
+        self.left == 0 || self.for_timers || next >= self.looked.get().saturating_add(INTERVAL)
     }
 
     /// The deadline that ends the turn.
