@@ -58,13 +58,14 @@ while read -r line; do
 done <"$list"
 [ "$bad" = 0 ] || exit 1
 
+again=
 if [ "${1:-}" = --resume ]; then
     shift
-    set -- --iterate "$@"
+    again=--iterate
 else
     rm -rf "$out/mutants.out" "$out/mutants.out.old"
 fi
-ORACLE_CASES=150 mutants --timeout 30 "$@" -C=--lib -C=--test=oracle -C=--test=mutants
+ORACLE_CASES=150 mutants $again --timeout 30 "$@" -C=--lib -C=--test=oracle -C=--test=mutants
 if [ -s "$out/mutants.out/missed.txt" ]; then
     ORACLE_CASES=400 mutants --iterate --timeout 120 "$@" -- --lib --tests
 fi

@@ -1,18 +1,21 @@
 #!/usr/bin/env bash
-# The tests under tools that watch memory and threads. Leaves out, with a line that says so, what is not installed.
+# The tests under tools that watch memory and threads. Installs what it needs of a nightly toolchain where it can; the last
+# line says what was skipped and why.
 #
 #   bash ci/sanitize.sh             everything
+#   bash ci/sanitize.sh twins       AddressSanitizer and Miri have to find a defect that is put in (nightly)
 #   bash ci/sanitize.sh address     AddressSanitizer and LeakSanitizer   (nightly)
 #   bash ci/sanitize.sh thread      ThreadSanitizer                      (nightly with rust-src)
-#   bash ci/sanitize.sh miri        Miri over the driver and executor    (nightly with miri)
+#   bash ci/sanitize.sh miri        Miri over the driver and executor    (nightly with miri and rust-src)
 #   bash ci/sanitize.sh valgrind    memcheck over the driver's tests
 #   bash ci/sanitize.sh abort       a build whose panics abort, and a program of it
 #
 # What the last run found:
-#   address   both packages' tests: no error, no leak
-#   thread    237 tests (driver: lib, threads, wakers, entry_life; mainspring: lib, park, tasks, shutdown, time_sleep):
+#   twins     both find it: a heap-use-after-free, undefined behavior
+#   address   656 tests of both packages: no error, no leak (one is left to other runs, which counts allocations)
+#   thread    281 tests (driver: lib, threads, wakers, entry_life; mainspring: lib, park, tasks, shutdown, time_sleep):
 #             no race
-#   miri      the driver's lib and entry_life (one test is marked as too slow), the executor's 54 tests: nothing
+#   miri      the driver's lib and entry_life, 53 tests (one is marked as too slow), the executor's 54: nothing
 #   valgrind  34 tests of the driver: no error, no block definitely or indirectly lost
 #   abort     builds, and the driver's example runs to its end
 #
@@ -27,6 +30,8 @@ unset CARGO_TARGET_DIR
 host="$(rustc -vV | sed -n 's/^host: //p')"
 
 packages=(-p mainspring -p mainspring-driver --all-features)
+# Without the free lists, in which a task that has ended looks as if it were alive.
+all_seen="--cfg mainspring_sanitize"
 
 say() { echo "sanitize: $*"; }
 run() {
@@ -36,54 +41,74 @@ run() {
     echo "  took $((SECONDS - start)) s"
 }
 
-# nightly COMPONENT...: whether there is a nightly toolchain with these.
+# skip TOOL WHY: notes that it is skipped.
+skipped=()
+skip() {
+    skipped+=("$1 ($2)")
+    say "skipped: $1, because $2"
+}
+
+# nightly TOOL COMPONENT...: whether there is a nightly toolchain with these, or could be installed; if not, TOOL is skipped.
 nightly() {
-    command -v rustup >/dev/null && rustup toolchain list 2>/dev/null | grep -q '^nightly' || return 1
-    local component
+    local tool=$1 component
+    shift
+    command -v rustup >/dev/null || { skip "$tool" "there is no rustup"; return 1; }
+    if ! rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+        run rustup toolchain install nightly --profile minimal --no-self-update ||
+            { skip "$tool" "no nightly toolchain could be installed"; return 1; }
+    fi
     for component in "$@"; do
-        rustup +nightly component list --installed 2>/dev/null | grep -q "^$component" || return 1
+        rustup +nightly component list --installed 2>/dev/null | grep -q "^$component" ||
+            run rustup component add "$component" --toolchain nightly ||
+            { skip "$tool" "the component $component could not be installed"; return 1; }
     done
 }
 
-address() {
-    nightly || { say "no nightly toolchain: AddressSanitizer is left out"; return 0; }
+# has_asan TOOL: whether rustc has an AddressSanitizer for this host; if not, TOOL is skipped.
+has_asan() {
     case "$host" in
         x86_64-unknown-linux-gnu | aarch64-unknown-linux-gnu | *-apple-darwin) ;;
-        *) say "rustc has no AddressSanitizer for $host: left out"; return 0 ;;
+        *) skip "$1" "rustc has none for $host"; return 1 ;;
     esac
+}
+
+address() {
+    nightly AddressSanitizer && has_asan AddressSanitizer || return 0
     # LeakSanitizer is a part of it on Linux.
     local options=(--locked --target "$host" --target-dir "$target/asan" "${packages[@]}")
     # The examples are programs that a test runs.
-    RUSTFLAGS="-Zsanitizer=address" run cargo +nightly build "${options[@]}" --examples
-    RUSTFLAGS="-Zsanitizer=address" run cargo +nightly test "${options[@]}" --lib --tests --no-fail-fast -- "${skip[@]}"
+    RUSTFLAGS="-Zsanitizer=address $all_seen" run cargo +nightly build "${options[@]}" --examples
+    RUSTFLAGS="-Zsanitizer=address $all_seen" run cargo +nightly test "${options[@]}" --lib --tests --no-fail-fast -- "${left_out[@]}"
 }
-skip=(
+left_out=(
     # It runs itself under strace, where LeakSanitizer cannot work.
     --skip arming_and_waking_on_the_own_thread_make_no_system_call
 )
 
 thread() {
-    nightly rust-src || { say "no nightly toolchain with rust-src: ThreadSanitizer is left out"; return 0; }
+    nightly ThreadSanitizer rust-src || return 0
     # With a std that is not instrumented it sees neither the counters of `Arc` nor the locks, and reports what is fine.
     # Those tests in which threads meet.
     local options=(--locked -Zbuild-std --target "$host" --target-dir "$target/tsan" --no-fail-fast)
-    RUSTFLAGS="-Zsanitizer=thread" run cargo +nightly test "${options[@]}" -p mainspring-driver \
+    RUSTFLAGS="-Zsanitizer=thread $all_seen" run cargo +nightly test "${options[@]}" -p mainspring-driver \
         --lib --test threads --test wakers --test entry_life
-    RUSTFLAGS="-Zsanitizer=thread" run cargo +nightly test "${options[@]}" -p mainspring --all-features \
-        --lib --test park --test tasks --test shutdown --test time_sleep -- "${skip[@]}"
+    RUSTFLAGS="-Zsanitizer=thread $all_seen" run cargo +nightly test "${options[@]}" -p mainspring --all-features \
+        --lib --test park --test tasks --test shutdown --test time_sleep -- "${left_out[@]}"
 }
 
+# Without backtraces, each of which takes Miri half a minute: some tests have a hundred panics.
+in_miri=(env RUST_BACKTRACE=0 MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri)
+
 miri() {
-    nightly miri rust-src || { say "no nightly toolchain with Miri: left out"; return 0; }
+    nightly Miri miri rust-src || return 0
     run cargo +nightly miri setup
-    MIRIFLAGS=-Zmiri-disable-isolation run cargo +nightly miri test --locked --target-dir "$target/miri" \
+    run "${in_miri[@]}" test --locked --target-dir "$target/miri" \
         -p mainspring-driver --lib --test entry_life
-    MIRIFLAGS=-Zmiri-disable-isolation run cargo +nightly miri test --locked --target-dir "$target/miri" \
-        -p mainspring --lib executor
+    run "${in_miri[@]}" test --locked --target-dir "$target/miri" -p mainspring --lib executor
 }
 
 valgrind() {
-    type -P valgrind >/dev/null || { say "no valgrind: memcheck is left out"; return 0; }
+    type -P valgrind >/dev/null || { skip memcheck "valgrind is not installed"; return 0; }
     local program
     # Those about the life of an entry and its wakers. It is fifty times slower, and runs one thread at a time: the long
     # loops of the other tests would take hours, and repeat the same few accesses.
@@ -100,10 +125,46 @@ abort() {
     CARGO_PROFILE_DEV_PANIC=abort run cargo run --locked --target-dir "$target/abort" -p mainspring-driver --example own_loop
 }
 
-for tool in ${*:-address thread miri valgrind abort}; do
+# That the tools can fail: a copy of the tree, in which a waker that is cloned counts no reference. The task is then freed before
+# its waker is.
+twins() {
+    local tree file test=executor::tests::queue::a_wake_after_completion_polls_nothing
+    tree="$(mktemp -d)"
+    trap "rm -rf '$tree'" EXIT
+    git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
+        [ ! -f "$file" ] || { mkdir -p "$tree/$(dirname "$file")" && cp -p "$file" "$tree/$file"; }
+    done
+    file=src/executor/task/header.rs
+    sed -i.before 's/mem::forget(TaskRef::clone(&task));/let _ = task;/' "$tree/$file"
+    ! cmp -s "$tree/$file" "$tree/$file.before" || { say "the twin is stale: $file has another clone"; exit 1; }
+    if nightly "AddressSanitizer's twin" && has_asan "AddressSanitizer's twin"; then
+        RUSTFLAGS="-Zsanitizer=address $all_seen" finds heap-use-after-free \
+            cargo +nightly test --locked --target "$host" --target-dir "$target/asan-twin" -p mainspring --lib -- --exact "$test"
+    fi
+    if nightly "Miri's twin" miri rust-src; then
+        run cargo +nightly miri setup
+        finds "Undefined Behavior" "${in_miri[@]}" test --locked --target-dir "$target/miri-twin" \
+            -p mainspring --lib -- --exact "$test"
+    fi
+}
+
+# finds WORDS COMMAND...: runs it in the weakened tree. It has to fail and to say WORDS.
+finds() {
+    local words=$1 output
+    shift
+    echo "+ $* (weakened)"
+    if output="$(cd "$tree" && timeout -k 10 1500 "$@" 2>&1)" || ! grep -F -m 1 "$words" <<<"$output"; then
+        tail -n 30 <<<"$output"
+        say "FAILED: a waker that counts no reference was not found out"
+        exit 1
+    fi
+}
+
+for tool in ${*:-twins address thread miri valgrind abort}; do
     case "$tool" in
-        address | thread | miri | valgrind | abort) "$tool" ;;
+        twins | address | thread | miri | valgrind | abort) "$tool" ;;
         *) say "no such tool: $tool" && exit 2 ;;
     esac
 done
+[ ${#skipped[@]} -eq 0 ] || say "skipped:$(printf ' %s;' "${skipped[@]}")"
 say "nothing found"
