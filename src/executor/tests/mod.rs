@@ -99,7 +99,7 @@ fn settle(executor: &Executor) -> usize {
         if !executor.has_ready() {
             return polls;
         }
-        polls += run(&executor, 64);
+        polls += run(executor, 64);
     }
     panic!("the executor does not come to rest");
 }
@@ -108,7 +108,7 @@ fn settle(executor: &Executor) -> usize {
 fn drive(executor: &Executor, mut done: impl FnMut() -> bool) {
     let _entered = executor.enter();
     while !done() {
-        run(&executor, 64);
+        run(executor, 64);
         if !executor.has_ready() && !done() {
             park();
         }
