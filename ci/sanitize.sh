@@ -37,7 +37,8 @@ say() { echo "sanitize: $*"; }
 run() {
     echo "+ $*"
     local start=$SECONDS
-    timeout -k 10 1500 "$@"
+    # Also where `set -e` does not hold, as before an `||`.
+    timeout -k 10 1500 "$@" || return
     echo "  took $((SECONDS - start)) s"
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use std::time::Duration;
 
 use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
-use mainspring_driver::{Clock, Driver, Nanos, TestClock, WakeList};
+use mainspring_driver::{Clock, Driver, Nanos, TestClock, Waits, WakeList};
 
 thread_local! {
     /// What this thread has allocated and not freed: blocks and bytes.
@@ -353,4 +353,77 @@ fn memory_that_recurs_is_given_back_or_a_bursts_is_kept() {
     let kept = 16;
     let released = blocks - last;
     assert!((chunks - kept - 1..=chunks - kept).contains(&released), "{released} of {chunks} were released");
+}
+
+#[test]
+fn parks_that_slack_put_off_are_miscounted() {
+    let clock = TestClock::new(Nanos::ZERO);
+    let mut driver = Driver::new(clock.clock(), || ());
+    let handle = driver.handle().clone();
+    let park = |driver: &mut Driver, slack: u64| {
+        let mut timers = [10_000_000, 10_400_000].map(|at| {
+            let timer = handle.sleep_until(Nanos::new(at));
+            Box::pin(timer.tolerance(Duration::from_nanos(slack)))
+        });
+        for timer in &mut timers {
+            assert!(timer.as_mut().poll_elapsed(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        let wake = driver.next_wake().unwrap();
+        (wake.get(), handle.stats().put_off)
+    };
+    assert_eq!(park(&mut driver, 0), (10_000_000, 0), "a park that ends at the deadline");
+    assert_eq!(park(&mut driver, 1_000_000), (10_400_000, 1));
+    assert_eq!(park(&mut driver, 1_000_000), (10_400_000, 2));
+    handle.pause();
+    assert_eq!(park(&mut driver, 1_000_000), (10_400_000, 2), "no park, as time stands");
+}
+
+#[test]
+fn lateness_is_told_wrong() {
+    let clock = TestClock::new(Nanos::ZERO);
+    let mut driver = Driver::new(clock.clock(), || ());
+    let mut timer = Box::pin(driver.handle().sleep_until(Nanos::new(1_000)));
+    assert!(timer.as_mut().poll_elapsed(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert_eq!(driver.process(Nanos::new(5_001_000), 100).fired, 1);
+    let lateness = driver.handle().lateness();
+    assert_eq!((lateness.count(), lateness.max()), (1, Duration::from_millis(5)));
+}
+
+#[test]
+fn timers_that_a_shutdown_ends_are_miscounted() {
+    let mut driver = Driver::new(TestClock::new(Nanos::ZERO).clock(), || ());
+    let mut timers = [1, 2, 3].map(|at| Box::pin(driver.handle().sleep_until(Nanos::new(at))));
+    for timer in &mut timers {
+        assert!(timer.as_mut().poll_elapsed(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    driver.shutdown();
+    let stats = driver.handle().stats();
+    assert_eq!((stats.armed, stats.cancelled, stats.fired, stats.live), (3, 3, 0, 0));
+}
+
+#[test]
+fn a_reading_that_somebody_brings_is_forgotten() {
+    let driver = Driver::new(TestClock::new(Nanos::ZERO).clock(), || ());
+    let handle = driver.handle();
+    assert_eq!(handle.now_is(Nanos::new(70)), Nanos::new(70));
+    assert_eq!((handle.now_is(Nanos::new(60)), handle.now()), (Nanos::new(70), Nanos::new(70)));
+}
+
+#[test]
+fn who_waits_is_not_the_wakers_two_pointers() {
+    let waker = busy_waker();
+    let waits = Waits::of(&waker);
+    let functions = std::ptr::from_ref(waker.vtable()) as usize;
+    assert_eq!((waits.data(), waits.vtable()), (waker.data() as usize, functions));
+    assert!(waits.vtable() > 1);
+    let other = Waker::from(std::sync::Arc::new(Nobody));
+    assert_eq!(Waits::of(&other).data(), other.data() as usize);
+    assert!(Waits::of(&other).data() > 1 && Waits::of(&other) != waits);
+}
+
+/// Wakes nobody.
+struct Nobody;
+
+impl std::task::Wake for Nobody {
+    fn wake(self: std::sync::Arc<Nobody>) {}
 }
