@@ -284,10 +284,10 @@ impl Lanes {
         self.ready & (1 << lane as u8) != 0
     }
 
-    /// Whether there is work in this lane which has to wait until the others have caught up.
+    /// Whether work in this lane has, or would have, to wait until the others, which have work, have caught up.
     #[inline]
     pub(super) fn must_wait(&self, lane: Lane) -> bool {
-        self.ready & self.ahead & (1 << lane as u8) != 0
+        !self.single && self.ready != 0 && self.ahead & (1 << lane as u8) != 0
     }
 
     /// What the next poll may well cost, in nanoseconds; at least one.

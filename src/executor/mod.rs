@@ -166,7 +166,7 @@ impl Executor {
         self.local.lanes(|lanes| lanes.is_ready(lane))
     }
 
-    /// Whether tasks are ready in this lane which have to wait, because their lane has had more than its share.
+    /// Whether tasks in this lane have, or would have, to wait, because the lane has had more than its share.
     pub(crate) fn must_wait(&self, lane: Lane) -> bool {
         self.local.lanes(|lanes| lanes.must_wait(lane))
     }

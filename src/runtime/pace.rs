@@ -15,7 +15,7 @@
 //! Ground rules:
 //!
 //! * While tasks that a timer woke are waiting, a deadline that passes does not end the turn: its task would wait
-//!   behind them.
+//!   behind them. Nor does it while timers have had more than their share: none would fire.
 //! * Where time stands, or is moved by the program, the clock says nothing about how long polls take. A turn is bounded
 //!   by a count of polls then, and so are the lanes: two runs do the same.
 
@@ -54,8 +54,6 @@ pub(super) struct Pace {
     for_timers: bool,
     /// So many polls, at the most, until the next reading.
     most: usize,
-    /// Polls in the stretch under way.
-    stretch: usize,
 }
 
 impl Pace {
@@ -70,7 +68,6 @@ impl Pace {
             read: Nanos::ZERO,
             for_timers: false,
             most: FIRST,
-            stretch: 0,
         }
     }
 
@@ -104,20 +101,18 @@ impl Pace {
     }
 
     /// How many polls there may be before [`is_over`](Pace::is_over) is asked. At least one.
-    pub(super) fn stretch(&mut self, handle: &Handle, executor: &Executor) -> usize {
-        self.stretch = if self.counted {
+    pub(super) fn stretch(&self, handle: &Handle, executor: &Executor) -> usize {
+        if self.counted {
             budget::set_slice(None);
-            self.left
-        } else {
-            let due = self.next_deadline(handle, executor);
-            let end = self.looked.get().saturating_add(INTERVAL).min(due.get());
-            let time = end.saturating_sub(self.read.get());
-            budget::set_slice(Some(self.slice(handle, due)));
-            // At least one; and no more than `most`, a small number.
-            let fit = (time / executor.next_cost()).clamp(1, self.most as u64) as usize;
-            fit.min(self.left)
-        };
-        self.stretch
+            return self.left;
+        }
+        let due = self.next_deadline(handle, executor);
+        let end = self.looked.get().saturating_add(INTERVAL).min(due.get());
+        let time = end.saturating_sub(self.read.get());
+        budget::set_slice(Some(self.slice(handle, due)));
+        // At least one; and no more than `most`, a small number.
+        let fit = (time / executor.next_cost()).clamp(1, self.most as u64) as usize;
+        fit.min(self.left)
     }
 
     /// The stretch has ended after so many polls. Whether the turn is over.
@@ -140,7 +135,8 @@ impl Pace {
 
     /// The deadline that ends the turn.
     fn next_deadline(&self, handle: &Handle, executor: &Executor) -> Nanos {
-        if executor.is_waiting(Lane::Timer) { Nanos::NEVER } else { handle.timers().earliest_due() }
+        let in_vain = executor.is_waiting(Lane::Timer) || executor.must_wait(Lane::Timer);
+        if in_vain { Nanos::NEVER } else { handle.timers().earliest_due() }
     }
 
     /// Until when a poll may go on taking results: to the next deadline, but no longer than a slice.

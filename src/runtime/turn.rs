@@ -32,7 +32,7 @@
 //! * The clock is read once before a sleep and once after it, and once in a turn that does not sleep. From these
 //!   readings timers fire, and from these the length of a turn is taken. How long tasks run is up to `pace.rs`.
 //! * A backlog of timers that exceeds the budget keeps the next turn from sleeping.
-//! * Timers that are due stay in the wheel while the tasks that others have woken must let other tasks go first.
+//! * Timers that are due stay in the wheel while they and the tasks that they wake have had more than their share.
 //! * Whether a task is ready is asked once more directly before a sleep: a subscriber of `tracing` may have woken one.
 //! * Paused time moves in a step and nowhere else, by one deadline a step, and only after a look that found
 //!   nothing: what has arrived, and what a step wakes, runs to rest before the next.
