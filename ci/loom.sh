@@ -321,7 +321,7 @@ twin "root: SeqCst of the flag becomes Relaxed" src/executor/root.rs \
     loom_root_wake_publishes
 
 twin "root: the flag is raised after the owner is roused" src/executor/root.rs \
-'        if !root.woken.swap(true, Ordering::SeqCst) && !local::is_current(&root.remote) {
+'        if !root.woken.swap(true, Ordering::SeqCst) {
             root.remote.notify();
         }' \
 '        root.remote.notify();

@@ -54,7 +54,8 @@ fn run(options: &Options) -> io::Result<()> {
             spawn(work(number));
         }
         let length = humantime::format_duration(options.duration);
-        println!("process {} runs for {length}; {}", std::process::id(), Signals::HOW);
+        // Told by the last task, when all others wait.
+        spawn(async move { println!("process {} runs for {length}; {}", std::process::id(), Signals::HOW) });
         sleep(options.duration).await;
         Ok::<(), io::Error>(())
     })?;
