@@ -122,7 +122,7 @@ fn a_timers_life_is_told_wrongly_or_twice() {
     let book = Book::new();
     with_default(book.clone(), || {
         let runtime = Builder::new().start_paused(true).build().unwrap();
-        runtime.block_on(async {
+        let outlives = runtime.block_on(async {
             let first = line!() + 1;
             sleep(ms(5)).await;
             {
@@ -146,10 +146,16 @@ fn a_timers_life_is_told_wrongly_or_twice() {
             assert!((2..6).all(|n| lines[n].fields["timer"] == lines[2].fields["timer"]));
             let here = format!("{}:{first}:", file!());
             assert!(lines[1].fields["made_at"].starts_with(&here), "{}", lines[1].fields["made_at"]);
+            let mut timers = [HOUR, 2 * HOUR].map(|after| Box::pin(sleep(after)));
+            for timer in &mut timers {
+                assert!(futures::poll!(timer.as_mut()).is_pending());
+            }
+            timers
         });
         drop(runtime);
         let last = book.lines("mainspring::timer").pop().unwrap();
-        assert_eq!((last.what.as_str(), last.level), ("shut down", Level::DEBUG));
+        assert_eq!((last.what.as_str(), last.level, last.number("timers")), ("shut down", Level::DEBUG, 2));
+        drop(outlives);
     });
 }
 
