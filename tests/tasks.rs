@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant as StdInstant};
 
-use common::{Dropped, LONG, metrics, ms, panicked, turn, watchdog};
+use common::{Dropped, LONG, metrics, ms, panicked, paused, turn, watchdog};
 use futures::channel::oneshot;
 use futures::future::FusedFuture;
 use futures::poll;
@@ -447,7 +447,8 @@ fn a_task_that_sleeps_for_no_time_does_not_delay_a_timer() {
 #[test]
 fn one_poll_takes_a_hundred_and_twenty_eight_results_unless_unconstrained() {
     let _watchdog = watchdog(LONG);
-    block_on(async {
+    // Paused, so that no slice of time ends the poll before.
+    paused().block_on(async {
         /// The results that one poll of a loop over `sleep(0)` takes.
         async fn results(limit: u32) -> u32 {
             let taken = Cell::new(0);

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant as StdInstant};
 
 use common::{HOUR, LONG, Probe, Random, metrics, ms, panicked, turn, us, watchdog, without_yielding};
 use futures::poll;
+use mainspring::task::unconstrained;
 use mainspring::time::{
     Instant, Sleep, interval_at, sleep, sleep_until, timeout, timeout_at, try_sleep, try_sleep_until,
 };
@@ -79,14 +80,15 @@ fn no_sleep_ends_early() {
 
 #[test]
 fn a_sleep_of_zero_is_ready_at_its_first_poll() {
-    block_on(async {
+    // Beside the budget, which a slow machine may use up within these polls.
+    block_on(unconstrained(async {
         let before = metrics();
         for _ in 0..100 {
             assert!(poll!(pin!(sleep(Duration::ZERO))).is_ready());
         }
         let after = metrics();
         assert_eq!((after.turns(), after.timers_armed()), (before.turns(), before.timers_armed()));
-    });
+    }));
 }
 
 #[test]
