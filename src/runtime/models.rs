@@ -14,7 +14,7 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 /// As the reactor's unparker, with a poller that loom knows.
 struct Sleep {
@@ -65,19 +65,19 @@ fn drive(executor: &Executor, sleep: &Sleep, mut poll: impl FnMut() -> bool) {
 fn loom_remote_wake_of_a_task_against_park() {
     loom::model(|| {
         let (executor, sleep) = executor();
-        let root = executor.begin_root();
-        let root_waker = waker(root.root().clone());
-        let slot = Rc::new(Cell::new(None));
-        let theirs = slot.clone();
+        let (slot, root_waker) = (Rc::new(Cell::new(None)), Rc::new(Cell::new(None::<Waker>)));
+        let (theirs, told) = (slot.clone(), root_waker.clone());
         let task = poll_fn(move |cx| {
             if theirs.replace(Some(cx.waker().clone())).is_some() {
-                root_waker.wake_by_ref();
+                told.take().expect("the root was there before the second poll").wake();
                 return Poll::Ready(());
             }
             Poll::Pending
         });
         drop(executor.spawn(task));
         executor.run(1, || ControlFlow::Continue(()));
+        let root = executor.begin_root();
+        root_waker.set(Some(waker(root.root().clone())));
         let mut wakers = Vec::new();
         let mut polls = 0;
         drive(&executor, &sleep, || {
