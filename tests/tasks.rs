@@ -241,9 +241,9 @@ fn an_aborted_sleep_leaves_the_wheel() {
     let _watchdog = watchdog(LONG);
     block_on(async {
         let tasks: Vec<_> = (0..100).map(|_| spawn(sleep(common::HOUR))).collect();
-        turn().await;
-        turn().await;
-        assert_eq!(metrics().timers_live(), 100);
+        while metrics().timers_live() < 100 {
+            turn().await;
+        }
         tasks.iter().for_each(JoinHandle::abort);
         for task in tasks {
             assert!(task.await.unwrap_err().is_cancelled());

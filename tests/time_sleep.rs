@@ -93,7 +93,7 @@ fn a_sleep_of_zero_is_ready_at_its_first_poll() {
 
 #[test]
 fn a_million_sleeps_of_zero_starve_neither_a_task_nor_a_timer() {
-    let _watchdog = watchdog(2 * LONG);
+    let _watchdog = watchdog(4 * LONG);
     block_on(async {
         let advanced = Arc::new(Mutex::new(0_u32));
         let count = advanced.clone();
@@ -114,7 +114,7 @@ fn a_million_sleeps_of_zero_starve_neither_a_task_nor_a_timer() {
         while sleeps < 1_000_000 || !fired.load(Ordering::Relaxed) {
             sleep(Duration::ZERO).await;
             sleeps += 1;
-            assert!(start.elapsed() < LONG, "the timer has not fired");
+            assert!(start.elapsed() < 3 * LONG, "the timer has not fired");
         }
         timer.await.unwrap();
         other.abort();
@@ -614,7 +614,7 @@ fn deadlines_that_passed_together_end_by_deadline() {
                 })
             })
             .collect();
-        for _ in 0..4 {
+        while metrics().timers_live() < 200 {
             turn().await;
         }
         // All of them come due while the runtime does not look: the last is 67 ms after the first.
