@@ -273,11 +273,6 @@ impl Lanes {
         }
     }
 
-    /// Forgets all.
-    pub(super) fn clear(&mut self) {
-        *self = Lanes { single: self.single, counting: self.counting, ..Lanes::default() };
-    }
-
     /// Whether there is work in this lane.
     #[inline]
     pub(super) fn is_ready(&self, lane: Lane) -> bool {

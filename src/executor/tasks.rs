@@ -191,9 +191,7 @@ impl Tasks {
 
     /// Empties the queue and the table, and returns the tasks in no order.
     pub(super) fn clear(&mut self) -> Vec<TaskRef> {
-        self.lanes.clear();
-        let lanes = mem::take(&mut self.lanes);
-        let slots = mem::replace(self, Tasks { lanes, ..Tasks::default() }).slots;
+        let slots = mem::take(self).slots;
         slots.into_iter().flatten().collect()
     }
 
