@@ -236,8 +236,11 @@ fn another_thread_gets_no_answer() {
     let runtime = Runtime::new().unwrap();
     drop(runtime.spawn(sleep(HOUR)));
     let handle = runtime.handle().clone();
+    // A request is answered between two polls, so also before the first poll of `block_on`'s future: it is made after it.
+    let (begin, begun) = channel();
     // The runtime sleeps: it is woken for this.
     let other = thread::spawn(move || {
+        begun.recv_timeout(LONG).unwrap();
         assert!(handle.dump().unwrap_err().is_elsewhere());
         let (sender, receiver) = channel();
         handle.request_dump(move |dump| sender.send((thread::current().id(), dump)).unwrap());
@@ -248,6 +251,7 @@ fn another_thread_gets_no_answer() {
         // One timer that is there also while the short one has fired and not been made anew.
         let mut far = pin!(sleep(HOUR));
         assert!(futures::poll!(far.as_mut()).is_pending());
+        begin.send(()).unwrap();
         while !other.is_finished() {
             sleep(ms(5)).await;
         }
