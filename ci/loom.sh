@@ -301,18 +301,18 @@ twin "polling: the word is not read again" src/executor/polling.rs \
 'self.word.load(Ordering::Relaxed) == word)' 'true)' \
     loom_a_poll_is_told_with_its_own_line_and_stretch
 
-twin "push: nobody is notified" src/executor/remote.rs \
+twin "push: nobody is unparked" src/executor/remote.rs \
 '        drop(inbox);
-        self.notify();' \
+        self.unpark();' \
 '        drop(inbox);' \
     loom_remote_wake_of_a_task_against_park loom_remote_spawn_against_park
 
-twin "push: the flag is raised after the owner was notified" src/executor/remote.rs \
+twin "push: the flag is raised after the owner was unparked" src/executor/remote.rs \
 '        self.ready.store(true, Ordering::SeqCst);
         drop(inbox);
-        self.notify();' \
+        self.unpark();' \
 '        drop(inbox);
-        self.notify();
+        self.unpark();
         self.ready.store(true, Ordering::SeqCst);' \
     loom_remote_spawn_against_park loom_remote_wake_of_a_task_against_park
 
@@ -320,11 +320,11 @@ twin "root: SeqCst of the flag becomes Relaxed" src/executor/root.rs \
 'root.woken.swap(true, Ordering::SeqCst)' 'root.woken.swap(true, Ordering::Relaxed)' \
     loom_root_wake_publishes
 
-twin "root: the flag is raised after the owner is roused" src/executor/root.rs \
+twin "root: the flag is raised after the owner is unparked" src/executor/root.rs \
 '        if !root.woken.swap(true, Ordering::SeqCst) {
-            root.remote.notify();
+            root.remote.unpark();
         }' \
-'        root.remote.notify();
+'        root.remote.unpark();
         root.woken.swap(true, Ordering::SeqCst);' \
     loom_root_wake_against_park
 

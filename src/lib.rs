@@ -43,6 +43,8 @@
 //! | | TRACE | `woken` | `timer`, `io_events`, `thread` |
 //! | `mainspring::turn` | WARN | `long turn`, of 10 ms or more | `duration_us`, `polls`, `timers` |
 
+mod clock;
+mod coop;
 pub mod dump;
 mod executor;
 #[cfg(feature = "net")]

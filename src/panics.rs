@@ -10,6 +10,7 @@
 use std::any::Any;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::task::Waker;
 use std::thread;
 
 /// What a panic was raised with.
@@ -39,6 +40,13 @@ impl Panics {
                 self.keep(payload);
                 None
             }
+        }
+    }
+
+    /// Wakes them all.
+    pub(crate) fn wake_all(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+        for waker in wakers {
+            self.catch(|| waker.wake());
         }
     }
 

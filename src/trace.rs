@@ -10,6 +10,7 @@ pub(crate) use on::{long_turn, parking, task, woken};
 
 #[cfg(feature = "tracing")]
 mod on {
+    use std::panic::Location;
     use std::pin::Pin;
     use std::task::{Context, Poll};
     use std::time::Duration;
@@ -17,8 +18,6 @@ mod on {
     use pin_project_lite::pin_project;
     use tracing::Span;
     use tracing::field::display;
-
-    use crate::executor::Spawned;
 
     /// A turn that is longer than this is told of.
     const LONG_TURN: Duration = Duration::from_millis(10);
@@ -33,8 +32,13 @@ mod on {
     }
 
     /// The future of a task.
-    pub(crate) fn task<F: Future>(future: F, spawned: Spawned, name: Option<&str>) -> Traced<F> {
-        let (id, spawned_at) = (spawned.id.number(), display(spawned.at));
+    pub(crate) fn task<F: Future>(
+        future: F,
+        id: u64,
+        spawned_at: &Location<'_>,
+        name: Option<&str>,
+    ) -> Traced<F> {
+        let spawned_at = display(spawned_at);
         // It has no parent: it may outlive the span in which it is spawned.
         let span =
             tracing::debug_span!(target: "mainspring::task", parent: None, "task", id, name, spawned_at);
@@ -71,12 +75,11 @@ mod on {
 
 #[cfg(not(feature = "tracing"))]
 mod off {
+    use std::panic::Location;
     use std::time::Duration;
 
-    use crate::executor::Spawned;
-
     #[inline(always)]
-    pub(crate) fn task<F: Future>(future: F, _: Spawned, _: Option<&str>) -> F {
+    pub(crate) fn task<F: Future>(future: F, _: u64, _: &Location<'_>, _: Option<&str>) -> F {
         future
     }
 

@@ -15,7 +15,7 @@ use futures::channel::oneshot;
 use futures::poll;
 use mainspring::time::error::Elapsed;
 use mainspring::time::{Instant, interval_at, sleep, timeout, timeout_at};
-use mainspring::{block_on, spawn};
+use mainspring::{Runtime, block_on, spawn};
 
 #[test]
 fn a_ready_future_beats_a_deadline_that_has_passed() {
@@ -261,6 +261,23 @@ fn made_outside_it_binds_where_it_is_polled() {
 }
 
 #[test]
+fn it_belongs_to_the_runtime_that_polls_it_not_to_the_one_it_was_made_in() {
+    let _watchdog = watchdog(LONG);
+    let (made, polls) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let start = Instant::now();
+    let limited = {
+        let _entered = made.handle().enter();
+        (timeout(ms(20), pending::<()>()), timeout_at(start + ms(20), pending::<()>()))
+    };
+    drop(made);
+    polls.block_on(async {
+        let (first, second) = futures::join!(limited.0, limited.1);
+        assert!(first.is_err() && second.is_err() && start.elapsed() >= ms(20));
+    });
+    assert_eq!(polls.handle().metrics().timers_fired(), 2);
+}
+
+#[test]
 fn without_a_runtime_it_says_where_it_was_made() {
     // A future that is ready needs no clock, and so no runtime.
     assert_eq!(futures::executor::block_on(timeout(ms(1), ready(4))), Ok(4));
@@ -278,7 +295,8 @@ fn without_a_runtime_it_says_where_it_was_made() {
 
 #[test]
 fn after_its_runtime_it_is_an_error() {
-    let mut limited = Box::pin(common::orphan(|| timeout(HOUR, pending::<()>())));
+    let mut limited = Box::pin(timeout(HOUR, pending::<()>()));
+    block_on(async { assert!(futures::poll!(limited.as_mut()).is_pending()) });
     let error = futures::executor::block_on(poll_fn(|cx| limited.as_mut().try_poll(cx))).unwrap_err();
     assert!(error.is_shutdown());
     let panic = panicked(|| futures::executor::block_on(limited));

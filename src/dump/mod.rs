@@ -61,10 +61,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use crate::clock::{Instant, from_nanos};
 use crate::executor::Stand;
 use crate::runtime::{Handle, Runtime, Snapshot};
 use crate::task::Id;
-use crate::time::{Instant, from_nanos};
 
 /// What a runtime had pending at one moment. See [the module](self).
 #[derive(Clone, Debug)]

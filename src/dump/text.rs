@@ -8,8 +8,8 @@ use std::panic::Location;
 use std::time::Duration;
 
 use super::{Dump, TaskInfo, TaskState, TimerInfo, Wakes};
+use crate::clock::Instant;
 use crate::task::Id;
-use crate::time::Instant;
 
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -6,9 +6,9 @@
 //!   knows which task it is and where it was spawned.
 //! * It registers its waker first and looks again after, so that a task which completes in between is seen.
 
-use super::budget;
 use super::numbers::Id;
 use super::task::{Claim, TaskRef};
+use crate::coop::budget;
 use futures_core::future::FusedFuture;
 use std::any::Any;
 use std::panic::{RefUnwindSafe, UnwindSafe};

@@ -12,17 +12,18 @@
 //! * `CURRENT` has no destructor: that makes it cheap to reach, and there to the end of the thread. What it holds is
 //!   taken out by the guard that put it in.
 
-use super::budget;
 use super::census::{Origin, Seen, Spawned, Stand};
 use super::join::JoinHandle;
 use super::lanes::{Lane, Lanes};
 use super::numbers::Block;
 use super::polling::Poll;
-use super::remote::{Item, Notify, Owner, Remote};
+use super::remote::{Item, Owner, Remote};
 use super::root::{self, Root};
 use super::task::{self, NUMBERS, Progress, Remains, TaskRef};
 use super::tasks::{KEEP, Ready, Tasks};
+use crate::coop::budget;
 use crate::sync::thread_local;
+use mainspring_driver::Unpark;
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
@@ -94,14 +95,14 @@ pub(crate) struct Local {
 
 impl Local {
     /// The owner's part of a new executor.
-    pub(super) fn new(notify: Arc<dyn Notify>) -> Rc<Local> {
-        Local::counting_from(notify, 0)
+    pub(super) fn new(unpark: Arc<dyn Unpark>) -> Rc<Local> {
+        Local::counting_from(unpark, 0)
     }
 
     /// As [`new`](Local::new), with counters that start at `count`.
-    pub(super) fn counting_from(notify: Arc<dyn Notify>, count: u64) -> Rc<Local> {
+    pub(super) fn counting_from(unpark: Arc<dyn Unpark>, count: u64) -> Rc<Local> {
         let local = Rc::new(Local {
-            owner: Owner::new(notify, count),
+            owner: Owner::new(unpark, count),
             tasks: RefCell::default(),
             root: RefCell::default(),
             lane: Cell::new(Lane::Woken),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   owner thread                                             any thread
-//!   Executor ── Local: Tasks, live and queued      Remote: inbox, and Notify to rouse the owner
+//!   Executor ── Local: Tasks, live and queued      Remote: inbox, and what unparks the owner
 //!                 ^        ^                         ^
 //!                 |        +──── take in, every run ─+
 //!                 +── wake, on the entered thread    +── wake and spawn, from everywhere else
@@ -19,9 +19,7 @@
 //! * The future of `block_on`, the root, waits its turn in the lanes as a task does. The caller of `run` polls it.
 //! * What has been handed to the queue or the inbox may be freed by its new owner at once.
 
-pub(crate) mod budget;
 mod census;
-mod coop;
 mod join;
 mod lanes;
 mod local;
@@ -38,22 +36,19 @@ mod tasks;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use budget::Slice;
 pub(crate) use census::{Census, Origin, Spawned, Stand};
-pub use coop::{
-    Cooperative, Unconstrained, consume_budget, cooperative, has_budget_remaining, unconstrained, yield_now,
-};
 pub use join::{AbortHandle, JoinError, JoinHandle};
 pub(crate) use lanes::Lane;
 pub(crate) use local::{End, Enter, Local, Ran};
 pub use numbers::Id;
-pub(crate) use remote::{Notify, Remote};
+pub(crate) use remote::Remote;
 pub(crate) use root::Root;
 
 #[cfg(test)]
 pub(crate) use plain::spawn_local;
 
 use lanes::Lanes;
+use mainspring_driver::Unpark;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,9 +59,11 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// An executor that this thread owns. Other threads rouse it through `notify`.
-    pub(crate) fn new(notify: Arc<dyn Notify>) -> Executor {
-        Executor { local: Local::new(notify) }
+    /// An executor that this thread owns. Other threads end its park with `unpark`: after something has become
+    /// ready, and only where that was not done by the owner thread inside [`enter`](Executor::enter). It should cost little
+    /// while the owner is awake.
+    pub(crate) fn new(unpark: Arc<dyn Unpark>) -> Executor {
+        Executor { local: Local::new(unpark) }
     }
 
     /// The half that other threads use.

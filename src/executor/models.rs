@@ -9,10 +9,11 @@
 
 use super::numbers::Id;
 use super::polling::Polling;
-use super::{Executor, JoinHandle, Notify, Origin, Root};
+use super::{Executor, JoinHandle, Origin, Root};
 use futures_task::ArcWake;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread::{self, ThreadId};
+use mainspring_driver::Unpark;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Counts: wakes, and how often the owner was roused.
+/// Counts: wakes, and how often the owner was unparked.
 #[derive(Default)]
 struct Count(AtomicUsize);
 
@@ -44,8 +45,8 @@ impl Wake for Count {
     }
 }
 
-impl Notify for Count {
-    fn notify(&self) {
+impl Unpark for Count {
+    fn unpark(&self) {
         self.0.fetch_add(1, SeqCst);
     }
 }
@@ -253,7 +254,7 @@ fn loom_remote_spawn_against_shutdown() {
     struct Kept(Arc<Count>);
     impl Drop for Kept {
         fn drop(&mut self) {
-            self.0.notify();
+            self.0.unpark();
         }
     }
     loom::model(|| {
@@ -364,7 +365,7 @@ fn loom_root_wake_publishes() {
         }
         waker.join().unwrap();
         if root.take_woken() {
-            assert_eq!(bell.get(), 1, "nobody was roused");
+            assert_eq!(bell.get(), 1, "nobody was unparked");
             seen = true;
         }
         assert!(seen, "a wake was lost");

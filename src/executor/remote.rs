@@ -1,11 +1,11 @@
-//! The half of an executor that any thread may use: the inbox, and the means to rouse the owner.
+//! The half of an executor that any thread may use: the inbox, and the means to unpark the owner.
 //!
 //! A sender and the owner that is about to park must not miss one another. Each writes first and then looks:
 //!
 //! ```text
 //!   sender                                     owner
-//!   (1) puts its item in, `ready = true`       (1) "I am parking" (in the Notify's own state)
-//!   (2) notify: does the owner park?           (2) has_ready: is `ready` set?
+//!   (1) puts its item in, `ready = true`       (1) "I am parking" (in the unparker's own state)
+//!   (2) unpark: does the owner park?           (2) has_ready: is `ready` set?
 //! ```
 //!
 //! Both writes and both reads are sequentially consistent, so at least one of the two sees the other.
@@ -13,7 +13,7 @@
 //! Ground rules:
 //!
 //! * `ready` is set exactly while the inbox holds something; both change under the lock.
-//! * Nothing is dropped and nobody notified under the lock. A refused item goes back to its sender.
+//! * Nothing is dropped and nobody unparked under the lock. A refused item goes back to its sender.
 //! * Once closed an inbox stays closed and empty.
 //! * There is one [`Owner`] to a `Remote`, and it never leaves the thread that made it.
 
@@ -24,19 +24,11 @@ use super::numbers::Numbers;
 use super::polling::Polling;
 use super::task::{self, Pool, TaskRef};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
+use mainspring_driver::Unpark;
 use std::cell::{RefCell, RefMut};
 use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
-
-/// How an executor rouses its owner thread.
-///
-/// It is called after something has become ready, and only where that was not done by the owner thread
-/// inside [`Executor::enter`](super::Executor::enter). It should cost little while the owner is awake.
-pub(crate) trait Notify: Send + Sync + 'static {
-    /// Makes the present or the next park of the owner end at once.
-    fn notify(&self);
-}
 
 /// Something for the owner to take in.
 pub(super) enum Item {
@@ -57,7 +49,7 @@ pub(crate) struct Remote {
     ready: AtomicBool,
     numbers: Numbers,
     polling: Polling,
-    notify: Arc<dyn Notify>,
+    unpark: Arc<dyn Unpark>,
 }
 
 impl Remote {
@@ -116,9 +108,9 @@ impl Remote {
         &self.polling
     }
 
-    /// Rouses the owner.
-    pub(super) fn notify(&self) {
-        self.notify.notify();
+    /// Makes the present or the next park of the owner end at once.
+    pub(super) fn unpark(&self) {
+        self.unpark.unpark();
     }
 
     /// Whether the inbox holds something.
@@ -128,7 +120,7 @@ impl Remote {
         self.ready.load(Ordering::SeqCst)
     }
 
-    /// Puts `item` in and rouses the owner; hands it back if the executor has shut down.
+    /// Puts `item` in and unparks the owner; hands it back if the executor has shut down.
     ///
     /// From here on the item's task may be gone, and with it everything it kept alive: the caller has to hold
     /// an `Arc` of this `Remote` that is not the task's.
@@ -141,10 +133,10 @@ impl Remote {
         debug_assert_eq!(self.ready.load(Ordering::Relaxed), !inbox.items.is_empty());
         inbox.items.push(item);
         // SeqCst: step (1) of the sender. It is not left out when the flag is set already, because the
-        // sender's own later read, in `notify`, must not move before it.
+        // sender's own later read, in `unpark`, must not move before it.
         self.ready.store(true, Ordering::SeqCst);
         drop(inbox);
-        self.notify();
+        self.unpark();
         Ok(())
     }
 
@@ -170,13 +162,13 @@ pub(super) struct Owner {
 
 impl Owner {
     /// Makes this thread the owner of a new inbox, whose tasks are numbered from `first` on.
-    pub(super) fn new(notify: Arc<dyn Notify>, first: u64) -> Owner {
+    pub(super) fn new(unpark: Arc<dyn Unpark>, first: u64) -> Owner {
         let remote = Remote {
             inbox: Mutex::new(Inbox { items: Vec::new(), closed: false }),
             ready: AtomicBool::new(false),
             numbers: Numbers::new(first),
             polling: Polling::new(),
-            notify,
+            unpark,
         };
         Owner { remote: Arc::new(remote), pool: RefCell::new(Pool::new()), _stays_here: PhantomData }
     }

@@ -6,14 +6,14 @@
 //! Ground rules:
 //!
 //! * Every `block_on` has a `Root` of its own, so that a stale waker of an earlier one wakes nobody else.
-//! * The flag is raised first and the owner roused after. The owner that is about to park says so first and
+//! * The flag is raised first and the owner unparked after. The owner that is about to park says so first and
 //!   looks at the flag after; see `remote.rs`.
 
-use super::budget;
 use super::census::Origin;
 use super::lanes::Lane;
 use super::local::{self, Local, yielding};
 use super::remote::Remote;
+use crate::coop::budget;
 use crate::sync::{AtomicBool, Ordering};
 use futures_task::ArcWake;
 use std::sync::Arc;
@@ -58,11 +58,11 @@ impl ArcWake for Root {
         if local::wake_root_here(root, &root.remote) {
             return;
         }
-        // SeqCst: it comes before the notifier's look at whether the owner parks. It releases too, also when
+        // SeqCst: it comes before the unparker's look at whether the owner parks. It releases too, also when
         // the flag was up, so that the poll sees what was written before this wake. If it was up, whoever
-        // raised it rouses the owner.
+        // raised it unparks the owner.
         if !root.woken.swap(true, Ordering::SeqCst) {
-            root.remote.notify();
+            root.remote.unpark();
         }
     }
 }

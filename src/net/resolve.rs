@@ -13,8 +13,7 @@
 
 use super::no_address;
 use crate::panics::quietly;
-use crate::runtime::context;
-use crate::runtime::virtual_clock::Hold;
+use crate::runtime::{Handle, context};
 use atomic_waker::AtomicWaker;
 use std::future::poll_fn;
 use std::io;
@@ -52,7 +51,7 @@ pub(super) async fn lookup(host: String, port: u16) -> Answer {
     let lookup = Arc::new(Lookup::default());
     let theirs = lookup.clone();
     // Virtual time waits for the answer: no timeout comes before a name that is found at once.
-    let hold = context::with(Hold::new).ok();
+    let hold = context::with(Handle::hold_time).ok();
     let look_up = move || {
         theirs.put((host.as_str(), port).to_socket_addrs().map(Iterator::collect));
         drop((theirs, hold));

@@ -7,7 +7,7 @@
 //!
 //! * The alarm only ever ends a park *sooner*. The poller always has a timeout of its own, so an alarm that
 //!   cannot be had, or fails, costs precision and nothing else.
-//! * That timeout stands while the machine is suspended. An alarm that counts that time too therefore has no
+//! * That timeout stands while the machine is suspended. An alarm by the boot time, which goes on, therefore has no
 //!   stand-in, and not to get it is an error.
 //! * It is set only when the wanted time differs from what it is set to: a system call per change, not per
 //!   park.
@@ -20,18 +20,9 @@ pub(super) use self::timerfd::Alarm;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) use self::none::Alarm;
 
-/// Which time an alarm counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counted {
-    /// What passes while the machine is awake: `CLOCK_MONOTONIC`.
-    Awake,
-    /// All of it: `CLOCK_BOOTTIME`.
-    Always,
-}
-
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod timerfd {
-    use super::Counted;
+    use crate::clock::system::ClockId;
     use mio::unix::SourceFd;
     use mio::{Interest, Registry, Token};
     use rustix::time::{
@@ -56,15 +47,15 @@ mod timerfd {
     impl Alarm {
         /// # Errors
         ///
-        /// The kernel's, if it grants no alarm that counts always.
+        /// The kernel's, if it grants no alarm by the boot time.
         pub(in crate::reactor) fn new(
             registry: &Registry,
             token: Token,
-            counted: Counted,
+            clock: ClockId,
         ) -> io::Result<Alarm> {
-            let timer = match counted {
-                Counted::Awake => Alarm::create(registry, token, TimerfdClockId::Monotonic).ok(),
-                Counted::Always => Some(Alarm::create(registry, token, TimerfdClockId::Boottime)?),
+            let timer = match clock {
+                ClockId::Monotonic => Alarm::create(registry, token, TimerfdClockId::Monotonic).ok(),
+                ClockId::Boottime => Some(Alarm::create(registry, token, TimerfdClockId::Boottime)?),
             };
             Ok(Alarm {
                 timer,
@@ -119,7 +110,7 @@ mod timerfd {
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod none {
-    use super::Counted;
+    use crate::clock::system::ClockId;
     use mio::{Registry, Token};
     use std::io;
 
@@ -127,10 +118,10 @@ mod none {
     pub(in crate::reactor) struct Alarm;
 
     impl Alarm {
-        pub(in crate::reactor) fn new(_: &Registry, _: Token, counted: Counted) -> io::Result<Alarm> {
-            match counted {
-                Counted::Awake => Ok(Alarm),
-                Counted::Always => Err(io::ErrorKind::Unsupported.into()),
+        pub(in crate::reactor) fn new(_: &Registry, _: Token, clock: ClockId) -> io::Result<Alarm> {
+            match clock {
+                ClockId::Monotonic => Ok(Alarm),
+                ClockId::Boottime => Err(io::ErrorKind::Unsupported.into()),
             }
         }
 

@@ -29,6 +29,7 @@ use super::registration::Registration;
 use super::source::{Occurrence, Source};
 use super::unpark::Wakefulness;
 use crate::sync::{Mutex, lock};
+use mainspring_driver::Unpark;
 use mio::{Interest, Registry, Token, event};
 use slab::Slab;
 use std::io;
@@ -88,18 +89,6 @@ impl Io {
             #[cfg(test)]
             writes: Default::default(),
         })
-    }
-
-    /// Ends the park under way, or keeps the next one from sleeping. Makes at most one system call until the
-    /// reactor's thread has seen it, and none while that thread is awake. Does nothing once the reactor is gone.
-    ///
-    /// # Panics
-    ///
-    /// If the kernel refuses to wake the poller. A runtime that sleeps through its tasks would be worse.
-    pub(crate) fn unpark(&self) {
-        if self.wakefulness.notify() {
-            self.end_sleep();
-        }
     }
 
     #[cold]
@@ -240,6 +229,20 @@ impl Io {
         drop(sources);
         drop(poller);
         self.clock_set.close();
+    }
+}
+
+impl Unpark for Io {
+    /// Ends the park under way, or keeps the next one from sleeping. Makes at most one system call until the
+    /// reactor's thread has seen it, and none while that thread is awake. Does nothing once the reactor is gone.
+    ///
+    /// # Panics
+    ///
+    /// If the kernel refuses to wake the poller. A runtime that sleeps through its tasks would be worse.
+    fn unpark(&self) {
+        if self.wakefulness.notify() {
+            self.end_sleep();
+        }
     }
 }
 

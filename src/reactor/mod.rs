@@ -27,7 +27,6 @@ mod source;
 mod tests;
 mod unpark;
 
-pub(crate) use self::alarm::Counted;
 pub(crate) use self::clock_set::ClockWaiter;
 pub(crate) use self::io::Io;
 pub(crate) use self::registration::Registered;
@@ -38,6 +37,7 @@ pub(crate) use self::unpark::Wakefulness;
 use self::alarm::Alarm;
 use self::io::{ALARM, CLOCK_SET, WAKER};
 use self::source::Occurrence;
+use crate::clock::system::ClockId;
 use crate::panics::Panics;
 use mio::{Events, Poll};
 use std::io::{ErrorKind, Result};
@@ -106,23 +106,23 @@ impl Reactor {
     /// The system's, when it grants no poller or no waker for it.
     #[cfg(test)]
     pub(crate) fn new() -> Result<Reactor> {
-        Reactor::with_alarm(Counted::Awake)
+        Reactor::with_alarm(ClockId::Monotonic)
     }
 
-    /// A reactor whose alarm counts so.
+    /// A reactor whose alarm goes by this clock.
     ///
     /// # Errors
     ///
-    /// The system's, when it grants no poller or no waker for it; and when it grants no alarm that counts
-    /// [always](Counted::Always), for which no other timeout can stand in.
-    pub(crate) fn with_alarm(counted: Counted) -> Result<Reactor> {
-        Reactor::with_capacity(EVENTS, counted)
+    /// The system's, when it grants no poller or no waker for it; and when it grants no alarm by the
+    /// [boot time](ClockId::Boottime), for which no other timeout can stand in.
+    pub(crate) fn with_alarm(clock: ClockId) -> Result<Reactor> {
+        Reactor::with_capacity(EVENTS, clock)
     }
 
-    fn with_capacity(events: usize, counted: Counted) -> Result<Reactor> {
+    fn with_capacity(events: usize, clock: ClockId) -> Result<Reactor> {
         let poll = Poll::new()?;
         let io = Arc::new(Io::new(poll.registry().try_clone()?)?);
-        let alarm = Alarm::new(poll.registry(), ALARM, counted)?;
+        let alarm = Alarm::new(poll.registry(), ALARM, clock)?;
         Ok(Reactor {
             poll,
             events: Events::with_capacity(events),
@@ -215,7 +215,10 @@ impl Reactor {
             self.io.clock_set().occurred(&mut self.wakers);
         }
         self.events.clear();
-        wake_all(&mut self.wakers);
+        let mut panics = Panics::new();
+        panics.wake_all(self.wakers.drain(..));
+        self.wakers.shrink_to(KEEP);
+        panics.resume();
         delivered
     }
 
@@ -227,7 +230,9 @@ impl Reactor {
     pub(crate) fn shutdown(&self) {
         let mut wakers = Vec::new();
         self.io.close(&mut wakers);
-        wake_all(&mut wakers);
+        let mut panics = Panics::new();
+        panics.wake_all(wakers);
+        panics.resume();
     }
 }
 
@@ -248,14 +253,4 @@ fn timeout(until: Until) -> Duration {
         Until::Time { timeout, .. } => timeout.min(LONGEST),
         Until::Event => LONGEST,
     }
-}
-
-/// Wakes everybody, then resumes the first panic, if there was any.
-pub(crate) fn wake_all(wakers: &mut Vec<Waker>) {
-    let mut panics = Panics::new();
-    for waker in wakers.drain(..) {
-        panics.catch(|| waker.wake());
-    }
-    wakers.shrink_to(KEEP);
-    panics.resume();
 }

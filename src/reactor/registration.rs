@@ -12,7 +12,7 @@
 
 use super::io::{Io, closed};
 use super::source::{Direction, Source, Waiter, Way};
-use crate::executor::budget;
+use crate::coop::budget;
 use mio::{Interest, event};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};

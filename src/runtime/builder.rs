@@ -6,8 +6,8 @@ use std::time::SystemTime;
 use mainspring_driver::Tolerance;
 
 use super::Runtime;
-use super::clock::Clock;
 use super::random::{self, Seeds};
+use crate::clock::Clock;
 
 /// Configures a [`Runtime`]. The defaults suit nearly everybody.
 ///

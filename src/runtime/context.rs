@@ -20,12 +20,12 @@ use std::{fmt, io, mem};
 use pin_project_lite::pin_project;
 
 use super::Handle;
-use super::registry::Number;
+use crate::clock;
 
 thread_local! {
     static STACK: RefCell<Stack> = const { RefCell::new(Stack { top: None, below: Vec::new() }) };
     /// What there is to know of the top without a borrow.
-    static TOP: Top = const { Top { number: Cell::new(None), serial: Cell::new(0), given: Cell::new(0) } };
+    static TOP: Top = const { Top { serial: Cell::new(0), given: Cell::new(0) } };
     /// Whether a `block_on` runs on this thread.
     static RUNNING: Cell<bool> = const { Cell::new(false) };
 }
@@ -46,8 +46,6 @@ struct Entry {
 }
 
 struct Top {
-    /// The number of the current runtime.
-    number: Cell<Option<Number>>,
     /// The serial of the top entry; zero if there is none.
     serial: Cell<u64>,
     /// The highest serial that was given on this thread.
@@ -69,10 +67,8 @@ impl Stack {
     }
 
     fn tell(&self) {
-        TOP.with(|top| {
-            top.number.set(self.top.as_ref().map(|entry| entry.handle.number()));
-            top.serial.set(self.top.as_ref().map_or(0, |entry| entry.serial));
-        });
+        TOP.with(|top| top.serial.set(self.top.as_ref().map_or(0, |entry| entry.serial)));
+        clock::set_current(self.top.as_ref().map(|entry| entry.handle.clock().clone()));
     }
 }
 
@@ -221,25 +217,6 @@ fn leave_above(serial: u64) {
 pub(crate) fn with<R>(look: impl FnOnce(&Handle) -> R) -> Result<R, NoRuntime> {
     let look = |stack: &RefCell<Stack>| stack.borrow().top.as_ref().map(|entry| look(&entry.handle));
     STACK.try_with(look).ok().flatten().ok_or(NoRuntime(()))
-}
-
-/// The number of the runtime this thread is in.
-#[inline]
-pub(crate) fn number() -> Option<Number> {
-    TOP.with(|top| top.number.get())
-}
-
-/// Looks at the runtime that was the current one where `number` was asked for: mostly it still is.
-///
-/// # Errors
-///
-/// [`NoRuntime`] if nobody knows it any more.
-#[inline]
-pub(crate) fn with_number<R>(wanted: Number, look: impl FnOnce(&Handle) -> R) -> Result<R, NoRuntime> {
-    if number() == Some(wanted) {
-        return with(look);
-    }
-    Handle::find(wanted).as_ref().map(look).ok_or(NoRuntime(()))
 }
 
 /// The reactor of the runtime this thread is in.

@@ -6,17 +6,16 @@ use std::sync::Arc;
 
 use futures_task::{FutureObj, Spawn, SpawnError};
 
-use mainspring_driver::Nanos;
 use mainspring_driver::wheel::Occupancy;
 
 use super::context::{self, EnterGuard, NoRuntime};
 use super::metrics::{Counters, Metrics};
 use super::names::Names;
 use super::random::Seeds;
-use super::registry::{self, Number};
 use super::snapshot::Questions;
-use super::virtual_clock::VirtualClock;
+use super::virtual_time::VirtualTime;
 use super::watch::Sightings;
+use crate::clock::RuntimeClock;
 use crate::executor::Remote;
 use crate::reactor::Io;
 
@@ -30,25 +29,16 @@ pub struct Handle {
 }
 
 pub(super) struct Shared {
-    /// Which of the process's runtimes it is; see [`registry`].
-    pub(super) number: Number,
+    pub(super) clock: Arc<RuntimeClock>,
     pub(super) timers: mainspring_driver::Handle,
     pub(super) io: Arc<Io>,
     pub(super) remote: Arc<Remote>,
     pub(super) counters: Counters,
-    /// Whether its clock is the process's own, as long as nobody stops it.
-    pub(super) on_system_clock: bool,
-    pub(super) virtual_clock: VirtualClock,
+    pub(super) virtual_time: VirtualTime,
     pub(super) questions: Questions,
     pub(super) seeds: Seeds,
     pub(super) names: Arc<Names>,
     pub(super) sightings: Sightings,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        registry::strike(self.number);
-    }
 }
 
 // As for the `Runtime`.
@@ -63,19 +53,7 @@ impl fmt::Debug for Handle {
 
 impl Handle {
     pub(super) fn new(shared: Shared) -> Handle {
-        let shared = Arc::new(shared);
-        registry::list(&shared);
-        Handle { shared }
-    }
-
-    /// The runtime of this number; `None` if nobody knows it any more.
-    pub(crate) fn find(number: Number) -> Option<Handle> {
-        Some(Handle { shared: registry::find(number)? })
-    }
-
-    /// Which of the process's runtimes it is.
-    pub(crate) fn number(&self) -> Number {
-        self.shared.number
+        Handle { shared: Arc::new(shared) }
     }
 
     /// The runtime this thread is in.
@@ -157,29 +135,6 @@ impl Handle {
         self.shared.remote.is_closed()
     }
 
-    /// The time by this runtime's clock, for someone who has just read the [process's](super::now).
-    #[inline]
-    pub(crate) fn now_is(&self, now: Nanos) -> Nanos {
-        let timers = &self.shared.timers;
-        if self.goes_by_the_system() { timers.now_is(now) } else { timers.now() }
-    }
-
-    /// Whether its time is the process's: it goes by the system's monotonic clock, and never was paused.
-    #[inline]
-    pub(crate) fn goes_by_the_system(&self) -> bool {
-        self.shared.on_system_clock && self.shared.timers.clock_changes() == 0
-    }
-
-    /// By how many nanoseconds the count of this runtime's instants is ahead of that of std's, whose count is the
-    /// process's.
-    pub(crate) fn ahead_of_std(&self) -> i64 {
-        match self.shared.virtual_clock.ahead_of_std() {
-            Some(ahead) => ahead,
-            None if self.shared.on_system_clock => 0,
-            None => super::suspended(),
-        }
-    }
-
     /// A seed for somebody who draws random numbers in this runtime.
     pub(crate) fn seed(&self) -> u64 {
         self.shared.seeds.next()
@@ -195,8 +150,13 @@ impl Handle {
         &self.shared.io
     }
 
-    pub(crate) fn virtual_clock(&self) -> &VirtualClock {
-        &self.shared.virtual_clock
+    /// What time it is there.
+    pub(crate) fn clock(&self) -> &Arc<RuntimeClock> {
+        &self.shared.clock
+    }
+
+    pub(crate) fn virtual_time(&self) -> &VirtualTime {
+        &self.shared.virtual_time
     }
 
     pub(super) fn remote(&self) -> &Arc<Remote> {

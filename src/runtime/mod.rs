@@ -16,9 +16,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
-mod anchor;
 mod builder;
-pub(crate) mod clock;
 pub(crate) mod context;
 mod handle;
 mod metrics;
@@ -27,26 +25,22 @@ mod models;
 mod names;
 mod pace;
 pub(crate) mod random;
-mod registry;
 mod snapshot;
 pub(crate) mod spawn;
-mod system_clock;
 mod turn;
-pub(crate) mod virtual_clock;
+mod virtual_time;
 mod watch;
 
 #[allow(clippy::module_inception, reason = "the room and its main piece share the name")]
 mod runtime;
 
-use anchor::suspended;
-pub(crate) use anchor::{anchor, now};
 pub use builder::Builder;
 pub use context::{EnterGuard, NoRuntime};
 pub use handle::Handle;
 pub use mainspring_driver::Lateness;
 pub use mainspring_driver::wheel::Occupancy;
 pub use metrics::{LongestTurn, Metrics};
-pub(crate) use registry::Number;
 pub use runtime::{Runtime, block_on};
 pub(crate) use snapshot::Snapshot;
+pub(crate) use virtual_time::Hold;
 pub(crate) use watch::Which;

@@ -2,11 +2,12 @@
 //!
 //! Run with `bash ci/loom.sh`, which can also show that each of these is able to fail.
 
-use crate::executor::{End, Executor, Notify};
+use crate::executor::{End, Executor};
 use crate::reactor::Wakefulness;
 use futures_task::waker;
 use loom::sync::Notify as Poller;
 use loom::thread;
+use mainspring_driver::Unpark;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -23,8 +24,8 @@ struct Sleep {
     writes: AtomicUsize,
 }
 
-impl Notify for Sleep {
-    fn notify(&self) {
+impl Unpark for Sleep {
+    fn unpark(&self) {
         if self.wakefulness.notify() {
             self.writes.fetch_add(1, SeqCst);
             self.poller.notify();

@@ -22,7 +22,9 @@
 use mainspring_driver::Nanos;
 
 use super::Handle;
-use crate::executor::{Executor, Lane, Slice, budget};
+use crate::clock::system;
+use crate::coop::budget::{self, Slice};
+use crate::executor::{Executor, Lane};
 
 /// How long a turn may go on without a look at the sockets, in nanoseconds.
 const INTERVAL: u64 = 50_000;
@@ -143,7 +145,7 @@ impl Pace {
     fn slice(&self, handle: &Handle, due: Nanos) -> Slice {
         let left = due.get().saturating_sub(self.read.get()).clamp(LEAST, budget::SLICE);
         // Another clock than the process's may stand or jump, and is dearer to read.
-        let read = if handle.goes_by_the_system() { self.read } else { super::now() };
-        Slice { until: Nanos::new(read.get().saturating_add(left)), now: super::now }
+        let read = if handle.clock().is_system() { self.read } else { system::now() };
+        Slice { until: Nanos::new(read.get().saturating_add(left)), now: system::now }
     }
 }

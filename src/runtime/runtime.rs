@@ -17,21 +17,20 @@ use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::SystemTime;
 
 use futures_task::{FutureObj, LocalFutureObj, LocalSpawn, Spawn, SpawnError, waker_ref};
-use mainspring_driver::{Driver, Nanos};
+use mainspring_driver::{Driver, Nanos, Unpark};
 
 use super::builder::Builder;
-use super::clock::Clock;
 use super::context::{Running, guarded};
 use super::handle::{Handle, Shared};
-use super::registry;
 use super::snapshot::Snapshot;
 use super::turn::Turner;
-use crate::executor::{End, Executor, Local, Notify};
+use crate::clock::system::ClockId;
+use crate::clock::{Clock, RuntimeClock};
+use crate::executor::{End, Executor, Local};
 use crate::panics::Panics;
-use crate::reactor::{Counted, Io, Reactor};
+use crate::reactor::Reactor;
 
 /// A single-threaded runtime: tasks, timers and I/O on the thread that calls
 /// [`block_on`](Runtime::block_on).
@@ -112,15 +111,6 @@ impl Drop for Told<'_> {
     }
 }
 
-/// Ends a park through the reactor.
-struct Rouse(Arc<Io>);
-
-impl Notify for Rouse {
-    fn notify(&self) {
-        self.0.unpark();
-    }
-}
-
 /// Runs `future` to its end on a new runtime, and returns its output. The runtime's tasks are dropped when it
 /// returns.
 ///
@@ -164,42 +154,32 @@ impl Runtime {
             !(builder.paused && matches!(builder.clock, Clock::Test(_))),
             "`start_paused` with a `TestClock`: that one stands by itself, and is turned by its owner"
         );
-        let counted = if let Clock::Boottime = builder.clock { Counted::Always } else { Counted::Awake };
+        let alarm = if let Clock::Boottime = builder.clock { ClockId::Boottime } else { ClockId::Monotonic };
         let clock = builder.clock.open()?;
-        let reactor = Reactor::with_alarm(counted)?;
+        let reactor = Reactor::with_alarm(alarm)?;
         let io = reactor.io().clone();
-        builder.clock.watch(&io);
+        builder.clock.add_runtime(&io);
         let unpark = io.clone();
         let unpark = move || unpark.unpark();
         let driver = if builder.paused { Driver::paused(clock, unpark) } else { Driver::new(clock, unpark) };
         let driver = driver.with_tolerance(builder.tolerance);
-        let executor = Executor::new(Arc::new(Rouse(io.clone())));
+        let executor = Executor::new(io.clone());
         let handle = Handle::new(Shared {
-            number: registry::number(),
-            on_system_clock: matches!(builder.clock, Clock::Monotonic),
+            clock: Arc::new(RuntimeClock::new(driver.handle().clone(), &builder.clock, builder.wall)),
             timers: driver.handle().clone(),
             io,
             remote: executor.remote().clone(),
             counters: Default::default(),
-            virtual_clock: Default::default(),
+            virtual_time: Default::default(),
             questions: Default::default(),
             names: Default::default(),
             seeds: builder.seeds(),
             sightings: Default::default(),
         });
-        let now = driver.handle().now();
-        let ahead_of_std = builder.clock.ahead_of_std(builder.paused, now);
-        if let Some(ahead) = ahead_of_std {
-            handle.virtual_clock().anchor_std(ahead);
-        }
-        if ahead_of_std.is_some() || builder.wall.is_some() {
-            let wall = builder.wall.unwrap_or_else(SystemTime::now);
-            handle.virtual_clock().anchor_wall(wall, now);
-        }
         if !builder.wake_priority {
             executor.make_single_lane();
         }
-        let turner = RefCell::new(Turner::new(reactor, driver, counted, builder));
+        let turner = RefCell::new(Turner::new(reactor, driver, alarm, builder));
         Ok(Runtime { executor, turner, handle, _stays_here: PhantomData })
     }
 
@@ -307,7 +287,7 @@ impl Drop for Runtime {
         self.handle.counters().tasks.set(0);
         let mut panics = Panics::new();
         // An advance that is awaited elsewhere is told that it has no end.
-        panics.catch(|| self.handle.virtual_clock().settle(Nanos::NEVER));
+        panics.catch(|| self.handle.virtual_time().settle(Nanos::NEVER));
         // And so is who waits for a look at what is pending.
         panics.catch(|| self.handle.close_questions());
         panics.resume();

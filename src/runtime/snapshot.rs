@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use mainspring_driver::{Nanos, Pending, Waits};
+use mainspring_driver::{Nanos, Pending, Unpark, Waits};
 
 use super::Handle;
 use crate::executor::{Census, Id};

@@ -17,7 +17,7 @@ type Name = Option<Arc<str>>;
 /// A task's future, as the executor gets it.
 #[inline]
 fn wrap<F: Future>(future: F, spawned: Spawned) -> impl Future<Output = F::Output> + use<F> {
-    guarded(trace::task(future, spawned, None))
+    guarded(trace::task(future, spawned.id.number(), spawned.at, None))
 }
 
 /// As [`wrap`], for a task that may have a name. Who spawns without one is spared what that adds to the future.
@@ -28,7 +28,7 @@ fn wrap_named<F: Future>(
     names: &Arc<Names>,
 ) -> impl Future<Output = F::Output> + use<F> {
     let named = names.give(name.clone(), spawned.id, future);
-    guarded(trace::task(named, spawned, name.as_deref()))
+    guarded(trace::task(named, spawned.id.number(), spawned.at, name.as_deref()))
 }
 
 /// A task of the runtime that this thread is in.

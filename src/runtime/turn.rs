@@ -45,9 +45,9 @@ use super::Handle;
 use super::builder::Builder;
 use super::metrics::LongestTurn;
 use super::pace::Pace;
-use super::system_clock::Offset;
+use crate::clock::system::{AlarmOffset, ClockId};
 use crate::executor::{Executor, Lane};
-use crate::reactor::{Counted, Reactor, Until};
+use crate::reactor::{Reactor, Until};
 use crate::trace;
 
 /// So many looks at the I/O a turn takes at the most before it fires timers.
@@ -60,7 +60,7 @@ const MANY: usize = 16;
 pub(super) struct Turner {
     reactor: Reactor,
     driver: Driver,
-    offset: Offset,
+    offset: AlarmOffset,
     pub(super) pace: Pace,
     timer_budget: usize,
     /// Timers were left over when the budget of the last turn ran out.
@@ -77,8 +77,8 @@ pub(super) struct Turner {
 }
 
 impl Turner {
-    pub(super) fn new(reactor: Reactor, driver: Driver, counted: Counted, builder: &Builder) -> Turner {
-        let offset = Offset::measure(driver.handle(), counted);
+    pub(super) fn new(reactor: Reactor, driver: Driver, alarm: ClockId, builder: &Builder) -> Turner {
+        let offset = AlarmOffset::measure(driver.handle(), alarm);
         let turned_by_hand = driver.handle().clock().is_test();
         Turner {
             reactor,
@@ -219,7 +219,7 @@ impl Turner {
 
     /// The turn of an idle runtime whose time is paused: moves it on, if it may be moved.
     fn step(&mut self, handle: &Handle, executor: &Executor) {
-        let clock = handle.virtual_clock();
+        let clock = handle.virtual_time();
         // Asked first: see there.
         let by_itself = self.auto_advance && !clock.is_held();
         // From here on a timer that another thread arms is noticed by the look, or ends the park.

@@ -18,10 +18,10 @@ mod builder;
 
 pub use builder::Builder;
 
-pub use crate::executor::{
-    AbortHandle, Cooperative, Id, JoinError, JoinHandle, Unconstrained, consume_budget, cooperative,
-    has_budget_remaining, unconstrained, yield_now,
+pub use crate::coop::{
+    Cooperative, Unconstrained, consume_budget, cooperative, has_budget_remaining, unconstrained, yield_now,
 };
+pub use crate::executor::{AbortHandle, Id, JoinError, JoinHandle};
 
 use crate::runtime::spawn;
 

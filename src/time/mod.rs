@@ -19,8 +19,9 @@
 //!
 //! # To which runtime
 //!
-//! A sleep, timeout or interval that is made inside a runtime belongs to it, wherever it is polled. One that
-//! is made outside binds to the runtime in which it is first polled, and starts counting there.
+//! A sleep or interval that is made inside a runtime belongs to it, wherever it is polled. One that is made outside
+//! belongs to the runtime in which it is first polled, and starts counting there. So does every timeout, also one that is
+//! made inside another runtime: it counts from the poll that finds its future pending.
 //!
 //! # Virtual time
 //!
@@ -92,11 +93,9 @@
 //!   before the jump, and the jump can be [switched off](crate::Builder::auto_advance).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
-mod clock;
 pub mod delay_queue;
 pub mod error;
 mod future_ext;
-mod instant;
 mod interval;
 mod keyed;
 mod paused;
@@ -106,16 +105,16 @@ mod timeout;
 pub mod timer_map;
 mod wall;
 
+use crate::clock::instant;
+
 pub use std::time::Duration;
 
 pub use mainspring_driver::Tolerance;
 
-pub use crate::runtime::clock::{Clock, TestClock};
+pub use crate::clock::{Clock, Instant, TestClock};
 
 pub use delay_queue::DelayQueue;
 pub use future_ext::FutureExt;
-pub use instant::Instant;
-pub(crate) use instant::from_nanos;
 pub use interval::{Interval, MissedTickBehavior, Tick, interval, interval_at};
 pub use paused::{Advance, StandStill, advance, advance_to, is_paused, pause, resume, stand_still, wall_now};
 pub use sleep::{Sleep, TrySleep, sleep, sleep_until, try_sleep, try_sleep_until};

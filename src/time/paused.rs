@@ -13,11 +13,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
-use mainspring_driver::{Nanos, TimerEntry};
+use mainspring_driver::{Nanos, TimerEntry, Unpark};
 
 use super::instant::{self, Instant};
-use crate::runtime::virtual_clock::Hold;
-use crate::runtime::{Handle, context};
+use crate::clock;
+use crate::runtime::{Handle, Hold, context};
 
 /// Stops the time of the runtime that this thread is in.
 ///
@@ -63,9 +63,7 @@ pub fn pause() {
         !handle.timers().clock().is_test(),
         "`pause` in a runtime that goes by a `TestClock`: that one stands by itself, and is turned by its owner"
     );
-    handle.virtual_clock().anchor_wall(SystemTime::now(), handle.timers().now());
-    handle.virtual_clock().anchor_std(handle.ahead_of_std());
-    assert!(handle.timers().pause(), "`pause` while the runtime's time is paused already");
+    assert!(handle.clock().pause(), "`pause` while the runtime's time is paused already");
 }
 
 /// Lets the runtime's time go on: from the virtual moment that it shows, at the speed of the real clock.
@@ -79,7 +77,7 @@ pub fn pause() {
 #[track_caller]
 pub fn resume() {
     let handle = current();
-    let resumed = handle.virtual_clock().resume(handle.timers());
+    let resumed = handle.virtual_time().resume(handle.timers());
     assert!(resumed, "`resume` while the runtime's time is not paused");
 }
 
@@ -188,8 +186,7 @@ pub fn advance_to(moment: Instant) -> Advance {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn wall_now() -> SystemTime {
-    let now = |handle: &Handle| handle.virtual_clock().wall(|| handle.timers().now());
-    context::with(now).unwrap_or_else(|_| SystemTime::now())
+    clock::wall_now()
 }
 
 /// Keeps a paused clock from moving by itself, until what this returns is dropped: while a thread of one's own works
@@ -221,7 +218,7 @@ pub fn wall_now() -> SystemTime {
 /// ```
 #[track_caller]
 pub fn stand_still() -> StandStill {
-    StandStill { _hold: Hold::new(&current()) }
+    StandStill { _hold: current().hold_time() }
 }
 
 /// While it lives, the paused clock of its runtime does not move by itself. Made by [`stand_still`]. It may be sent to
@@ -333,7 +330,7 @@ impl Future for Advance {
                     self.assert_possible();
                     let until = self.until();
                     // Another thread may have resumed time just now, or dropped the runtime: then look again.
-                    if let Some(number) = self.handle.virtual_clock().begin(&self.handle, until, cx) {
+                    if let Some(number) = self.handle.virtual_time().begin(&self.handle, until, cx) {
                         self.stage = Stage::UnderWay(number, until);
                         // The runtime may be parked, if this is another thread.
                         self.handle.io().unpark();
@@ -342,7 +339,7 @@ impl Future for Advance {
                 }
                 &mut Stage::UnderWay(number, until) => {
                     self.assert_alive();
-                    ready!(self.handle.virtual_clock().poll(number, cx));
+                    ready!(self.handle.virtual_time().poll(number, cx));
                     let timers = self.handle.timers();
                     self.stage = if until <= timers.now() {
                         Stage::Done
@@ -364,7 +361,7 @@ impl Future for Advance {
 impl Drop for Advance {
     fn drop(&mut self) {
         if let Stage::UnderWay(number, _) = self.stage {
-            self.handle.virtual_clock().give_up(number);
+            self.handle.virtual_time().give_up(number);
         }
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Ground rules:
 //!
-//! * Made inside a runtime it is bound at once; made outside, at its first poll, and then it starts counting.
-//! * One to a given moment remembers its runtime by number, and is bound by its first poll: that reads the clock, so that
-//!   a moment that has passed by then is known to have. One of a given length has read the clock when it was made, and
-//!   its first poll reads it only if the deadline is near.
+//! * Made inside a runtime it belongs to it; made outside, to the runtime of its first poll, and then it starts counting.
+//!   That of a timeout always belongs to the runtime of its first poll: most timeouts never need one, and to remember it
+//!   would cost them two atomic steps.
+//! * One of a given length has read the clock when it was made, and its first poll reads it only if the deadline is near.
+//!   One to a given moment reads it at its first poll, so that a moment that has passed by then is known to have.
 //! * Nothing is registered before the first poll that is pending.
 //! * A result costs the task one unit of its cooperative budget, unless a `Timeout` asks.
 
@@ -21,9 +22,9 @@ use mainspring_driver::{Handle as Timers, Nanos, Shutdown, TimerEntry};
 use pin_project_lite::pin_project;
 
 use super::error::{Error, Kind};
-use super::instant::{self, Instant};
-use crate::executor::budget;
-use crate::runtime::{Handle, Number, context};
+use crate::clock::instant::{self, Instant};
+use crate::coop::budget;
+use crate::runtime::context;
 
 /// Waits until `duration` has passed.
 ///
@@ -133,10 +134,10 @@ pin_project! {
 pin_project! {
     #[project = InnerProj]
     enum Inner {
-        /// Does not count yet: it was made outside a runtime, or wants to count from its first poll. A number
-        /// stands for the runtime, because most of those that wait never need it.
+        /// Does not count yet: it was made outside a runtime, or wants to count from its first poll. Without a runtime it
+        /// belongs to that of its first poll.
         Waiting {
-            runtime: Option<Number>,
+            timers: Option<Timers>,
             when: When,
             tolerance: Option<Slack>,
             origin: &'static Location<'static>,
@@ -179,25 +180,23 @@ impl Sleep {
     pub(super) fn new(when: When) -> Sleep {
         let origin = Location::caller();
         if let When::At(_) = when {
-            return Sleep {
-                inner: Inner::Waiting { runtime: context::number(), when, tolerance: None, origin },
-            };
+            let timers = context::with(|handle| handle.timers().clone()).ok();
+            return Sleep { inner: Inner::Waiting { timers, when, tolerance: None, origin } };
         }
         // The entry is made in its place, not handed through: a copy that straddles fresh stores is slow.
         match context::with(|handle| (handle.timers().clone(), when.deadline(handle.timers()))) {
             Ok((timers, at)) => {
                 Sleep { inner: Inner::Bound { entry: TimerEntry::with_origin(timers, at, origin) } }
             }
-            Err(_) => Sleep { inner: Inner::Waiting { runtime: None, when, tolerance: None, origin } },
+            Err(_) => Sleep { inner: Inner::Waiting { timers: None, when, tolerance: None, origin } },
         }
     }
 
-    /// A sleep of `after` that starts counting at its first poll.
+    /// A sleep that belongs to the runtime of its first poll, and starts counting there.
     #[inline]
     #[track_caller]
-    pub(super) fn from_first_poll(after: Duration) -> Sleep {
-        let (runtime, origin) = (context::number(), Location::caller());
-        Sleep { inner: Inner::Waiting { runtime, when: When::After(after), tolerance: None, origin } }
+    pub(super) fn from_first_poll(when: When) -> Sleep {
+        Sleep { inner: Inner::Waiting { timers: None, when, tolerance: None, origin: Location::caller() } }
     }
 
     /// A sleep that never ends, until it is [reset](Sleep::reset).
@@ -249,8 +248,8 @@ impl Sleep {
     /// ```
     pub fn tolerance(self, most: Duration) -> Sleep {
         let inner = match self.inner {
-            Inner::Waiting { runtime, when, origin, .. } => {
-                Inner::Waiting { runtime, when, tolerance: Some(Slack::at_most(most)), origin }
+            Inner::Waiting { timers, when, origin, .. } => {
+                Inner::Waiting { timers, when, tolerance: Some(Slack::at_most(most)), origin }
             }
             Inner::Bound { entry } => Inner::Bound { entry: entry.tolerance(most) },
         };
@@ -314,11 +313,8 @@ impl Sleep {
     /// The current moment by this sleep's clock.
     pub(super) fn now(&self) -> Instant {
         match &self.inner {
-            Inner::Waiting { runtime: None, .. } => Instant::now(),
-            Inner::Waiting { runtime: Some(runtime), .. } => {
-                let now = context::with_number(*runtime, |handle| handle.timers().now());
-                now.map_or_else(|_| Instant::now(), instant::from_nanos)
-            }
+            Inner::Waiting { timers: None, .. } => Instant::now(),
+            Inner::Waiting { timers: Some(timers), .. } => instant::from_nanos(timers.now()),
             Inner::Bound { entry } => instant::from_nanos(entry.handle().now()),
         }
     }
@@ -340,16 +336,11 @@ impl Sleep {
         poll: impl FnOnce(Pin<&mut TimerEntry>) -> Poll<Result<(), Shutdown>>,
     ) -> Poll<Result<(), Error>> {
         let mut inner = self.project().inner;
-        if let Inner::Waiting { runtime, when, tolerance, origin } = *inner.as_ref().get_ref() {
-            let look = |handle: &Handle| (handle.timers().clone(), when.deadline(handle.timers()));
-            let bound = match runtime {
-                Some(runtime) => context::with_number(runtime, look).map_err(|_| Error(Kind::Shutdown)),
-                None => context::with(look).map_err(|_| Error(Kind::NoRuntime)),
-            };
-            let (timers, at) = match bound {
-                Ok(bound) => bound,
-                Err(error) => return Poll::Ready(Err(error)),
-            };
+        if let InnerProj::Waiting { timers, when, tolerance, origin } = inner.as_mut().project() {
+            let (when, tolerance, origin) = (*when, *tolerance, *origin);
+            let timers = timers.take().or_else(|| context::with(|handle| handle.timers().clone()).ok());
+            let Some(timers) = timers else { return Poll::Ready(Err(Error(Kind::NoRuntime))) };
+            let at = when.deadline(&timers);
             inner.set(Inner::Bound { entry: TimerEntry::with_origin(timers, at, origin) });
             if let (InnerProj::Bound { entry }, Some(slack)) = (inner.as_mut().project(), tolerance) {
                 entry.set_tolerance(Some(slack.as_duration()));
@@ -452,10 +443,12 @@ impl Future for TrySleep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Timeout;
 
     #[test]
     fn a_sleep_is_small() {
-        // One word more, and an allocation of it would take 16 bytes more.
+        // One word more, and an allocation of it would take 16 bytes more. A `Timeout` has nothing but it beside its future.
         assert!(size_of::<Sleep>() <= 56, "a Sleep takes {} bytes", size_of::<Sleep>());
+        assert_eq!(size_of::<Timeout<[u64; 3]>>(), 24 + size_of::<Sleep>());
     }
 }

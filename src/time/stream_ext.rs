@@ -18,7 +18,7 @@ use pin_project_lite::pin_project;
 
 use super::error::Elapsed;
 use super::sleep::{Sleep, When};
-use crate::executor::budget;
+use crate::coop::budget;
 
 /// Timeouts and throttles as methods of every stream.
 ///
@@ -72,7 +72,7 @@ pub trait StreamExt: Stream {
     {
         StreamTimeout {
             stream: self,
-            delay: Sleep::from_first_poll(duration),
+            delay: Sleep::from_first_poll(When::After(duration)),
             duration,
             clock: ItemClock::Fresh,
         }

@@ -3,8 +3,8 @@
 //! Ground rules:
 //!
 //! * The inner future is polled first, and wins if it is ready, even past the deadline.
-//! * The clock starts when a poll has found the inner future pending, so one that is ready at once costs no
-//!   clock, no lock and no registration.
+//! * The clock starts when a poll has found the inner future pending, and the timeout belongs to the runtime of that poll.
+//!   So one that is ready at once costs no clock, no lock, no registration, and no reference to a runtime.
 //! * The deadline is looked at whenever the inner future is pending, also if that only means that it has used up the
 //!   task's cooperative budget in this very poll.
 //! * The end of the time is a result as others are, and charged to the budget. So a loop of timeouts that elapse at once
@@ -20,7 +20,7 @@ use pin_project_lite::pin_project;
 use super::error::{Elapsed, Error};
 use super::instant::Instant;
 use super::sleep::{Sleep, When};
-use crate::executor::budget;
+use crate::coop::budget;
 
 /// Gives `future` so long and no longer.
 ///
@@ -28,13 +28,15 @@ use crate::executor::budget;
 /// count. A future that is ready at once costs next to nothing, and one that is ready wins over a deadline
 /// that has passed. `Duration::MAX` never elapses.
 ///
+/// Unlike a [`sleep`](super::sleep()) it belongs to the runtime in which that poll happens, wherever it was made.
+///
 /// # Errors
 ///
 /// [`Elapsed`], if the time passes first; the future is dropped with the timeout.
 ///
 /// # Panics
 ///
-/// When polled, as [`Sleep`] does: without a runtime, or after it was dropped.
+/// When a poll finds `future` pending, as [`Sleep`] does: without a runtime, or after it was dropped.
 ///
 /// # Cancel safety
 ///
@@ -53,7 +55,7 @@ use crate::executor::budget;
 #[inline]
 #[track_caller]
 pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
-    Timeout { value: future.into_future(), delay: Sleep::from_first_poll(duration) }
+    Timeout { value: future.into_future(), delay: Sleep::from_first_poll(When::After(duration)) }
 }
 
 /// Gives `future` until `deadline` and no longer. As [`timeout`], with a moment instead of a length of time: one that has
@@ -71,7 +73,7 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 /// ```
 #[track_caller]
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
-    Timeout { value: future.into_future(), delay: Sleep::new(When::At(deadline)) }
+    Timeout { value: future.into_future(), delay: Sleep::from_first_poll(When::At(deadline)) }
 }
 
 pin_project! {

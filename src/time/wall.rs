@@ -26,7 +26,7 @@ use futures_core::future::FusedFuture;
 use pin_project_lite::pin_project;
 
 use super::sleep::{Sleep, When};
-use crate::executor::budget;
+use crate::coop::budget;
 use crate::reactor::ClockWaiter;
 use crate::runtime::{Handle, context};
 
@@ -126,8 +126,7 @@ enum WallClock {
 impl WallClock {
     fn now(&self, runtime: Option<&Handle>) -> SystemTime {
         match self {
-            WallClock::System => runtime
-                .map_or_else(SystemTime::now, |handle| handle.virtual_clock().wall(|| handle.timers().now())),
+            WallClock::System => runtime.map_or_else(SystemTime::now, |handle| handle.clock().wall_now()),
             #[cfg(test)]
             WallClock::Test(at) => *at.lock().unwrap(),
         }

@@ -8,7 +8,7 @@
 use super::Progress;
 use super::header::{Header, TaskRef, Vtable, lend};
 use super::pool::Block;
-use crate::executor::budget;
+use crate::coop::budget;
 use crate::executor::census::Spawned;
 use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};

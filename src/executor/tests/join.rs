@@ -145,8 +145,8 @@ fn a_task_that_awaits_its_own_handle_is_freed() {
     let slot: Rc<RefCell<Option<JoinHandle<()>>>> = Rc::default();
     let inner = slot.clone();
     // What the task's memory holds: the notifier, by way of the `Remote`.
-    let notify = Arc::new(super::Bell::default());
-    let own = super::Executor::new(notify.clone());
+    let bell = Arc::new(super::Bell::default());
+    let own = super::Executor::new(bell.clone());
     drop(executor);
     let handle = own.spawn(async move {
         let handle = inner.borrow_mut().take().unwrap();
@@ -158,7 +158,7 @@ fn a_task_that_awaits_its_own_handle_is_freed() {
         settle(&own);
     }
     drop(own);
-    assert_eq!(Arc::strong_count(&notify), 1, "the task's waker lies in the task and keeps it alive");
+    assert_eq!(Arc::strong_count(&bell), 1, "the task's waker lies in the task and keeps it alive");
 }
 
 #[test]

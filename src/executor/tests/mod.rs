@@ -8,7 +8,8 @@ mod queue;
 mod shutdown;
 mod threads;
 
-use super::{End, Executor, JoinHandle, Notify};
+use super::{End, Executor, JoinHandle};
+use mainspring_driver::Unpark;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -21,7 +22,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
-/// Counts how often the owner was roused.
+/// Counts how often the owner was unparked.
 #[derive(Default)]
 struct Bell(AtomicUsize);
 
@@ -31,8 +32,8 @@ impl Bell {
     }
 }
 
-impl Notify for Bell {
-    fn notify(&self) {
+impl Unpark for Bell {
+    fn unpark(&self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -43,15 +44,15 @@ fn executor() -> (Executor, Arc<Bell>) {
 }
 
 /// Unparks the thread that made it.
-struct Unpark(Thread);
+struct Unparks(Thread);
 
-impl Notify for Unpark {
-    fn notify(&self) {
+impl Unpark for Unparks {
+    fn unpark(&self) {
         self.0.unpark();
     }
 }
 
-impl Wake for Unpark {
+impl Wake for Unparks {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -66,7 +67,7 @@ fn park() {
 
 /// Another executor: the least there can be.
 fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = Waker::from(Arc::new(Unparks(thread::current())));
     let mut future = pin!(future);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -77,7 +78,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 fn parking_executor() -> Executor {
-    Executor::new(Arc::new(Unpark(thread::current())))
+    Executor::new(Arc::new(Unparks(thread::current())))
 }
 
 /// Runs up to so many tasks; returns the number of polls.

@@ -1,8 +1,9 @@
-//! What gets polled, how often, in which order, and who is roused.
+//! What gets polled, how often, in which order, and who is unparked.
 
 use super::super::local::Local;
-use super::super::{End, Executor, Lane, Ran, budget, spawn_local, unconstrained, yield_now};
+use super::super::{End, Executor, Lane, Ran, spawn_local};
 use super::{Bell, OnDrop, executor, idle, result, run, settle};
+use crate::coop::{budget, unconstrained, yield_now};
 use futures_task::waker as waker_of;
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
@@ -36,7 +37,7 @@ fn a_thousand_wakes_are_one_poll() {
     assert_eq!(settle(&executor), 1);
     assert_eq!(polls.get(), 3);
     assert_eq!(executor.polls(), 3);
-    // Of the foreign thousand, only the one that made the task ready has roused the owner.
+    // Of the foreign thousand, only the one that made the task ready has unparked the owner.
     assert_eq!(bell.rings(), 1);
 }
 

@@ -1,7 +1,8 @@
 //! Other threads: wakes, spawns, aborts and joins that race the owner. Most of these are stress tests.
 
-use super::super::{Executor, JoinHandle, Notify};
+use super::super::{Executor, JoinHandle};
 use super::{HomeCounts, Homed, OnDrop, block_on, drive, park, parking_executor, rounds, run};
+use mainspring_driver::Unpark;
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
@@ -16,7 +17,7 @@ fn a_handle_is_awaited_on_another_thread() {
     // The future is not Send; its output is, and that is what travels.
     let local = Rc::new(20);
     let handle = executor.spawn(async move {
-        super::super::yield_now().await;
+        crate::coop::yield_now().await;
         *local + 1
     });
     let done = Arc::new(AtomicBool::new(false));
@@ -37,7 +38,7 @@ fn a_task_that_runs_is_told_with_the_line_or_the_number_of_another() {
     let over = Arc::new(AtomicBool::new(false));
     let spin = |over: Arc<AtomicBool>| async move {
         while !over.load(Ordering::SeqCst) {
-            super::super::yield_now().await;
+            crate::coop::yield_now().await;
         }
     };
     // A task of each line, so that the number tells the line.
@@ -180,8 +181,8 @@ struct Sparing {
     owner: Thread,
 }
 
-impl Notify for Sparing {
-    fn notify(&self) {
+impl Unpark for Sparing {
+    fn unpark(&self) {
         if self.parked.load(Ordering::SeqCst) && self.parked.swap(false, Ordering::SeqCst) {
             self.owner.unpark();
         }

@@ -19,7 +19,9 @@ fn write(key: usize) -> Occurrence {
 fn deliver(io: &Io, batch: &[Occurrence]) -> usize {
     let mut wakers = Vec::new();
     let delivered = io.deliver(batch.iter().copied(), &mut wakers);
-    wake_all(&mut wakers);
+    let mut panics = Panics::new();
+    panics.wake_all(wakers);
+    panics.resume();
     delivered
 }
 

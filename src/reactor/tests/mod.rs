@@ -7,6 +7,7 @@ mod park;
 mod sources;
 
 use super::*;
+use mainspring_driver::Unpark;
 use mio::{Interest, Registry, Token, event};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Wake};

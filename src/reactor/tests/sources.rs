@@ -185,7 +185,7 @@ fn one_panicking_waker_keeps_no_other_from_being_woken() {
 #[test]
 fn more_events_than_a_batch_holds() {
     const BATCH: usize = 16;
-    let mut reactor = Reactor::with_capacity(BATCH, Counted::Awake).unwrap();
+    let mut reactor = Reactor::with_capacity(BATCH, ClockId::Monotonic).unwrap();
     let mut pairs: Vec<_> = (0..4 * BATCH).map(|_| pair(&reactor)).collect();
     settle(&mut reactor);
     let (woken, waker) = counter();

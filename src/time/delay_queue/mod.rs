@@ -23,7 +23,7 @@ use mainspring_driver::{Nanos, agenda};
 
 use super::instant::{self, Instant};
 use super::keyed::{COMMANDS_PER_POLL, Due, Inbox};
-use crate::executor::budget;
+use crate::coop::budget;
 
 pub use handle::DelayQueueHandle;
 use handle::{Command, Ticket};

@@ -26,7 +26,7 @@ use self::missed::whole_periods;
 use super::error::Error;
 use super::instant::Instant;
 use super::sleep::{Sleep, When};
-use crate::executor::budget;
+use crate::coop::budget;
 
 /// Ticks at once, and then every `period`.
 ///

@@ -28,7 +28,7 @@ use mainspring_driver::agenda::{self, Agenda};
 use super::error::Closed;
 use super::instant::{self, Instant};
 use super::keyed::{COMMANDS_PER_POLL, Due, Inbox};
-use crate::executor::budget;
+use crate::coop::budget;
 
 pub use handle::TimerMapHandle;
 pub use run::Ran;

@@ -1,21 +1,16 @@
 //! Which clock a runtime's timers go by: the choice, and the clock that a test turns.
 //!
-//! Ground rules:
-//!
-//! * Every clock counts from the process's anchor, so that its instants lie beside the system's. What a test clock
-//!   says of them as [`Instant`](crate::time::Instant) is said in
-//!   `time/clock.rs`, above this room.
-//! * Who turns a test clock rouses the runtimes that go by it, after it has been turned and without the lock.
+//! Ground rule: who turns a test clock unparks the runtimes that go by it, after it has been turned and without the lock.
 
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use mainspring_driver as driver;
-use mainspring_driver::Nanos;
+use mainspring_driver::{self as driver, Nanos, Unpark};
 
-use crate::reactor::Io;
+use super::instant::{self, Instant};
+use super::system;
 
 /// Which clock a runtime's timers go by; see [`Builder::clock`](crate::Builder::clock).
 ///
@@ -54,10 +49,10 @@ impl Clock {
     /// # Errors
     ///
     /// `Unsupported`, if this platform has no such clock.
-    pub(super) fn open(&self) -> io::Result<driver::Clock> {
+    pub(crate) fn open(&self) -> io::Result<driver::Clock> {
         match self {
-            Clock::Monotonic => Ok(super::anchor::clock()),
-            Clock::Boottime => super::system_clock::boottime(),
+            Clock::Monotonic => Ok(driver::Clock::from_fn(system::now)),
+            Clock::Boottime => system::boottime(),
             Clock::Test(test) => Ok(test.shared.time.clock()),
         }
     }
@@ -68,17 +63,18 @@ impl Clock {
         let count = |nanos: Nanos| i64::try_from(nanos.get()).unwrap_or(i64::MAX);
         match self {
             Clock::Test(test) => Some(test.shared.ahead_of_std),
-            Clock::Monotonic | Clock::Boottime => paused.then(|| count(now) - count(super::now())),
+            Clock::Monotonic | Clock::Boottime => paused.then(|| count(now) - count(system::now())),
         }
     }
 
-    /// A test clock rouses this runtime from now on.
-    pub(super) fn watch(&self, io: &Arc<Io>) {
+    /// A test clock unparks this runtime, each time it is turned, from now on.
+    pub(crate) fn add_runtime(&self, unpark: &Arc<impl Unpark>) {
         if let Clock::Test(test) = self {
-            let mut watchers = test.lock();
-            // Those of runtimes that are gone make room.
-            watchers.retain(|watcher| watcher.strong_count() > 0);
-            watchers.push(Arc::downgrade(io));
+            let unpark = Arc::downgrade(unpark);
+            let mut runtimes = test.lock();
+            // Those that are gone make room.
+            runtimes.retain(|runtime| runtime.strong_count() > 0);
+            runtimes.push(unpark);
         }
     }
 }
@@ -119,52 +115,63 @@ struct Shared {
     /// By how much its count was ahead of std's when it was made.
     ahead_of_std: i64,
     time: driver::TestClock,
-    /// The runtimes to be roused when it is turned.
-    watchers: Mutex<Vec<Weak<Io>>>,
+    /// What unparks the runtimes that go by it.
+    runtimes: Mutex<Vec<Weak<dyn Unpark>>>,
 }
 
 impl fmt::Debug for TestClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let elapsed = self.nanos().saturating_duration_since(self.began());
+        let elapsed = self.shared.time.now().saturating_duration_since(self.shared.began);
         f.debug_struct("TestClock").field("elapsed", &elapsed).finish_non_exhaustive()
     }
 }
 
 impl TestClock {
-    /// A clock that shows `began`, counted as std's clock plus `ahead_of_std`.
-    pub(crate) fn starting_at(began: Nanos, ahead_of_std: i64) -> TestClock {
-        let time = driver::TestClock::new(began);
-        TestClock { shared: Arc::new(Shared { began, ahead_of_std, time, watchers: Mutex::default() }) }
+    /// A clock that shows the present moment until it is turned.
+    pub fn new() -> TestClock {
+        let began = instant::to_nanos(Instant::now());
+        let (ahead_of_std, time) = (instant::ahead_of_std(), driver::TestClock::new(began));
+        TestClock { shared: Arc::new(Shared { began, ahead_of_std, time, runtimes: Mutex::default() }) }
+    }
+
+    /// The moment that it shows. Inside a runtime that goes by this clock, [`Instant::now`] is the same.
+    pub fn now(&self) -> Instant {
+        instant::from_nanos(self.shared.time.now())
+    }
+
+    /// The moment that it showed first.
+    pub fn started_at(&self) -> Instant {
+        instant::from_nanos(self.shared.began)
+    }
+
+    /// Sets the clock to `moment`, which may lie in its past. Whoever sleeps then sleeps the longer: a runtime's
+    /// time does not go back, but stands until its clock has caught up.
+    pub fn set(&self, moment: Instant) {
+        self.shared.time.set(instant::to_nanos(moment));
+        self.unpark_all();
     }
 
     /// Turns the clock on by `duration`. It stops just before the end of time, in some 580 years.
     pub fn advance(&self, duration: Duration) {
         self.shared.time.advance(duration);
-        self.rouse();
-    }
-
-    pub(crate) fn began(&self) -> Nanos {
-        self.shared.began
-    }
-
-    pub(crate) fn nanos(&self) -> Nanos {
-        self.shared.time.now()
-    }
-
-    pub(crate) fn set_nanos(&self, at: Nanos) {
-        self.shared.time.set(at);
-        self.rouse();
+        self.unpark_all();
     }
 
     /// The runtimes that go by it look at it.
-    fn rouse(&self) {
-        let watchers: Vec<Arc<Io>> = self.lock().iter().filter_map(Weak::upgrade).collect();
-        for io in watchers {
-            io.unpark();
+    fn unpark_all(&self) {
+        let runtimes: Vec<Arc<dyn Unpark>> = self.lock().iter().filter_map(Weak::upgrade).collect();
+        for runtime in runtimes {
+            runtime.unpark();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Io>>> {
-        self.shared.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn Unpark>>> {
+        self.shared.runtimes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for TestClock {
+    fn default() -> TestClock {
+        TestClock::new()
     }
 }

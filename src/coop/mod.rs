@@ -1,6 +1,9 @@
-//! What a task can do about the turns it takes: give one up, take part in the budget, or keep it from ending a turn.
+//! What a task can do about the turns it takes: give one up, take part in the cooperative budget, or leave it.
+//!
+//! The budget itself, which every leaf future asks, is in `budget.rs`.
 
-use super::budget;
+pub(crate) mod budget;
+
 use pin_project_lite::pin_project;
 use std::future::poll_fn;
 use std::pin::Pin;

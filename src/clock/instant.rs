@@ -17,7 +17,8 @@ use std::time::{Duration, Instant as StdInstant};
 
 use mainspring_driver::Nanos;
 
-use crate::runtime::{self, Handle, anchor, context};
+use super::RuntimeClock;
+use super::system::{self, anchor};
 
 /// A moment, to the nanosecond: as [`std::time::Instant`], which it converts to and from, but small, and
 /// without panics on overflow.
@@ -26,7 +27,7 @@ use crate::runtime::{self, Handle, anchor, context};
 ///
 /// [`now`](Instant::now) reads the clock of the runtime that this thread is in, and outside one the system's monotonic
 /// clock, the one of std. Mostly these are the same. They part where a runtime goes by another
-/// [`Clock`](super::Clock), or its time is or was [paused](super::pause): then its instants lie on its own timeline,
+/// [`Clock`](crate::time::Clock), or its time is or was [paused](crate::time::pause): then its instants lie on its own timeline,
 /// which for one that was paused from its beginning is the same in each run. To compare an instant of one timeline with
 /// one of another makes no sense, and nothing keeps you from it.
 ///
@@ -38,9 +39,9 @@ use crate::runtime::{self, Handle, anchor, context};
 /// * Outside a runtime, and in one that goes by the system's monotonic clock and was never paused, both are the same
 ///   moment.
 /// * In a runtime whose time is or was paused, the two timelines are tied together at the moment at which its time first
-///   became virtual (by [`pause`](super::pause), or when it was built), and nowhere else: to advance time and to resume it
-///   change nothing about that. With a [`TestClock`](super::TestClock) it is the moment at which that was made.
-/// * In one that goes by [`Clock::Boottime`](super::Clock::Boottime), std's clock stands while the machine is suspended,
+///   became virtual (by [`pause`](crate::time::pause), or when it was built), and nowhere else: to advance time and to resume it
+///   change nothing about that. With a [`TestClock`](crate::time::TestClock) it is the moment at which that was made.
+/// * In one that goes by [`Clock::Boottime`](crate::time::Clock::Boottime), std's clock stands while the machine is suspended,
 ///   and the runtime's goes on. Conversion counts the suspensions so far: a moment five minutes ahead of std's clock is
 ///   five minutes ahead of the runtime's, whatever was before. So there and back is the same moment unless the machine
 ///   was suspended in between.
@@ -89,8 +90,8 @@ impl Instant {
     #[inline]
     pub fn now() -> Instant {
         // Read first, so that the clock does not wait for the way to the runtime to be found.
-        let now = runtime::now();
-        from_nanos(context::with(|handle| handle.now_is(now)).unwrap_or(now))
+        let now = system::now();
+        from_nanos(super::current(|clock| clock.now_is(now)).unwrap_or(now))
     }
 
     /// The same moment, given by std; see [above](Instant#conversion-to-and-from-std) for a runtime whose time is not the
@@ -156,7 +157,7 @@ impl Instant {
 
 /// By how many nanoseconds the count of instants in the runtime that this thread is in is ahead of that of std's.
 pub(super) fn ahead_of_std() -> i64 {
-    context::with(Handle::ahead_of_std).unwrap_or(0)
+    super::current(RuntimeClock::ahead_of_std).unwrap_or(0)
 }
 
 /// Goes `distance` nanoseconds from `start`, or as far as `step` can.
@@ -178,7 +179,7 @@ pub(crate) fn from_nanos(at: Nanos) -> Instant {
 /// What a runtime's clock shows at `instant`; a moment before the anchor is the first, and the last instant
 /// of all never comes.
 #[inline]
-pub(super) fn to_nanos(instant: Instant) -> Nanos {
+pub(crate) fn to_nanos(instant: Instant) -> Nanos {
     if instant.0 == i64::MAX {
         return Nanos::NEVER;
     }

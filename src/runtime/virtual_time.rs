@@ -1,9 +1,9 @@
-//! `VirtualClock`: what a runtime whose time is paused has been asked to do with it. The driver keeps the time
-//! itself, and the turn moves it.
+//! `VirtualTime`: what a runtime whose time is paused has been asked to do with it. The driver keeps the time
+//! itself, and the event loop moves it.
 //!
 //! ```text
 //!   Advance (time/paused.rs) ──▶ begin: until when         ┐
-//!   StandStill               ──▶ hold: not by itself       ├─▶ Turner::step: once nothing is left to run
+//!   StandStill               ──▶ Hold: not by itself       ├─▶ EventLoop::step: once nothing is left to run
 //!                                                          ┘         │
 //!   Advance, ready           ◀── settle: time has come there ◀───────┘
 //!   Advance, a plain timer   ◀── resume: time goes on by itself
@@ -15,32 +15,24 @@
 //! * Wakers are cloned, dropped and woken without the lock.
 //! * Time is resumed under the lock, and an advance begins under it only while time stands and the runtime lives. Who ends
 //!   advances, because time goes on or the runtime is dropped, takes the lock afterwards: so none is left behind.
-//! * The wall clock of virtual time, and its distance from std's `Instant`, are anchored once, when time first becomes
-//!   virtual, and are kept from then on, also after that was resumed. So what was converted once stays right.
 //! * Advances that are under way side by side do not add up: each has a moment of its own, and time passes
 //!   through them in order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::SystemTime;
 
-use mainspring_driver::{Handle as Timers, Nanos};
+use mainspring_driver::{Handle as Timers, Nanos, Unpark};
 
 use super::Handle;
-use crate::reactor::wake_all;
+use crate::panics::Panics;
 
-/// What was asked of a clock that stands.
+/// What was asked of a clock that is stopped.
 #[derive(Default)]
-pub(crate) struct VirtualClock {
+pub(crate) struct VirtualTime {
     /// How many keep it from moving by itself.
     holds: AtomicUsize,
     advances: Mutex<Advances>,
-    /// What the wall clock showed at a moment of the runtime's time. Not set: it is the system's.
-    wall: OnceLock<(SystemTime, Nanos)>,
-    /// By how many nanoseconds the count of the runtime's instants was ahead of that of std's. Not set: its time never
-    /// was virtual.
-    ahead_of_std: OnceLock<i64>,
 }
 
 #[derive(Default)]
@@ -56,7 +48,7 @@ struct Advance {
     waker: Waker,
 }
 
-impl VirtualClock {
+impl VirtualTime {
     /// Asks for the time of `handle`'s runtime, which this clock is of, to pass until `until`. Returns the number to ask for
     /// it by; `None` if that time does not stand, or the runtime is gone.
     pub(crate) fn begin(&self, handle: &Handle, until: Nanos, cx: &mut Context<'_>) -> Option<u64> {
@@ -111,21 +103,10 @@ impl VirtualClock {
         drop(given_up);
     }
 
-    /// Keeps time from moving by itself until [`release`](VirtualClock::release).
-    pub(crate) fn hold(&self) {
-        // Relaxed: whoever holds does so on the runtime's thread, or before its job begins there.
-        self.holds.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn release(&self) {
-        // Release: what the holder woke before is seen by the turn that finds no hold left; see `is_held`.
-        self.holds.fetch_sub(1, Ordering::Release);
-    }
-
     /// Whether time may not move by itself. Asked before the look at the I/O: a job that ends in between has
     /// woken somebody, and that look sees it.
     pub(super) fn is_held(&self) -> bool {
-        // Acquire pairs with `release`.
+        // Acquire pairs with the Release of `Hold`.
         self.holds.load(Ordering::Acquire) != 0
     }
 
@@ -149,40 +130,6 @@ impl VirtualClock {
         wake(there);
     }
 
-    /// The wall clock shows `wall` when the runtime's time is `at`, and goes by that from then on. Only the first
-    /// call counts.
-    pub(crate) fn anchor_wall(&self, wall: SystemTime, at: Nanos) {
-        // Whoever came first stays.
-        let _ = self.wall.set((wall, at));
-    }
-
-    /// What the wall clock shows when the runtime's time is `now()`. It stops where the system's type ends.
-    pub(crate) fn wall(&self, now: impl FnOnce() -> Nanos) -> SystemTime {
-        match self.wall.get() {
-            None => SystemTime::now(),
-            Some((wall, at)) => {
-                let mut passed = now().saturating_duration_since(*at);
-                loop {
-                    match wall.checked_add(passed) {
-                        Some(wall) => return wall,
-                        None => passed /= 2,
-                    }
-                }
-            }
-        }
-    }
-
-    /// The runtime's time becomes virtual, with its count so far ahead of std's. Only the first call counts.
-    pub(crate) fn anchor_std(&self, ahead: i64) {
-        // Whoever came first stays.
-        let _ = self.ahead_of_std.set(ahead);
-    }
-
-    /// By how much the count of the runtime's instants is ahead of that of std's, if its time is or was virtual.
-    pub(crate) fn ahead_of_std(&self) -> Option<i64> {
-        self.ahead_of_std.get().copied()
-    }
-
     fn lock(&self) -> MutexGuard<'_, Advances> {
         self.advances.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -191,23 +138,34 @@ impl VirtualClock {
 /// Wakes them in the order of their moments and beginnings.
 fn wake(mut advances: Vec<Advance>) {
     advances.sort_by_key(|advance| (advance.until, advance.number));
-    wake_all(&mut advances.into_iter().map(|advance| advance.waker).collect());
+    let mut panics = Panics::new();
+    panics.wake_all(advances.into_iter().map(|advance| advance.waker));
+    panics.resume();
 }
 
 /// Keeps a paused clock from moving by itself while it lives.
 pub(crate) struct Hold(Handle);
 
 impl Hold {
-    pub(crate) fn new(handle: &Handle) -> Hold {
-        handle.virtual_clock().hold();
+    fn new(handle: &Handle) -> Hold {
+        // Relaxed: a hold begins on the runtime's thread, or before the job that it is for begins there.
+        handle.virtual_time().holds.fetch_add(1, Ordering::Relaxed);
         Hold(handle.clone())
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.0.virtual_clock().release();
+        // Release: what was woken before is seen by the turn that finds no hold left; see `is_held`.
+        self.0.virtual_time().holds.fetch_sub(1, Ordering::Release);
         // A runtime that waits for nothing else goes on.
         self.0.io().unpark();
+    }
+}
+
+impl Handle {
+    /// Keeps a paused clock from moving by itself until what this returns is dropped.
+    pub(crate) fn hold_time(&self) -> Hold {
+        Hold::new(self)
     }
 }

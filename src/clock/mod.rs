@@ -1,0 +1,125 @@
+//! What time it is: by the system's clocks, by a runtime's, and by that of the runtime that this thread is in.
+//!
+//! ```text
+//!   Instant::now, wall_now ──▶ the current clock, or outside a runtime the system's
+//!                                │
+//!                                ▼
+//!   RuntimeClock ──▶ the driver's Handle::now: the clock that the runtime was built on, or the number at which its
+//!                    time was stopped
+//!   Clock, TestClock   which clock that is (test_clock.rs)
+//!   system             the system's clocks, which count from this process's anchor (system.rs)
+//!   Instant            a moment, counted from the same anchor (instant.rs)
+//! ```
+//!
+//! Ground rules:
+//!
+//! * Every clock here counts from the process's anchor. So a moment by one is a moment by another, and nothing is computed
+//!   to get from a driver's [`Nanos`] to an [`Instant`].
+//! * A runtime whose time becomes virtual is anchored once: its wall clock, and its distance from std's `Instant`. Both
+//!   stay, also after its time was resumed. So what was converted once stays right.
+//! * The current clock is set by `runtime::context` alone, together with the current runtime. In the destructor of another
+//!   thread-local it may be gone already; then it is the system's.
+
+pub(crate) mod instant;
+pub(crate) mod system;
+mod test_clock;
+
+pub use instant::Instant;
+pub(crate) use instant::from_nanos;
+pub use test_clock::{Clock, TestClock};
+
+use mainspring_driver::{Handle as Timers, Nanos};
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<RuntimeClock>>> = const { RefCell::new(None) };
+}
+
+/// The clock of a runtime.
+pub(crate) struct RuntimeClock {
+    timers: Timers,
+    /// It was built on the system's monotonic clock, which is the process's own as long as nobody stops it.
+    on_system_clock: bool,
+    /// What the wall clock showed at a moment of the runtime's time. Not set: it is the system's.
+    wall: OnceLock<(SystemTime, Nanos)>,
+    /// By how many nanoseconds the count of the runtime's instants was ahead of that of std's. Not set: its time never
+    /// was virtual.
+    ahead_of_std: OnceLock<i64>,
+}
+
+impl RuntimeClock {
+    /// The clock of a runtime that has just been built on `clock`, with a wall clock that shows `wall`, if that is given.
+    pub(crate) fn new(timers: Timers, clock: &Clock, wall: Option<SystemTime>) -> RuntimeClock {
+        let now = timers.now();
+        let ahead_of_std = clock.ahead_of_std(timers.is_paused(), now);
+        let wall = wall.or_else(|| ahead_of_std.map(|_| SystemTime::now()));
+        RuntimeClock {
+            timers,
+            on_system_clock: matches!(clock, Clock::Monotonic),
+            wall: wall.map_or_else(OnceLock::new, |wall| (wall, now).into()),
+            ahead_of_std: ahead_of_std.map_or_else(OnceLock::new, OnceLock::from),
+        }
+    }
+
+    /// The time by this clock, for someone who has just read the [system's](system::now).
+    #[inline]
+    fn now_is(&self, system: Nanos) -> Nanos {
+        if self.is_system() { self.timers.now_is(system) } else { self.timers.now() }
+    }
+
+    /// Whether its time is the process's: it goes by the system's monotonic clock, and never was paused.
+    #[inline]
+    pub(crate) fn is_system(&self) -> bool {
+        self.on_system_clock && self.timers.clock_changes() == 0
+    }
+
+    /// Stops it. False, and nothing is changed, if it is stopped already.
+    pub(crate) fn pause(&self) -> bool {
+        // Whoever came first stays.
+        let _ = self.wall.set((SystemTime::now(), self.timers.now()));
+        let _ = self.ahead_of_std.set(self.ahead_of_std());
+        self.timers.pause()
+    }
+
+    /// The time of day. It stops where the system's type ends.
+    pub(crate) fn wall_now(&self) -> SystemTime {
+        let Some((wall, at)) = self.wall.get() else { return SystemTime::now() };
+        let mut passed = self.timers.now().saturating_duration_since(*at);
+        loop {
+            match wall.checked_add(passed) {
+                Some(wall) => return wall,
+                None => passed /= 2,
+            }
+        }
+    }
+
+    /// By how many nanoseconds the count of this clock's instants is ahead of that of std's, whose count is the
+    /// process's.
+    fn ahead_of_std(&self) -> i64 {
+        match self.ahead_of_std.get() {
+            Some(ahead) => *ahead,
+            None if self.on_system_clock => 0,
+            None => system::suspended(),
+        }
+    }
+}
+
+/// Makes `clock` the one that this thread goes by: that of the runtime it has entered, or without one the system's.
+pub(crate) fn set_current(clock: Option<Arc<RuntimeClock>>) {
+    let before = CURRENT.try_with(|current| current.replace(clock));
+    // It is dropped after the borrow has ended.
+    drop(before);
+}
+
+/// Looks at the clock of the runtime that this thread is in; `None` if it is in none.
+#[inline]
+fn current<R>(look: impl FnOnce(&RuntimeClock) -> R) -> Option<R> {
+    CURRENT.try_with(|current| current.borrow().as_deref().map(look)).ok().flatten()
+}
+
+/// The time of day, by the runtime that this thread is in.
+pub(crate) fn wall_now() -> SystemTime {
+    current(RuntimeClock::wall_now).unwrap_or_else(SystemTime::now)
+}
