@@ -360,7 +360,7 @@ twin "notify: a system call also while the thread is awake" src/reactor/unpark.r
     loom_unpark_against_sleep
 
 twin "clear: the tick is not compared" src/reactor/readiness.rs \
-'(Snapshot(word).tick() == seen.tick()).then_some(word & !bits)' '{ let _ = seen.tick(); Some(word & !bits) }' \
+'(Seen(word).tick() == seen.tick()).then_some(word & !bits)' '{ let _ = seen.tick(); Some(word & !bits) }' \
     loom_event_against_clear
 
 twin "set: Release becomes Relaxed" src/reactor/readiness.rs \

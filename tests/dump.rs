@@ -429,9 +429,37 @@ fn an_answer_that_panics_takes_the_others_with_it() {
             sender.send(dump.is_ok()).unwrap();
         });
     }
-    panicked(|| runtime.block_on(sleep(ms(1))));
-    assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [true, true]);
-    runtime.block_on(sleep(ms(1)));
+    let answers = runtime.block_on(async {
+        let mut answers = Vec::new();
+        while answers.len() < 2 {
+            sleep(ms(1)).await;
+            answers.extend(receiver.try_iter());
+        }
+        answers
+    });
+    assert_eq!(answers, [true, true]);
+}
+
+#[test]
+fn who_asks_for_a_dump_is_in_no_dump_and_has_no_number() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let (sender, receiver) = channel();
+    runtime.block_on(async {
+        let first = spawn(pending::<()>());
+        for _ in 0..3 {
+            let sender = sender.clone();
+            Handle::current().request_dump(move |dump| sender.send(dump.unwrap()).unwrap());
+        }
+        assert_eq!(here().tasks.len(), 1, "the requests wait, and are not seen");
+        let second = spawn(pending::<()>());
+        while receiver.try_iter().map(|dump| dump.tasks.len()).sum::<usize>() == 0 {
+            sleep(ms(1)).await;
+        }
+        assert_eq!(u64::from(second.id()), u64::from(first.id()) + 1);
+        let ids: Vec<task::Id> = here().tasks.iter().map(|task| task.id).collect();
+        assert_eq!(ids, [first.id(), second.id()]);
+    });
 }
 
 #[test]

@@ -78,29 +78,29 @@ fn a_sleep_that_slack_put_off_is_not_counted_or_any_is() {
                 other.await.unwrap();
             }
             let metrics = metrics();
-            assert_eq!(metrics.parks_widened() >= 3, widens, "{metrics}");
-            assert!(widens || metrics.parks_widened() == 0, "{metrics}");
-            assert!(metrics.parks_widened() <= metrics.turns(), "{metrics}");
+            assert_eq!(metrics.parks_coalesced() >= 3, widens, "{metrics}");
+            assert!(widens || metrics.parks_coalesced() == 0, "{metrics}");
+            assert!(metrics.parks_coalesced() <= metrics.turns(), "{metrics}");
         });
     }
     // Alone it is not put off, whatever its slack.
     let runtime = Builder::new().build().unwrap();
     runtime.block_on(async {
         sleep(ms(2)).tolerance(ms(500)).await;
-        assert_eq!(metrics().parks_widened(), 0);
+        assert_eq!(metrics().parks_coalesced(), 0);
     });
     // One that is precise ends the sleep on time, whatever slack a later one has.
     let runtime = Builder::new().build().unwrap();
     runtime.block_on(async {
         drop(spawn(sleep(HOUR).tolerance(ms(500))));
         sleep(ms(2)).precise().await;
-        assert_eq!(metrics().parks_widened(), 0);
+        assert_eq!(metrics().parks_coalesced(), 0);
     });
     // Virtual time knows no slack.
     let runtime = Builder::new().start_paused(true).build().unwrap();
     runtime.block_on(async {
         sleep(HOUR).await;
-        assert_eq!(metrics().parks_widened(), 0);
+        assert_eq!(metrics().parks_coalesced(), 0);
     });
 }
 

@@ -77,10 +77,15 @@ impl RuntimeClock {
 
     /// Stops it. False, and nothing is changed, if it is stopped already.
     pub(crate) fn pause(&self) -> bool {
-        // Whoever came first stays.
+        // The first call stays.
         let _ = self.wall.set((SystemTime::now(), self.timers.now()));
         let _ = self.ahead_of_std.set(self.ahead_of_std());
         self.timers.pause()
+    }
+
+    /// Whether the time of day goes by this clock, and not by the system's: then nobody sets it.
+    pub(crate) fn has_own_wall(&self) -> bool {
+        self.wall.get().is_some()
     }
 
     /// The time of day. It stops where the system's type ends.
@@ -117,6 +122,11 @@ pub(crate) fn set_current(clock: Option<Arc<RuntimeClock>>) {
 #[inline]
 fn current<R>(look: impl FnOnce(&RuntimeClock) -> R) -> Option<R> {
     CURRENT.try_with(|current| current.borrow().as_deref().map(look)).ok().flatten()
+}
+
+/// The clock of the runtime that this thread is in, if it is in one.
+pub(crate) fn current_clock() -> Option<Arc<RuntimeClock>> {
+    CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
 /// The time of day, by the runtime that this thread is in.

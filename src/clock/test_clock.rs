@@ -33,7 +33,7 @@ pub enum Clock {
     /// The system's monotonic clock: the one of [`std::time::Instant`].
     #[default]
     Monotonic,
-    /// The time since the machine was started, also that which it was suspended for: timers go on while it
+    /// The time since the machine was started, also while it was suspended: timers go on while it
     /// sleeps. Those that came due meanwhile fire, once and in order, when it awakes.
     ///
     /// On Linux and Android. Elsewhere [`Builder::build`](crate::Builder::build) says
@@ -144,7 +144,7 @@ impl TestClock {
         instant::from_nanos(self.shared.began)
     }
 
-    /// Sets the clock to `moment`, which may lie in its past. Whoever sleeps then sleeps the longer: a runtime's
+    /// Sets the clock to `moment`, which may lie in its past. A sleep then lasts the longer: a runtime's
     /// time does not go back, but stands until its clock has caught up.
     pub fn set(&self, moment: Instant) {
         self.shared.time.set(instant::to_nanos(moment));

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_polls_on_although_refused_has_no_limit_from_then_on() {
+    fn a_poll_that_goes_on_although_refused_has_no_limit_from_then_on() {
         fresh(|| {
             let refused = (0..10 * LIMIT * LIMIT).filter(|_| !take()).count();
             assert_eq!(refused, REFUSALS as usize);

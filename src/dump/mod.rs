@@ -52,6 +52,7 @@
 mod running;
 mod text;
 
+pub use crate::executor::TaskState;
 pub use running::Running;
 
 use std::collections::HashMap;
@@ -62,7 +63,6 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use crate::clock::{Instant, from_nanos};
-use crate::executor::Stand;
 use crate::runtime::{Handle, Runtime, Snapshot};
 use crate::task::Id;
 
@@ -88,20 +88,8 @@ pub struct TaskInfo {
     pub name: Option<Arc<str>>,
     /// The line that spawned it.
     pub spawned_at: &'static Location<'static>,
-    /// How it stands.
+    /// What it is doing.
     pub state: TaskState,
-}
-
-/// How a task stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum TaskState {
-    /// It is being polled: it is the one that asked for the dump.
-    Running,
-    /// It was woken, and will be polled.
-    Ready,
-    /// It waits for somebody to wake it.
-    Waiting,
 }
 
 /// A timer.
@@ -131,25 +119,21 @@ pub enum Wakes {
 
 impl Dump {
     fn of(snapshot: Snapshot) -> Dump {
-        let Snapshot { now, census, names, timers, root } = snapshot;
-        let ids: HashMap<usize, Id> = census.tasks.iter().map(|task| (task.address, task.id)).collect();
-        let tasks = census.tasks.iter().map(|task| TaskInfo {
+        let Snapshot { now, tasks: list, names, timers } = snapshot;
+        let ids: HashMap<usize, Id> = list.tasks.iter().map(|task| (task.address, task.id)).collect();
+        let tasks = list.tasks.iter().map(|task| TaskInfo {
             id: task.id,
             name: names.get(&task.id).cloned(),
             spawned_at: task.origin,
-            state: match task.stand {
-                Stand::Running => TaskState::Running,
-                Stand::Ready => TaskState::Ready,
-                Stand::Waiting => TaskState::Waiting,
-            },
+            state: task.state,
         });
         let timers = timers.iter().map(|timer| {
             let (data, functions) = (timer.waits.data(), timer.waits.vtable());
-            let task = ids.get(&data).filter(|_| functions == census.functions);
+            let task = ids.get(&data).filter(|_| functions == list.functions);
             let wakes = match task {
                 Some(id) => Wakes::Task(*id),
                 // The root lives while its `block_on` runs, so nobody else's data lies there.
-                None if root != 0 && data == root => Wakes::BlockOn,
+                None if list.root != 0 && data == list.root => Wakes::BlockOn,
                 None => Wakes::Foreign,
             };
             TimerInfo { deadline: from_nanos(timer.deadline), made_at: timer.origin, wakes }
@@ -232,10 +216,10 @@ impl Handle {
         if self.is_shutdown() {
             return Err(DumpError(Kind::Shutdown));
         }
-        self.look().map(Dump::of).ok_or(DumpError(Kind::Elsewhere))
+        self.snapshot().map(Dump::of).ok_or(DumpError(Kind::Elsewhere))
     }
 
-    /// What is pending, from any thread. The runtime answers after its next turn, and is woken for it if it sleeps; this
+    /// What is pending, from any thread. The runtime answers between two polls, and is woken for it if it sleeps; this
     /// thread waits for at most `timeout`. On the runtime's own thread, inside `block_on`, it is
     /// [`dump`](Handle::dump).
     ///
@@ -270,7 +254,7 @@ impl Handle {
         let _ = self.running();
         let (sender, receiver) = sync_channel(1);
         // If nobody waits any more, the answer goes nowhere.
-        self.ask(Box::new(move |snapshot| drop(sender.send(snapshot))));
+        self.request_snapshot(move |snapshot| drop(sender.send(snapshot)));
         match receiver.recv_timeout(timeout) {
             // It is made into a dump here, and not on the runtime's time.
             Ok(Some(snapshot)) => Ok(Dump::of(snapshot)),
@@ -281,11 +265,11 @@ impl Handle {
         }
     }
 
-    /// Has `answer` called with what is pending, once: on the runtime's own thread, after its next turn. If the runtime
-    /// is dropped before that, it is called with the error then; if it was dropped already, here and now. Nobody waits,
-    /// so it may be called from anywhere.
+    /// Has `answer` called with what is pending, once: on the runtime's own thread, by a task that no dump shows and that
+    /// takes its turn among the others. If the runtime is dropped before that, it is called with the error then; if it was
+    /// dropped already, here and now. Nobody waits, so it may be called from anywhere.
     ///
-    /// A panic of `answer` comes out of `block_on`, or out of the runtime's drop.
+    /// A panic of `answer` is that task's: it ends with it, and harms nobody.
     ///
     /// ```
     /// use std::time::Duration;
@@ -300,9 +284,9 @@ impl Handle {
     /// });
     /// ```
     pub fn request_dump(&self, answer: impl FnOnce(Result<Dump, DumpError>) + Send + 'static) {
-        self.ask(Box::new(move |snapshot| {
+        self.request_snapshot(move |snapshot| {
             answer(snapshot.map(Dump::of).ok_or(DumpError(Kind::Shutdown)));
-        }));
+        });
     }
 }
 

@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::runtime::{Handle, Which};
+use crate::runtime::{Handle, PollId};
 use crate::task::Id;
 
 /// The task that a runtime's thread is polling, or the future of its `block_on`. Made by [`Handle::running`].
@@ -14,8 +14,8 @@ use crate::task::Id;
 ///
 /// No poll reads a clock for this, so a single look does not tell the length of a poll, but two bounds of it, both true:
 ///
-/// * [`at_least`](Running::at_least) is how long ago this very poll was first seen, by whoever asked this runtime. It is zero
-///   for who asks first, so ask now and then: a poll that is found again and again is long.
+/// * [`at_least`](Running::at_least) is how long ago this very poll was first seen, by anybody who asked this runtime. It is zero
+///   at the first look, so ask now and then: a poll that is found again and again is long.
 /// * [`at_most`](Running::at_most) is how long ago the runtime last turned to its I/O and timers, by its own clock. What it
 ///   polls since then comes after, one task after the other. If the tasks before this one were quick, as they mostly are, it
 ///   is the length of the poll.
@@ -32,13 +32,13 @@ pub struct Running {
     pub at_least: Duration,
     /// The poll takes no longer than this until now. `None` if the runtime's time is or was virtual, or is turned by hand.
     pub at_most: Option<Duration>,
-    which: Which,
+    poll: PollId,
 }
 
 impl Running {
     /// Whether both are looks at the same poll of the same task, of one runtime: to speak of it once only.
     pub fn is_same_poll(&self, other: &Running) -> bool {
-        self.which == other.which
+        self.poll == other.poll
     }
 }
 
@@ -58,8 +58,8 @@ impl fmt::Display for Running {
 }
 
 impl Handle {
-    /// What the runtime's thread is polling at this moment. `None` if it polls nothing: it sleeps, fires timers, is in no
-    /// `block_on`, or is just between two polls.
+    /// What the runtime's thread is polling at this moment. `None` if it polls nothing: it sleeps, fires timers, answers a
+    /// request for a dump, is in no `block_on`, or is just between two polls.
     ///
     /// This is how another thread finds out which task does not let the others run. It neither waits nor disturbs the
     /// runtime, and takes less than a microsecond. `examples/watchdog.rs` is a thread that reports tasks which block.
@@ -89,14 +89,14 @@ impl Handle {
     /// println!("{stuck}");
     /// ```
     pub fn running(&self) -> Option<Running> {
-        let seen = self.watch()?;
+        let seen = self.running_poll()?;
         Some(Running {
             id: seen.id,
             name: seen.name,
             spawned_at: seen.origin,
             at_least: seen.at_least,
             at_most: seen.at_most,
-            which: seen.which,
+            poll: seen.poll,
         })
     }
 }

@@ -12,7 +12,6 @@
 //! * `CURRENT` has no destructor: that makes it cheap to reach, and there to the end of the thread. What it holds is
 //!   taken out by the guard that put it in.
 
-use super::census::{Origin, Seen, Spawned, Stand};
 use super::join::JoinHandle;
 use super::lanes::{Lane, Lanes};
 use super::numbers::Block;
@@ -20,6 +19,7 @@ use super::polling::Poll;
 use super::remote::{Item, Owner, Remote};
 use super::root::{self, Root};
 use super::task::{self, NUMBERS, Progress, Remains, TaskRef};
+use super::task_list::{ListedTask, Origin, Spawned, TaskState};
 use super::tasks::{KEEP, Ready, Tasks};
 use crate::coop::budget;
 use crate::sync::thread_local;
@@ -156,20 +156,21 @@ impl Local {
     }
 
     /// What the tasks look like, in no order, those included that other threads have sent until now.
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(super) fn listed(&self) -> Vec<ListedTask> {
         if !self.closed.get() {
             self.take_inbox();
         }
         let tasks = self.tasks.borrow();
-        let mut seen = tasks.seen();
+        let mut listed = tasks.listed();
         // The task that is being polled is not in the table. If it has shut its own executor down, nothing is left to be
         // told.
         if let (Some(Poll { id: Some(id), origin, .. }), false) =
             (self.remote().polling().get(), self.closed.get())
         {
-            seen.push(Seen { id, address: self.polled.get(), origin, stand: Stand::Running });
+            let (address, state) = (self.polled.get(), TaskState::Running);
+            listed.push(ListedTask { id, address, origin, state });
         }
-        seen
+        listed
     }
 
     /// What is known of the next task, which is spawned there.

@@ -19,7 +19,6 @@
 //! * The future of `block_on`, the root, waits its turn in the lanes as a task does. The caller of `run` polls it.
 //! * What has been handed to the queue or the inbox may be freed by its new owner at once.
 
-mod census;
 mod join;
 mod lanes;
 mod local;
@@ -32,17 +31,19 @@ mod polling;
 mod remote;
 mod root;
 mod task;
+mod task_list;
 mod tasks;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use census::{Census, Origin, Spawned, Stand};
 pub use join::{AbortHandle, JoinError, JoinHandle};
 pub(crate) use lanes::Lane;
 pub(crate) use local::{End, Enter, Local, Ran};
 pub use numbers::Id;
 pub(crate) use remote::Remote;
 pub(crate) use root::Root;
+pub use task_list::TaskState;
+pub(crate) use task_list::{Origin, Spawned, TaskList};
 
 #[cfg(test)]
 pub(crate) use plain::spawn_local;
@@ -174,8 +175,8 @@ impl Executor {
     }
 
     /// What the tasks look like now.
-    pub(crate) fn census(&self) -> Census {
-        Census::take(&self.local)
+    pub(crate) fn task_list(&self) -> TaskList {
+        TaskList::new(&self.local)
     }
 
     /// Polls made so far. Wraps around.

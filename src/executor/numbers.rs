@@ -38,6 +38,9 @@ const BLOCK: u64 = 16;
 pub struct Id(u64);
 
 impl Id {
+    /// The task that nobody sees: the last number before they wrap around.
+    pub(crate) const HIDDEN: Id = Id(NUMBERS);
+
     /// The task of this number, which wraps around.
     #[inline]
     pub(crate) fn new(number: u64) -> Id {

@@ -14,9 +14,9 @@
 //! * No two polls of one stretch, between two looks at I/O and timers, have the same word, and `since` changes only
 //!   between stretches. So what is read between two equal words belongs to that poll.
 
-use super::census::Origin;
 use super::numbers::Id;
 use super::task::AtomicOrigin;
+use super::task_list::Origin;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The word of a poll: the task's number, and below it these two, and the lowest bits of the count of polls.

@@ -17,12 +17,12 @@
 //! * Once closed an inbox stays closed and empty.
 //! * There is one [`Owner`] to a `Remote`, and it never leaves the thread that made it.
 
-use super::census::{Census, Origin, Spawned};
 use super::join::JoinHandle;
 use super::local;
 use super::numbers::Numbers;
 use super::polling::Polling;
 use super::task::{self, Pool, TaskRef};
+use super::task_list::{Origin, Spawned, TaskList};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use mainspring_driver::Unpark;
 use std::cell::{RefCell, RefMut};
@@ -98,8 +98,8 @@ impl Remote {
     }
 
     /// What the tasks look like now, if this is the owner thread and it has entered the executor.
-    pub(crate) fn census_here(self: &Arc<Self>) -> Option<Census> {
-        local::here(self, Census::take)
+    pub(crate) fn task_list_here(self: &Arc<Self>) -> Option<TaskList> {
+        local::here(self, TaskList::new)
     }
 
     /// What the owner thread is polling.
@@ -197,7 +197,7 @@ impl Owner {
         debug_assert!(items.is_empty());
         let mut inbox = self.remote.lock();
         mem::swap(&mut inbox.items, items);
-        // Relaxed: whoever sets it again does so under the lock, hence after this.
+        // Relaxed: it is set again under the lock only, hence after this.
         self.remote.ready.store(false, Ordering::Relaxed);
     }
 

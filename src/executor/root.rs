@@ -9,13 +9,13 @@
 //! * The flag is raised first and the owner unparked after. The owner that is about to park says so first and
 //!   looks at the flag after; see `remote.rs`.
 
-use super::census::Origin;
 use super::lanes::Lane;
 use super::local::{self, Local, yielding};
 use super::remote::Remote;
+use super::task_list::Origin;
 use crate::coop::budget;
 use crate::sync::{AtomicBool, Ordering};
-use futures_task::ArcWake;
+use futures_task::{ArcWake, waker_ref};
 use std::sync::Arc;
 
 /// Whether another thread has woken the root future.
@@ -59,8 +59,8 @@ impl ArcWake for Root {
             return;
         }
         // SeqCst: it comes before the unparker's look at whether the owner parks. It releases too, also when
-        // the flag was up, so that the poll sees what was written before this wake. If it was up, whoever
-        // raised it unparks the owner.
+        // the flag was up, so that the poll sees what was written before this wake. If it was up, the
+        // thread that raised it unparks the owner.
         if !root.woken.swap(true, Ordering::SeqCst) {
             root.remote.unpark();
         }
@@ -92,6 +92,12 @@ impl Local {
                 self.tasks.borrow_mut().queue_root(lane);
             }
         }
+    }
+
+    /// What the data pointer of the waker says with which the root is polled; zero if there is none.
+    pub(super) fn root_address(&self) -> usize {
+        let root = self.root.borrow();
+        root.as_ref().map_or(0, |current| waker_ref(&current.root).data().addr())
     }
 
     pub(super) fn root_is_woken(&self) -> bool {

@@ -14,10 +14,10 @@
 //!   queue: a place in the queue never comes to mean another task.
 //! * No user code runs here. References to tasks go in and out, and none is dropped.
 
-use super::census::{Seen, Stand};
 use super::lanes::{Lane, Lanes, Next};
 use super::remote::Remote;
 use super::task::{TaskRef, prefetch};
+use super::task_list::{ListedTask, TaskState};
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
@@ -178,13 +178,13 @@ impl Tasks {
     }
 
     /// All tasks but the one that is being polled, by their places.
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(super) fn listed(&self) -> Vec<ListedTask> {
         let tasks = self.slots.iter().flatten().filter(|task| !task.is_complete());
         tasks
             .map(|task| {
                 let ready = task.is_queued() || task.is_scheduled();
-                let stand = if ready { Stand::Ready } else { Stand::Waiting };
-                Seen { id: task.id(), address: task.address(), origin: task.origin(), stand }
+                let state = if ready { TaskState::Ready } else { TaskState::Waiting };
+                ListedTask { id: task.id(), address: task.address(), origin: task.origin(), state }
             })
             .collect()
     }

@@ -18,14 +18,12 @@
 //!   direction may be taken inside it, never the other way round.
 //! * Once closed, always closed: nothing is registered any more, and all there was is marked.
 //! * The descriptors belong to the reactor and are closed with it, however long an [`Io`] lives on in wakers, handles and
-//!   sockets. Whoever uses them at that very moment holds a reference, so that no number is used that is somebody else's
+//!   sockets. A thread that uses them at that moment holds a reference, so that no number is used that is somebody else's
 //!   by then.
 //! * They also belong to the process that made them. A child by `fork` has the same poller, and what it did with it its
 //!   parent would feel. To ask which process this is takes a system call, so it is asked where a `block_on` begins, where a
 //!   park would sleep, and where the runtime is dropped; a child lets go of its copies then.
 
-use super::clock_set::ClockSet;
-use super::registration::Registration;
 use super::source::{Occurrence, Source};
 use super::unpark::Wakefulness;
 use crate::sync::{Mutex, lock};
@@ -41,8 +39,6 @@ use std::task::Waker;
 pub(super) const WAKER: Token = Token(usize::MAX);
 /// The token of the alarm.
 pub(super) const ALARM: Token = Token(usize::MAX - 1);
-/// The token of the timer that tells when the clock is set.
-pub(super) const CLOCK_SET: Token = Token(usize::MAX - 2);
 
 /// Sources whose memory is kept although none is registered.
 const KEEP: usize = 1024;
@@ -52,7 +48,6 @@ const KEEP: usize = 1024;
 pub(crate) struct Io {
     wakefulness: Wakefulness,
     sources: Mutex<Sources>,
-    clock_set: ClockSet,
     /// The process that made it.
     process: u32,
     /// How often mio's waker was written to.
@@ -63,7 +58,7 @@ pub(crate) struct Io {
 /// The descriptors by which any thread reaches the poller.
 #[derive(Debug)]
 pub(super) struct Poller {
-    pub(super) registry: Registry,
+    registry: Registry,
     waker: mio::Waker,
 }
 
@@ -84,7 +79,6 @@ impl Io {
         Ok(Io {
             wakefulness: Wakefulness::new(),
             sources: Mutex::new(Sources { poller, slots: Slab::new(), retired: Vec::new() }),
-            clock_set: ClockSet::new(),
             process: process::id(),
             #[cfg(test)]
             writes: Default::default(),
@@ -130,16 +124,16 @@ impl Io {
         );
     }
 
-    /// Registers a source, edge-triggered. It starts out ready in both directions.
+    /// Registers a source, edge-triggered, and gives it a key. It starts out ready in both directions.
     ///
     /// # Errors
     ///
     /// The poller's, and an error of kind `Other` once the reactor is shut down. Nothing is left behind.
-    pub(crate) fn register(
-        self: &Arc<Self>,
+    pub(super) fn register(
+        &self,
         source: &mut impl event::Source,
         interest: Interest,
-    ) -> io::Result<Registration> {
+    ) -> io::Result<(Arc<Source>, usize)> {
         let entry = Arc::new(Source::new());
         let (poller, key) = {
             let mut sources = lock(&self.sources);
@@ -152,23 +146,17 @@ impl Io {
             drop(unused);
             return Err(error);
         }
-        Ok(Registration::new(self.clone(), entry, key))
+        Ok((entry, key))
     }
 
-    /// Takes a source out of the poller, if that is there. Its registration is to be dropped after this.
+    /// Takes a source out of the poller, if that is there. Its key is to be [retired](Io::retire) after this.
     pub(super) fn deregister(&self, source: &mut impl event::Source) -> io::Result<()> {
         self.poller().map_or(Ok(()), |poller| poller.registry.deregister(source))
     }
 
-    /// Those who wait for the system's clock to be set.
-    pub(super) fn clock_set(&self) -> &ClockSet {
-        &self.clock_set
-    }
-
-    /// Whether there is anything to look at: a source is registered, or somebody waits for the clock to be set.
+    /// Whether there is anything to look at.
     pub(super) fn has_sources(&self) -> bool {
-        let registered = !lock(&self.sources).slots.is_empty();
-        registered || self.clock_set.is_watching()
+        !lock(&self.sources).slots.is_empty()
     }
 
     pub(super) fn wakefulness(&self) -> &Wakefulness {
@@ -228,7 +216,6 @@ impl Io {
         }
         drop(sources);
         drop(poller);
-        self.clock_set.close();
     }
 }
 

@@ -9,14 +9,13 @@
 //!
 //! * [`Reactor`] belongs to the thread that runs the tasks; [`Io`] is everybody's.
 //! * Every poll has a timeout, between one nanosecond and an hour, or zero on purpose.
-//! * A park may end early for no reason. Whoever parks looks at the clock and at his queues, and parks again.
+//! * A park may end early for no reason. The caller looks at the clock and at its queues, and parks again.
 //! * One panicking waker keeps no other from being woken.
 
 // Without sockets nothing is registered, and the reactor only parks.
 #![cfg_attr(not(feature = "net"), allow(dead_code, unused_imports))]
 
 mod alarm;
-mod clock_set;
 mod io;
 #[cfg(all(test, loom))]
 mod models;
@@ -27,7 +26,6 @@ mod source;
 mod tests;
 mod unpark;
 
-pub(crate) use self::clock_set::ClockWaiter;
 pub(crate) use self::io::Io;
 pub(crate) use self::registration::Registered;
 pub(crate) use self::source::Way;
@@ -35,7 +33,7 @@ pub(crate) use self::source::Way;
 pub(crate) use self::unpark::Wakefulness;
 
 use self::alarm::Alarm;
-use self::io::{ALARM, CLOCK_SET, WAKER};
+use self::io::{ALARM, WAKER};
 use self::source::Occurrence;
 use crate::clock::system::ClockId;
 use crate::panics::Panics;
@@ -205,15 +203,8 @@ impl Reactor {
     ///
     /// With the first panic of a waker, after all have been woken.
     pub(crate) fn dispatch(&mut self) -> usize {
-        let mut clock_set = false;
-        let batch = self.events.iter().filter(|event| {
-            clock_set |= event.token() == CLOCK_SET;
-            !matches!(event.token(), WAKER | ALARM | CLOCK_SET)
-        });
+        let batch = self.events.iter().filter(|event| !matches!(event.token(), WAKER | ALARM));
         let delivered = self.io.deliver(batch.map(Occurrence::new), &mut self.wakers);
-        if clock_set {
-            self.io.clock_set().occurred(&mut self.wakers);
-        }
         self.events.clear();
         let mut panics = Panics::new();
         panics.wake_all(self.wakers.drain(..));

@@ -219,7 +219,7 @@ fn loom_event_against_a_waiter_that_leaves() {
     });
 }
 
-/// tokio #2924, #8435: whoever waits is told of the shutdown, and no clear erases its mark.
+/// tokio #2924, #8435: a task that waits is told of the shutdown, and no clear erases its mark.
 #[test]
 fn loom_shutdown_against_wait_and_clear() {
     loom::model(|| {

@@ -44,9 +44,9 @@ pub(super) struct Readiness(AtomicU64);
 
 /// The word as it was at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Snapshot(u64);
+pub(super) struct Seen(u64);
 
-impl Snapshot {
+impl Seen {
     /// An operation will not block, as far as is known.
     #[inline]
     pub(super) fn is_ready(self) -> bool {
@@ -72,8 +72,8 @@ impl Readiness {
     /// Acquire pairs with the release in [`set`](Self::set): who sees the event's bits also sees all that
     /// the reactor's thread did before it set them.
     #[inline]
-    pub(super) fn load(&self) -> Snapshot {
-        Snapshot(self.0.load(Ordering::Acquire))
+    pub(super) fn load(&self) -> Seen {
+        Seen(self.0.load(Ordering::Acquire))
     }
 
     /// An event: adds `bits` and moves the tick.
@@ -85,13 +85,13 @@ impl Readiness {
     }
 
     /// The operation begun at `seen` would block: nothing is ready, and what looked closed is not.
-    pub(super) fn clear(&self, seen: Snapshot) {
+    pub(super) fn clear(&self, seen: Seen) {
         self.clear_bits(seen, READY | CLOSED);
     }
 
     /// The operation begun at `seen` took all there was: the next one waits for news. What is closed stays
     /// so, because the end of a stream is announced once only; and after urgent data nothing is cleared.
-    pub(super) fn clear_ready(&self, seen: Snapshot) {
+    pub(super) fn clear_ready(&self, seen: Seen) {
         if self.load().0 & URGENT == 0 {
             self.clear_bits(seen, READY);
         }
@@ -102,10 +102,10 @@ impl Readiness {
         self.0.fetch_or(SHUTDOWN, Ordering::Release);
     }
 
-    fn clear_bits(&self, seen: Snapshot, bits: u64) {
+    fn clear_bits(&self, seen: Seen, bits: u64) {
         // Nothing is published by a clear and nothing is read after it on its account: the word itself is
         // the whole message, and its modifications are totally ordered. So relaxed.
-        self.update(Ordering::Relaxed, |word| (Snapshot(word).tick() == seen.tick()).then_some(word & !bits));
+        self.update(Ordering::Relaxed, |word| (Seen(word).tick() == seen.tick()).then_some(word & !bits));
     }
 
     fn update(&self, success: Ordering, change: impl FnMut(u64) -> Option<u64>) {
@@ -151,7 +151,7 @@ mod tests {
         for bits in 0..60 {
             // The same without the loop: the word as 2^bits events leave it.
             let r = Readiness(AtomicU64::new(READY | (TICK << bits)));
-            r.clear(Snapshot(READY));
+            r.clear(Seen(READY));
             assert!(r.load().is_ready(), "lost after 2^{bits} events");
         }
     }

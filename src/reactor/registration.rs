@@ -19,21 +19,43 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-/// A place in the reactor's slab. Dropping it gives the place back.
+/// A socket and its place in the reactor, which it leaves before it is closed.
 #[derive(Debug)]
-pub(crate) struct Registration {
+pub(crate) struct Registered<S: event::Source> {
+    /// `None` only after [`into_inner`](Self::into_inner) and in `drop`.
+    socket: Option<S>,
     io: Arc<Io>,
     source: Arc<Source>,
+    /// Its place in the reactor's slab.
     key: usize,
 }
 
 // A panic of a waker leaves each direction as it was before or as it is after.
-impl std::panic::UnwindSafe for Registration {}
-impl std::panic::RefUnwindSafe for Registration {}
+impl<S: event::Source> std::panic::UnwindSafe for Registered<S> {}
+impl<S: event::Source> std::panic::RefUnwindSafe for Registered<S> {}
 
-impl Registration {
-    pub(super) fn new(io: Arc<Io>, source: Arc<Source>, key: usize) -> Registration {
-        Registration { io, source, key }
+/// Both ways, once and for all. On Linux also the announcement of urgent data (see `readiness::URGENT`).
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::PRIORITY);
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
+
+impl<S: event::Source> Registered<S> {
+    /// Registers a socket, which must be in non-blocking mode.
+    pub(crate) fn new(io: &Arc<Io>, mut socket: S) -> io::Result<Registered<S>> {
+        let (source, key) = io.register(&mut socket, INTEREST)?;
+        Ok(Registered { socket: Some(socket), io: io.clone(), source, key })
+    }
+
+    /// Takes the socket out of the reactor.
+    pub(crate) fn into_inner(mut self) -> io::Result<S> {
+        let mut socket = self.socket.take().expect("a socket is taken out only once, by value");
+        self.io.deregister(&mut socket)?;
+        Ok(socket)
+    }
+
+    pub(crate) fn socket(&self) -> &S {
+        self.socket.as_ref().expect("a socket stays until it is taken out by value")
     }
 
     /// The reactor that this belongs to.
@@ -43,49 +65,89 @@ impl Registration {
 
     /// Performs `op` now or as soon as the way is ready. The waker of the latest caller is kept, so one task
     /// at a time can wait so for one way.
-    ///
-    /// `took_all` says of a result that nothing is left for another operation; the next one then waits
-    /// without asking the kernel.
     pub(crate) fn poll_io<R>(
+        &self,
+        cx: &mut Context<'_>,
+        way: Way,
+        mut op: impl FnMut(&S) -> io::Result<R>,
+    ) -> Poll<io::Result<R>> {
+        self.poll_telling(cx, way, || op(self.socket()), |_| false)
+    }
+
+    /// Like [`poll_io`](Self::poll_io), for an operation that moves up to `len` bytes of a stream: if it
+    /// moves fewer, the next one waits.
+    pub(crate) fn poll_stream(
+        &self,
+        cx: &mut Context<'_>,
+        way: Way,
+        len: usize,
+        mut op: impl FnMut(&S) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        // epoll promises a new event once there is more, kqueue's and IOCP's emulations are less clear.
+        // The kernel moves at most 2 GiB at a time, so of a longer buffer "fewer" would say nothing.
+        let telling = cfg!(any(target_os = "linux", target_os = "android")) && len < 1 << 30;
+        self.poll_telling(cx, way, || op(self.socket()), |&n| telling && 0 < n && n < len)
+    }
+
+    /// As [`poll_io`](Self::poll_io). `took_all` says of a result that nothing is left for another operation; the next one
+    /// then waits without asking the kernel.
+    fn poll_telling<R>(
         &self,
         cx: &mut Context<'_>,
         way: Way,
         mut op: impl FnMut() -> io::Result<R>,
         took_all: impl Fn(&R) -> bool,
     ) -> Poll<io::Result<R>> {
-        let direction = self.direction(way);
+        let direction = self.source.direction(way);
         poll(cx, direction, || step(direction, &mut op, &took_all), |waker| direction.leave_waker(waker))
     }
 
     /// Performs `op` now or as soon as the way is ready. Any number of tasks can wait so.
-    pub(crate) async fn async_io<R>(&self, way: Way, mut op: impl FnMut() -> io::Result<R>) -> io::Result<R> {
-        let direction = self.direction(way);
-        let mut waiter = Waiter::new(direction);
-        poll_fn(|cx| {
-            poll(cx, direction, || step(direction, &mut op, &|_| false), |waker| waiter.leave_waker(waker))
-        })
-        .await
+    pub(crate) async fn async_io<R>(
+        &self,
+        way: Way,
+        mut op: impl FnMut(&S) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let mut op = || op(self.socket());
+        self.wait(way, |direction| step(direction, &mut op, &|_| false)).await
     }
 
     /// Performs `op` if the way is ready, and fails with `WouldBlock` if it is not.
-    pub(crate) fn try_io<R>(&self, way: Way, mut op: impl FnMut() -> io::Result<R>) -> io::Result<R> {
-        step(self.direction(way), &mut op, &|_| false).unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))
+    pub(crate) fn try_io<R>(&self, way: Way, mut op: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
+        let done = step(self.source.direction(way), &mut || op(self.socket()), &|_| false);
+        done.unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))
     }
 
     /// Waits until the way is ready, and performs nothing. Any number of tasks can wait so.
     pub(crate) async fn ready(&self, way: Way) -> io::Result<()> {
-        let direction = self.direction(way);
-        let mut waiter = Waiter::new(direction);
-        poll_fn(|cx| poll(cx, direction, || look(direction), |waker| waiter.leave_waker(waker))).await
+        self.wait(way, look).await
     }
 
-    fn direction(&self, way: Way) -> &Direction {
-        self.source.direction(way)
+    /// Waits until `attempt` has a result.
+    async fn wait<R>(
+        &self,
+        way: Way,
+        mut attempt: impl FnMut(&Direction) -> Option<io::Result<R>>,
+    ) -> io::Result<R> {
+        let direction = self.source.direction(way);
+        let mut waiter = Waiter::new(direction);
+        poll_fn(|cx| poll(cx, direction, || attempt(direction), |waker| waiter.leave_waker(waker))).await
+    }
+
+    /// How many async methods wait for `way`.
+    #[cfg(test)]
+    pub(super) fn waiters(&self, way: Way) -> usize {
+        self.source.direction(way).waiters()
     }
 }
 
-impl Drop for Registration {
+impl<S: event::Source> Drop for Registered<S> {
     fn drop(&mut self) {
+        if let Some(mut socket) = self.socket.take() {
+            // An error means that the poller no longer knows it, say because somebody has closed the
+            // descriptor. The place in the slab is given back all the same.
+            let _ = self.io.deregister(&mut socket);
+        }
         self.io.retire(self.key);
     }
 }
@@ -141,107 +203,6 @@ pub(super) fn poll<R>(
         leave_waker(cx.waker());
         if !direction.readiness.load().is_ready() {
             return Poll::Pending;
-        }
-    }
-}
-
-/// A socket and its place in the reactor, which it leaves before it is closed.
-#[derive(Debug)]
-pub(crate) struct Registered<S: event::Source> {
-    /// `None` only after [`into_inner`](Self::into_inner) and in `drop`.
-    socket: Option<S>,
-    registration: Registration,
-}
-
-/// Both ways, once and for all. On Linux also the announcement of urgent data (see `readiness::URGENT`).
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::PRIORITY);
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
-
-impl<S: event::Source> Registered<S> {
-    /// Registers a socket, which must be in non-blocking mode.
-    pub(crate) fn new(io: &Arc<Io>, mut socket: S) -> io::Result<Registered<S>> {
-        let registration = io.register(&mut socket, INTEREST)?;
-        Ok(Registered { socket: Some(socket), registration })
-    }
-
-    /// Takes the socket out of the reactor.
-    pub(crate) fn into_inner(mut self) -> io::Result<S> {
-        let mut socket = self.socket.take().expect("a socket is taken out only once, by value");
-        self.io().deregister(&mut socket)?;
-        Ok(socket)
-    }
-
-    pub(crate) fn socket(&self) -> &S {
-        self.socket.as_ref().expect("a socket stays until it is taken out by value")
-    }
-
-    pub(crate) fn io(&self) -> &Arc<Io> {
-        self.registration.io()
-    }
-
-    /// See [`Registration::poll_io`].
-    pub(crate) fn poll_io<R>(
-        &self,
-        cx: &mut Context<'_>,
-        way: Way,
-        mut op: impl FnMut(&S) -> io::Result<R>,
-    ) -> Poll<io::Result<R>> {
-        let socket = self.socket();
-        self.registration.poll_io(cx, way, || op(socket), |_| false)
-    }
-
-    /// Like [`poll_io`](Self::poll_io), for an operation that moves up to `len` bytes of a stream: if it
-    /// moves fewer, the next one waits.
-    pub(crate) fn poll_stream(
-        &self,
-        cx: &mut Context<'_>,
-        way: Way,
-        len: usize,
-        mut op: impl FnMut(&S) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        // epoll promises a new event once there is more, kqueue's and IOCP's emulations are less clear.
-        // The kernel moves at most 2 GiB at a time, so of a longer buffer "fewer" would say nothing.
-        let telling = cfg!(any(target_os = "linux", target_os = "android")) && len < 1 << 30;
-        let socket = self.socket();
-        self.registration.poll_io(cx, way, || op(socket), |&n| telling && 0 < n && n < len)
-    }
-
-    /// See [`Registration::async_io`].
-    pub(crate) async fn async_io<R>(
-        &self,
-        way: Way,
-        mut op: impl FnMut(&S) -> io::Result<R>,
-    ) -> io::Result<R> {
-        let socket = self.socket();
-        self.registration.async_io(way, || op(socket)).await
-    }
-
-    /// See [`Registration::try_io`].
-    pub(crate) fn try_io<R>(&self, way: Way, mut op: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
-        let socket = self.socket();
-        self.registration.try_io(way, || op(socket))
-    }
-
-    /// See [`Registration::ready`].
-    pub(crate) async fn ready(&self, way: Way) -> io::Result<()> {
-        self.registration.ready(way).await
-    }
-
-    /// How many async methods wait for `way`.
-    #[cfg(test)]
-    pub(super) fn waiters(&self, way: Way) -> usize {
-        self.registration.direction(way).waiters()
-    }
-}
-
-impl<S: event::Source> Drop for Registered<S> {
-    fn drop(&mut self) {
-        if let Some(mut socket) = self.socket.take() {
-            // An error means that the poller no longer knows it, say because somebody has closed the
-            // descriptor. The place in the slab is given back all the same, by the registration's drop.
-            let _ = self.io().deregister(&mut socket);
         }
     }
 }

@@ -89,7 +89,7 @@ impl Occurrence {
             write |= readiness::CLOSED;
         }
         if event.is_error() {
-            // Whoever asks next gets the error, whichever way he waits (tokio #2218).
+            // The next operation gets the error, whichever way it waits (tokio #2218).
             read |= READY;
             write |= READY;
         }

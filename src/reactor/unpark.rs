@@ -12,7 +12,7 @@
 //! Ground rules:
 //!
 //! * Only the reactor's thread performs 1 and 2. Anybody performs 3 and 4.
-//! * Whoever has something for the reactor's thread publishes it first and then calls
+//! * A thread that has something for the reactor's publishes it first and then calls
 //!   [`unpark`](super::Io::unpark), always. Then nothing is slept over: if the call comes before 1, then 1
 //!   fails and there is no sleep; if it comes after, the sleep is ended.
 //! * A notification stays until the reactor's thread has seen it, so a second one costs no system call.

@@ -9,12 +9,11 @@ use futures_task::{FutureObj, Spawn, SpawnError};
 use mainspring_driver::wheel::Occupancy;
 
 use super::context::{self, EnterGuard, NoRuntime};
+use super::inspect::LastSeen;
 use super::metrics::{Counters, Metrics};
 use super::names::Names;
 use super::random::Seeds;
-use super::snapshot::Questions;
 use super::virtual_time::VirtualTime;
-use super::watch::Sightings;
 use crate::clock::RuntimeClock;
 use crate::executor::Remote;
 use crate::reactor::Io;
@@ -35,10 +34,9 @@ pub(super) struct Shared {
     pub(super) remote: Arc<Remote>,
     pub(super) counters: Counters,
     pub(super) virtual_time: VirtualTime,
-    pub(super) questions: Questions,
     pub(super) seeds: Seeds,
     pub(super) names: Arc<Names>,
-    pub(super) sightings: Sightings,
+    pub(super) last_seen: LastSeen,
 }
 
 // As for the `Runtime`.
@@ -163,16 +161,12 @@ impl Handle {
         &self.shared.remote
     }
 
-    pub(super) fn questions(&self) -> &Questions {
-        &self.shared.questions
-    }
-
     pub(super) fn names(&self) -> &Arc<Names> {
         &self.shared.names
     }
 
-    pub(super) fn sightings(&self) -> &Sightings {
-        &self.shared.sightings
+    pub(super) fn last_seen(&self) -> &LastSeen {
+        &self.shared.last_seen
     }
 
     pub(super) fn counters(&self) -> &Counters {

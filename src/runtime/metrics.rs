@@ -152,10 +152,10 @@ impl Metrics {
         self.by_thread
     }
 
-    /// Sleeps that were meant to last longer than until the earliest deadline, because the
-    /// [tolerance](crate::time::Tolerance) of all timers that are due till then allowed it. What ended a sleep sooner
+    /// Parks that were meant to last longer than until the earliest deadline, so that several timers end with one wake-up:
+    /// the [tolerance](crate::time::Tolerance) of all timers that are due till then allowed it. What ended a park sooner
     /// (an event, another thread) does not change that it counts.
-    pub fn parks_widened(&self) -> u64 {
+    pub fn parks_coalesced(&self) -> u64 {
         self.timers.put_off
     }
 
@@ -242,7 +242,7 @@ impl fmt::Display for Metrics {
         writeln!(f, "turns:     {}, the longest {}", self.turns, self.longest)?;
         writeln!(
             f,
-            "wake-ups:  {} (timer {}, I/O {}, other thread {}), {} sleeps widened",
+            "wake-ups:  {} (timer {}, I/O {}, other thread {}), {} parks coalesced",
             self.wakeups, self.by_timer, self.by_io, self.by_thread, timers.put_off
         )?;
         writeln!(

@@ -18,18 +18,16 @@
 
 mod builder;
 pub(crate) mod context;
+mod event_loop;
 mod handle;
+mod inspect;
 mod metrics;
 #[cfg(all(test, loom))]
 mod models;
 mod names;
-mod pace;
 pub(crate) mod random;
-mod snapshot;
 pub(crate) mod spawn;
-mod turn;
 mod virtual_time;
-mod watch;
 
 #[allow(clippy::module_inception, reason = "the room and its main piece share the name")]
 mod runtime;
@@ -37,10 +35,9 @@ mod runtime;
 pub use builder::Builder;
 pub use context::{EnterGuard, NoRuntime};
 pub use handle::Handle;
+pub(crate) use inspect::{PollId, Snapshot};
 pub use mainspring_driver::Lateness;
 pub use mainspring_driver::wheel::Occupancy;
 pub use metrics::{LongestTurn, Metrics};
 pub use runtime::{Runtime, block_on};
-pub(crate) use snapshot::Snapshot;
 pub(crate) use virtual_time::Hold;
-pub(crate) use watch::Which;

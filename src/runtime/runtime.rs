@@ -3,7 +3,7 @@
 //! Ground rules:
 //!
 //! * A runtime stays on the thread that made it: tasks need not be `Send`.
-//! * `turner` is borrowed for the whole of a `block_on`. User code cannot reach it but by a nested
+//! * `event_loop` is borrowed for the whole of a `block_on`. User code cannot reach it but by a nested
 //!   `block_on`, which is refused first.
 //! * A dropped runtime drops its tasks first, while sleeps and sockets still work as they are dropped; then
 //!   it closes the timers and the reactor, so that what outlives it elsewhere is woken and told.
@@ -16,16 +16,16 @@ use std::ops::ControlFlow;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use futures_task::{FutureObj, LocalFutureObj, LocalSpawn, Spawn, SpawnError, waker_ref};
 use mainspring_driver::{Driver, Nanos, Unpark};
 
 use super::builder::Builder;
 use super::context::{Running, guarded};
+use super::event_loop::EventLoop;
 use super::handle::{Handle, Shared};
-use super::snapshot::Snapshot;
-use super::turn::Turner;
+use super::inspect::Snapshot;
 use crate::clock::system::ClockId;
 use crate::clock::{Clock, RuntimeClock};
 use crate::executor::{End, Executor, Local};
@@ -80,7 +80,7 @@ use crate::reactor::Reactor;
 /// ```
 pub struct Runtime {
     executor: Executor,
-    turner: RefCell<Turner>,
+    event_loop: RefCell<EventLoop>,
     handle: Handle,
     _stays_here: PhantomData<*const ()>,
 }
@@ -92,22 +92,6 @@ impl RefUnwindSafe for Runtime {}
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runtime").field("tasks", &self.executor.alive()).finish_non_exhaustive()
-    }
-}
-
-/// While it lives, it is known with which waker the root is polled.
-struct Told<'a>(&'a Handle);
-
-impl<'a> Told<'a> {
-    fn root(handle: &'a Handle, waker: &Waker) -> Told<'a> {
-        handle.questions().set_root(Some(waker));
-        Told(handle)
-    }
-}
-
-impl Drop for Told<'_> {
-    fn drop(&mut self) {
-        self.0.questions().set_root(None);
     }
 }
 
@@ -171,16 +155,15 @@ impl Runtime {
             remote: executor.remote().clone(),
             counters: Default::default(),
             virtual_time: Default::default(),
-            questions: Default::default(),
             names: Default::default(),
             seeds: builder.seeds(),
-            sightings: Default::default(),
+            last_seen: Default::default(),
         });
         if !builder.wake_priority {
             executor.make_single_lane();
         }
-        let turner = RefCell::new(Turner::new(reactor, driver, alarm, builder));
-        Ok(Runtime { executor, turner, handle, _stays_here: PhantomData })
+        let event_loop = RefCell::new(EventLoop::new(reactor, driver, alarm, builder));
+        Ok(Runtime { executor, event_loop, handle, _stays_here: PhantomData })
     }
 
     /// Runs `future` to its end, and everything else of this runtime meanwhile; returns its output.
@@ -204,22 +187,21 @@ impl Runtime {
         self.handle.io().assert_own_process();
         let _entered = self.handle.enter();
         let _local = self.executor.enter();
-        let mut turner = self.turner.borrow_mut();
+        let mut event_loop = self.event_loop.borrow_mut();
         let counters = self.handle.counters();
 
         let root = self.executor.begin_root();
         let waker = waker_ref(root.root());
         let mut cx = Context::from_waker(&waker);
-        let _root = Told::root(&self.handle, &waker);
         let mut future = pin!(guarded(future));
         let called_at = Location::caller();
         let mut turned = false;
-        turner.begin(&self.handle, &self.executor);
+        event_loop.begin(&self.handle, &self.executor);
         loop {
             let mut output = None;
             // Run what is ready, the root in its turn, until I/O and timers are to be looked at.
             loop {
-                let most = turner.pace.stretch(&self.handle, &self.executor);
+                let most = event_loop.pace.stretch(&self.handle, &self.executor);
                 let mut left = most;
                 while left > 0 {
                     let ran = self.executor.run(left, || {
@@ -247,14 +229,13 @@ impl Runtime {
                 }
                 counters.tasks.set(self.executor.alive() as u64);
                 if !self.executor.has_ready()
-                    || turner.pace.is_over(&self.handle, &self.executor, most - left)
+                    || event_loop.pace.is_over(&self.handle, &self.executor, most - left)
                 {
                     break;
                 }
             }
             let may_sleep = output.is_none() && !self.executor.has_ready();
-            turner.turn(&self.handle, &self.executor, may_sleep);
-            self.handle.answer();
+            event_loop.turn(&self.handle, &self.executor, may_sleep);
             turned = true;
             if let Some(output) = output {
                 return output;
@@ -268,7 +249,7 @@ impl Runtime {
 
     /// What is pending.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot::with(&self.handle, self.executor.census())
+        Snapshot::with(&self.handle, self.executor.task_list())
     }
 
     /// This runtime, as other threads see it.
@@ -288,10 +269,8 @@ impl Drop for Runtime {
         let mut panics = Panics::new();
         // An advance that is awaited elsewhere is told that it has no end.
         panics.catch(|| self.handle.virtual_time().settle(Nanos::NEVER));
-        // And so is who waits for a look at what is pending.
-        panics.catch(|| self.handle.close_questions());
         panics.resume();
-        // The fields follow: the turner's reactor and driver close as they are dropped.
+        // The fields follow: the event loop's reactor and driver close as they are dropped.
     }
 }
 

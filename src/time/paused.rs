@@ -132,7 +132,7 @@ pub fn is_paused() -> bool {
 /// ```
 #[track_caller]
 pub fn advance(duration: Duration) -> Advance {
-    Advance::new(Way::Through(duration))
+    Advance::new(Target::Through(duration))
 }
 
 /// Turns a paused clock on to `moment` in one step, at the first poll: as if the program had been stopped for so long.
@@ -164,7 +164,7 @@ pub fn advance(duration: Duration) -> Advance {
 /// ```
 #[track_caller]
 pub fn advance_to(moment: Instant) -> Advance {
-    Advance::new(Way::To(moment))
+    Advance::new(Target::To(moment))
 }
 
 /// The time on the wall: the system's, unless the time of the runtime that this thread is in is, or was, virtual. Then it
@@ -241,7 +241,7 @@ fn current() -> Handle {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Target {
     /// From deadline to deadline.
     Through(Duration),
     /// In one step.
@@ -252,7 +252,7 @@ enum Way {
 #[must_use = "futures do nothing unless you `.await` or poll them"]
 pub struct Advance {
     handle: Handle,
-    way: Way,
+    target: Target,
     stage: Stage,
     made_at: &'static Location<'static>,
 }
@@ -269,10 +269,10 @@ enum Stage {
 
 impl Advance {
     #[track_caller]
-    fn new(way: Way) -> Advance {
+    fn new(target: Target) -> Advance {
         let handle = current();
         assert!(handle.timers().is_paused(), "{NOT_PAUSED}");
-        Advance { handle, way, stage: Stage::New, made_at: Location::caller() }
+        Advance { handle, target, stage: Stage::New, made_at: Location::caller() }
     }
 
     /// That it can begin.
@@ -303,9 +303,9 @@ impl Advance {
     fn until(&self) -> Nanos {
         let timers = self.handle.timers();
         let now = timers.now();
-        match self.way {
-            Way::Through(duration) => now.saturating_add(duration).min(END),
-            Way::To(moment) => {
+        match self.target {
+            Target::Through(duration) => now.saturating_add(duration).min(END),
+            Target::To(moment) => {
                 let at = instant::to_nanos(moment).min(END).max(now);
                 timers.turn_to(at);
                 at
@@ -368,6 +368,9 @@ impl Drop for Advance {
 
 impl fmt::Debug for Advance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Advance").field("way", &self.way).field("stage", &self.stage).finish_non_exhaustive()
+        f.debug_struct("Advance")
+            .field("target", &self.target)
+            .field("stage", &self.stage)
+            .finish_non_exhaustive()
     }
 }

@@ -4,33 +4,33 @@
 //!                       1 the clock shows the deadline: done
 //!   look at the clock ───────────────────────────────────────▶ ready
 //!     ▲   │ 2 wait for a part of what is left
-//!     │   ▼
-//!   the part has passed, or the clock was set
+//!     └───┘
 //! ```
 //!
 //! Ground rules:
 //!
 //! * What ends it is a look at the wall clock, never the end of a wait. So it is not early by that clock.
 //! * The wait is by the runtime's own clock, which nobody sets. The two may run at different speeds while the
-//!   wall clock is being corrected: so a long wait ends after seven eighths of what is left, and the clock is
-//!   looked at again.
-//! * Between the look at the clock and the wait no setting of it is lost: who waits leaves his waker first, and
-//!   is told whether the clock was set since he looked (`reactor::clock_set`).
+//!   wall clock is being corrected: so a wait ends after seven eighths of what is left, and the clock is looked at again.
+//! * No wait is longer than [`RECHECK`], for the clock may be set. It ends at a multiple of that: however many wait, they
+//!   are one wake-up.
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use futures_core::future::FusedFuture;
+use mainspring_driver::Nanos;
 use pin_project_lite::pin_project;
 
 use super::sleep::{Sleep, When};
+use crate::clock::instant::{self, Instant};
+use crate::clock::{self, RuntimeClock};
 use crate::coop::budget;
-use crate::reactor::ClockWaiter;
-use crate::runtime::{Handle, context};
 
-/// Where the system does not tell that its clock was set, it is looked at this often.
+/// The clock is looked at this often.
 const RECHECK: Duration = Duration::from_secs(10);
 
 /// What is left is waited for in one piece if it is no longer than this.
@@ -44,16 +44,15 @@ const LOOKS: usize = 4;
 /// Never early by that clock: when this ends, [`wall_now`](super::wall_now) was not before `deadline`. One that is past is
 /// ready at the first poll.
 ///
-/// * If the clock is set forward, past the deadline, this ends at once; if it is set back, this waits longer.
-///   What has ended stays ended. While the clock is slewed, that is runs a little fast or slow until it is right
+/// * If the clock is set forward, past the deadline, this ends when that is noticed; if it is set back, this waits
+///   longer. What has ended stays ended. While the clock is slewed, that is runs a little fast or slow until it is right
 ///   again, this follows it.
-/// * On Linux the system tells when its clock is set, and when it has been suspended (`TFD_TIMER_CANCEL_ON_SET`,
-///   with one descriptor for all such sleeps of a runtime, while there are any). On other platforms, or if that
-///   descriptor cannot be had, the clock is looked at every ten seconds, so that this may end as much too late
-///   after a change; without a change it is as exact as elsewhere.
+/// * A change of the clock is noticed within ten seconds: nearly all systems can only be asked, so while the deadline is
+///   further off than that the clock is looked at every ten seconds, by all such sleeps of a runtime at the same moments.
+///   Without a change, this is as exact as any sleep.
 ///
 /// Where time is [paused](super::pause), or was, this goes by [`wall_now`](super::wall_now): the time of day is virtual,
-/// too, and nobody sets it.
+/// too, and nobody sets it, so that it is waited for in one piece.
 ///
 /// For a length of time use [`sleep`](super::sleep()), which no change of the wall clock disturbs.
 ///
@@ -77,14 +76,8 @@ const LOOKS: usize = 4;
 /// ```
 #[track_caller]
 pub fn sleep_until_wall(deadline: SystemTime) -> WallSleep {
-    WallSleep {
-        deadline,
-        delay: Sleep::new(When::Never),
-        runtime: context::with(Handle::clone).ok(),
-        waiter: None,
-        state: State::Looking,
-        clock: WallClock::System,
-    }
+    let clock = WallClock::Runtime(clock::current_clock());
+    WallSleep { deadline, delay: Sleep::new(When::Never), state: State::Looking, clock }
 }
 
 pin_project! {
@@ -94,10 +87,6 @@ pin_project! {
         deadline: SystemTime,
         #[pin]
         delay: Sleep,
-        // The runtime in which this was made, or first waited.
-        runtime: Option<Handle>,
-        // There from the first wait to the end.
-        waiter: Option<ClockWaiter>,
         state: State,
         clock: WallClock,
     }
@@ -105,30 +94,35 @@ pin_project! {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The clock has to be looked at.
+    /// The delay has to be set.
     Looking,
-    /// The delay has a part of what was left, as the clock said when it had been set so often.
-    Waiting {
-        sets: u64,
-    },
+    /// The delay has a part of what was left.
+    Waiting,
     Done,
 }
 
 /// Who says what time of day it is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum WallClock {
-    /// The system, or the runtime while its time is virtual.
-    System,
+    /// The runtime in which the sleep was made, or first polled; outside one the system.
+    Runtime(Option<Arc<RuntimeClock>>),
     #[cfg(test)]
-    Test(std::sync::Arc<std::sync::Mutex<SystemTime>>),
+    Test(Arc<std::sync::Mutex<SystemTime>>),
 }
 
 impl WallClock {
-    fn now(&self, runtime: Option<&Handle>) -> SystemTime {
+    /// What time it is, and whether somebody may set the clock.
+    fn look(&mut self) -> (SystemTime, bool) {
         match self {
-            WallClock::System => runtime.map_or_else(SystemTime::now, |handle| handle.clock().wall_now()),
+            WallClock::Runtime(clock) => {
+                *clock = clock.take().or_else(clock::current_clock);
+                match clock {
+                    Some(clock) => (clock.wall_now(), !clock.has_own_wall()),
+                    None => (SystemTime::now(), true),
+                }
+            }
             #[cfg(test)]
-            WallClock::Test(at) => *at.lock().unwrap(),
+            WallClock::Test(at) => (*at.lock().unwrap(), true),
         }
     }
 }
@@ -162,47 +156,22 @@ impl Future for WallSleep {
         let permit = ready!(budget::poll_proceed(cx));
         let mut this = self.project();
         for _ in 0..LOOKS {
-            let sets = this.waiter.as_ref().map_or(0, ClockWaiter::sets);
-            if *this.state != (State::Waiting { sets }) {
-                // An error says that the deadline lies behind.
-                let left = match this.deadline.duration_since(this.clock.now(this.runtime.as_ref())) {
-                    Ok(left) if *this.state != State::Done && !left.is_zero() => left,
-                    _ => {
-                        *this.state = State::Done;
-                        *this.waiter = None;
-                        permit.spend();
-                        return Poll::Ready(());
-                    }
-                };
-                let Some(waiter) = &*this.waiter else {
-                    if this.runtime.is_none() {
-                        *this.runtime = context::with(Handle::clone).ok();
-                    }
-                    if let Some(runtime) = &*this.runtime {
-                        *this.waiter = Some(ClockWaiter::new(runtime.io().clone()));
-                        // It may have been set just before that.
-                        continue;
-                    }
-                    // Without a runtime. The delay knows what to say.
-                    match ready!(this.delay.as_mut().poll_elapsed(cx)) {
-                        Ok(()) => unreachable!("a sleep that never ends has ended"),
-                        Err(error) => this.delay.fail(error),
-                    }
-                };
-                let piece = piece(left, waiter.is_watched());
-                let at = this.delay.now() + piece;
-                this.delay.as_mut().reset(at);
-                *this.state = State::Waiting { sets };
+            let (now, may_be_set) = this.clock.look();
+            // An error says that the deadline lies behind.
+            let left = this.deadline.duration_since(now).unwrap_or_default();
+            if *this.state == State::Done || left.is_zero() {
+                *this.state = State::Done;
+                permit.spend();
+                return Poll::Ready(());
             }
-            match this.delay.as_mut().poll_elapsed(cx) {
-                Poll::Ready(Ok(())) => *this.state = State::Looking,
-                Poll::Ready(Err(error)) => this.delay.fail(error),
-                Poll::Pending => {
-                    let now = this.waiter.as_ref().map_or(sets, |waiter| waiter.leave_waker(cx.waker()));
-                    if now == sets {
-                        return Poll::Pending;
-                    }
-                }
+            if *this.state == State::Looking {
+                let at = next_look(this.delay.now(), left, may_be_set);
+                this.delay.as_mut().reset(at);
+                *this.state = State::Waiting;
+            }
+            match ready!(this.delay.as_mut().poll_elapsed(cx)) {
+                Ok(()) => *this.state = State::Looking,
+                Err(error) => this.delay.fail(error),
             }
         }
         // A clock that stands still, or is set all the time, must not keep others from running.
@@ -218,10 +187,15 @@ impl FusedFuture for WallSleep {
     }
 }
 
-/// How long to wait before the next look at the clock, when it says that `left` is left.
-fn piece(left: Duration, watched: bool) -> Duration {
+/// When to look at the clock next, if it is `now` and the clock says that `left` is left.
+fn next_look(now: Instant, left: Duration, may_be_set: bool) -> Instant {
+    if !may_be_set {
+        return now + left;
+    }
     let piece = if left > LAST_PIECE { left - left / 8 } else { left };
-    if watched { piece } else { piece.min(RECHECK) }
+    let every = Nanos::from_duration(RECHECK).get();
+    let multiple = instant::to_nanos(now).get() / every * every;
+    (now + piece).min(instant::from_nanos(Nanos::new(multiple)) + RECHECK)
 }
 
 impl fmt::Debug for WallSleep {
@@ -236,145 +210,104 @@ impl fmt::Debug for WallSleep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reactor::Io;
-    use crate::time::{Instant, sleep, timeout};
-    use crate::{block_on, spawn};
-    use std::future::poll_fn;
-    use std::pin::pin;
-    use std::sync::{Arc, Mutex};
+    use crate::runtime::Handle;
+    use crate::time::{advance, sleep};
+    use crate::{Builder, spawn};
+    use std::sync::Mutex;
 
     const HOUR: Duration = Duration::from_secs(3600);
     const MS: Duration = Duration::from_millis(1);
 
-    /// A wall clock that stands still unless it is set.
-    fn stopped() -> (Arc<Mutex<SystemTime>>, SystemTime) {
+    /// Runs `test` in virtual time, with a wall clock that stands unless it is set.
+    fn with_clock<F: Future<Output = ()>>(test: impl FnOnce(Arc<Mutex<SystemTime>>, SystemTime) -> F) {
         let now = SystemTime::now();
-        (Arc::new(Mutex::new(now)), now)
+        let runtime = Builder::new().start_paused(true).build().unwrap();
+        runtime.block_on(test(Arc::new(Mutex::new(now)), now));
     }
 
     fn by(clock: &Arc<Mutex<SystemTime>>, deadline: SystemTime) -> WallSleep {
         WallSleep { clock: WallClock::Test(clock.clone()), ..sleep_until_wall(deadline) }
     }
 
-    fn io() -> Arc<Io> {
-        Handle::current().io().clone()
-    }
-
-    async fn is_ready(sleep: Pin<&mut WallSleep>) -> bool {
-        let mut sleep = sleep;
-        poll_fn(|cx| Poll::Ready(sleep.as_mut().poll(cx).is_ready())).await
-    }
-
     #[test]
-    fn a_clock_set_forward_ends_it_at_once() {
-        block_on(async {
-            let (clock, now) = stopped();
-            let waiting = spawn(by(&clock, now + HOUR));
-            let other = spawn(by(&clock, now + 3 * HOUR));
-            sleep(MS).await;
-            assert!(!waiting.is_finished());
+    fn a_clock_set_forward_ends_it_within_ten_seconds() {
+        with_clock(async |clock, now| {
+            let (waiting, other) = (spawn(by(&clock, now + HOUR)), spawn(by(&clock, now + 3 * HOUR)));
+            sleep(25 * MS).await;
             *clock.lock().unwrap() = now + 2 * HOUR;
-            io().set_the_clock();
-            timeout(HOUR, waiting).await.unwrap().unwrap();
+            let set = Instant::now();
+            waiting.await.unwrap();
+            assert!(set.elapsed() <= RECHECK, "noticed after {:?}", set.elapsed());
             assert!(!other.is_finished(), "the clock says that it is too early for the other");
-            assert!(io().watches_the_clock() || cfg!(not(target_os = "linux")));
-            other.abort();
-            assert!(timeout(HOUR, other).await.unwrap().is_err());
-            assert!(!io().watches_the_clock(), "the descriptor was kept though nobody waits");
         });
     }
 
     #[test]
     fn a_clock_set_back_prolongs_it() {
-        block_on(async {
-            let (clock, now) = stopped();
+        with_clock(async |clock, now| {
             let waiting = spawn(by(&clock, now + 20 * MS));
             sleep(MS).await;
             *clock.lock().unwrap() = now - HOUR;
-            io().set_the_clock();
             sleep(60 * MS).await;
             assert!(!waiting.is_finished(), "early by the clock");
             *clock.lock().unwrap() = now + 20 * MS;
-            io().set_the_clock();
-            timeout(HOUR, waiting).await.unwrap().unwrap();
+            sleep(RECHECK).await;
+            assert!(waiting.is_finished());
         });
     }
 
     #[test]
     fn the_end_of_the_wait_is_not_the_end_while_the_clock_says_no() {
-        block_on(async {
-            let (clock, now) = stopped();
-            let mut waiting = pin!(by(&clock, now + 2 * MS));
-            let start = Instant::now();
-            // The clock stands: each wait is over after 2 ms and begins anew, and others run meanwhile.
-            while start.elapsed() < 30 * MS {
-                assert!(!is_ready(waiting.as_mut()).await);
+        with_clock(async |clock, now| {
+            for short in [Duration::from_nanos(1), 2 * MS] {
+                *clock.lock().unwrap() = now;
+                let waiting = spawn(by(&clock, now + short));
+                // The clock stands: each wait is over soon and begins anew, and others run meanwhile.
                 sleep(MS).await;
+                assert!(!waiting.is_finished());
+                *clock.lock().unwrap() = now + short;
+                waiting.await.unwrap();
             }
-            *clock.lock().unwrap() = now + 2 * MS;
+        });
+    }
+
+    #[test]
+    fn what_has_ended_stays_ended() {
+        with_clock(async |clock, now| {
+            let mut waiting = std::pin::pin!(by(&clock, now));
             waiting.as_mut().await;
-            assert!(waiting.is_elapsed());
-            // Once over, over for good.
             *clock.lock().unwrap() = now - HOUR;
-            assert!(is_ready(waiting.as_mut()).await);
+            assert!(waiting.is_elapsed());
+            waiting.await;
         });
     }
 
     #[test]
-    fn a_clock_that_stands_a_nanosecond_before_the_deadline_starves_nobody() {
-        block_on(async {
-            let (clock, now) = stopped();
-            let waiting = spawn(by(&clock, now + Duration::from_nanos(1)));
-            for _ in 0..10 {
-                crate::task::yield_now().await;
-                sleep(MS / 10).await;
+    fn however_many_wait_they_are_one_wake_up() {
+        with_clock(async |clock, now| {
+            for n in 0..100 {
+                drop(spawn(by(&clock, now + HOUR + n * MS)));
+                sleep(n * MS).await;
             }
-            assert!(!waiting.is_finished());
-            *clock.lock().unwrap() = now + HOUR;
-            timeout(HOUR, waiting).await.unwrap().unwrap();
-        });
-    }
-
-    #[test]
-    fn a_setting_between_the_look_and_the_wait_is_not_lost() {
-        block_on(async {
-            let (clock, now) = stopped();
-            let mut waiting = pin!(by(&clock, now + HOUR));
-            assert!(!is_ready(waiting.as_mut()).await);
-            // Set while the task is not being polled, and its waker taken: the poll after that looks again.
-            *clock.lock().unwrap() = now + HOUR;
-            io().set_the_clock();
-            assert!(is_ready(waiting.as_mut()).await);
-        });
-    }
-
-    #[test]
-    fn without_the_descriptor_it_looks_now_and_then() {
-        assert_eq!(piece(HOUR, false), RECHECK);
-        assert_eq!(piece(5 * MS, false), 5 * MS);
-        block_on(async {
-            let (clock, now) = stopped();
-            let mut waiting = pin!(by(&clock, now + 5 * MS));
-            assert!(!is_ready(waiting.as_mut()).await);
-            io().lose_the_clock();
-            *clock.lock().unwrap() = now + HOUR;
-            timeout(HOUR, waiting).await.unwrap();
+            let turns = || Handle::current().metrics().turns();
+            let before = turns();
+            advance(10 * RECHECK).await;
+            assert!(turns() - before <= 50, "{} turns", turns() - before);
         });
     }
 
     #[test]
     fn a_wait_shrinks_to_nothing_in_a_few_pieces() {
-        let year = 365 * 24 * HOUR;
-        let (mut left, mut looks) = (year, 0);
+        let (mut now, mut left, mut looks) = (Instant::now(), RECHECK, 0);
         while !left.is_zero() {
-            let piece = piece(left, true);
-            assert!(piece <= left && (piece == left || piece > left / 2));
+            let piece = next_look(now, left, true) - now;
+            assert!(!piece.is_zero() && piece <= left);
             // A wall clock that runs a tenth faster than ours is not overslept, but for the last piece.
             assert!(piece == left || piece + piece / 10 < left);
-            left -= piece;
-            looks += 1;
+            (now, left, looks) = (now + piece, left - piece, looks + 1);
         }
-        assert!(looks <= 12, "{looks} looks");
-        assert!(piece(Duration::MAX, true) < Duration::MAX);
+        assert!(looks <= 6, "{looks} looks");
+        assert_eq!(next_look(now, HOUR, false), now + HOUR);
+        assert!(next_look(now, Duration::MAX, true) - now <= RECHECK);
     }
 }

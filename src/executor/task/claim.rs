@@ -10,9 +10,9 @@
 use super::cell;
 use super::header::{TaskRef, task_of};
 use super::state::Change;
-use crate::executor::census::Spawned;
 use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};
+use crate::executor::task_list::Spawned;
 use crate::panics::quietly;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;

@@ -9,10 +9,10 @@
 
 use super::state::State;
 use super::{Progress, cell};
-use crate::executor::census::{Origin, Spawned};
 use crate::executor::local;
 use crate::executor::numbers::Id;
 use crate::executor::remote::{Item, Owner, Remote};
+use crate::executor::task_list::{Origin, Spawned};
 use crate::sync::{AtomicBool, Ordering, UnsafeCell};
 use std::alloc::Layout;
 use std::mem::{self, ManuallyDrop};
@@ -67,7 +67,7 @@ pub(super) struct Vtable {
 pub(in crate::executor) const NUMBERS: u64 = (1 << 48) - 1;
 
 impl Header {
-    /// The header of a new task, which counts as queued: whoever makes a task has to hand it to its owner.
+    /// The header of a new task, which counts as queued: its maker has to hand it to its owner.
     #[inline]
     pub(super) fn new(vtable: &'static Vtable, remote: Arc<Remote>, spawned: Spawned) -> Header {
         let number = spawned.id.number();

@@ -1,6 +1,6 @@
 //! Where a task was spawned, in a word that another thread may read while its owner writes it.
 
-use crate::executor::census::Origin;
+use crate::executor::task_list::Origin;
 use crate::sync::{AtomicPtr, Ordering};
 use std::panic::Location;
 use std::ptr;

@@ -4,7 +4,7 @@
 //!
 //! * A step that another thread could disturb is one read-modify-write. A step is a load and a store only where
 //!   nobody else has a reference: that is for the caller to know, and said at each.
-//! * Whoever takes the last reference away has the task for itself.
+//! * The thread that takes the last reference away has the task for itself.
 
 use crate::sync::{AtomicU32, Ordering, fence};
 use std::process;
@@ -112,11 +112,11 @@ impl State {
 
     /// Marks the task as aborted. Somebody has to wake it then.
     pub(super) fn abort(&self) {
-        // Release: what was written before the abort is seen by whoever finds it.
+        // Release: what was written before the abort is seen by the thread that finds it.
         self.0.fetch_or(ABORTED, Ordering::Release);
     }
 
-    /// A poll begins: whoever wakes the task from now on has to pass it on again.
+    /// A poll begins: a wake from now on has to pass it on again.
     #[inline]
     pub(super) fn begin(&self) -> Snapshot {
         // Acquire, here and below: the poll sees what was written before every wake since the last one.

@@ -169,7 +169,7 @@ fn the_limit_bounds_a_run() {
 }
 
 #[test]
-fn the_entered_thread_rouses_nobody_and_others_do() {
+fn the_entered_thread_unparks_nobody_and_others_do() {
     let (first, first_bell) = executor();
     let (second, second_bell) = executor();
     let (slot, polls) = (Arc::default(), Rc::default());
@@ -256,7 +256,7 @@ fn a_bursts_memory_is_given_back_and_the_tasks_stay() {
 }
 
 #[test]
-fn a_root_is_queued_at_first_and_a_wake_from_outside_rouses_the_owner_once() {
+fn a_root_is_queued_at_first_and_a_wake_from_outside_unparks_the_owner_once() {
     let (executor, bell) = executor();
     let _entered = executor.enter();
     let root = executor.begin_root();

@@ -47,7 +47,7 @@ fn a_task_that_runs_is_told_with_the_line_or_the_number_of_another() {
         executor.spawn(spin(over.clone())),
         executor.spawn(spin(over.clone())),
     ];
-    let first = executor.census().tasks[0];
+    let first = executor.task_list().tasks[0];
     assert_eq!(first.id, handles[0].id());
     let (remote, owner, flag) = (executor.remote().clone(), thread::current(), over.clone());
     let watcher = thread::spawn(move || {

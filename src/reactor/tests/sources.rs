@@ -215,7 +215,7 @@ fn a_hang_up_wakes_both_directions() {
     assert_eq!((readers.get(), writers.get()), (1, 1));
 }
 
-/// The reading end of a pipe is gone. The event says "error" and "writable", yet it is news for whoever reads.
+/// The reading end of a pipe is gone. The event says "error" and "writable", yet it is news for the reader.
 #[test]
 fn an_error_wakes_both_directions() {
     let mut reactor = Reactor::new().unwrap();

@@ -1,0 +1,158 @@
+//! The map in ARCHITECTURE.md is true: a room of `src` imports only what stands below it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The rooms, from the ground up. A room may import itself and those of lower levels, and none beside it.
+const LEVELS: &[&[&str]] = &[
+    &["sync", "panics", "trace"],
+    &["clock", "coop"],
+    &["executor", "reactor"],
+    &["runtime"],
+    &["io", "task", "time"],
+    &["dump", "net"],
+];
+
+fn level(room: &str) -> Option<usize> {
+    LEVELS.iter().position(|level| level.contains(&room))
+}
+
+/// What is wrong with the imports of a file, which lies in `src` at this path: a line for each.
+fn upward(path: &str, source: &str) -> Vec<String> {
+    let room = path.split(['/', '.']).next().expect("a path has a beginning");
+    let Some(own) = level(room) else { return vec![format!("{path}: `{room}` has no level")] };
+    let mut wrong = Vec::new();
+    for (number, code) in code(source) {
+        let mut look = |imported: &str| {
+            let below = level(imported).is_some_and(|level| level < own);
+            if imported != room && !below {
+                wrong.push(format!("{path}:{number}: `{room}` imports `{imported}`"));
+            }
+        };
+        imports(&code).for_each(&mut look);
+        // Above its own room there is the crate.
+        let depth = path.matches('/').count() + usize::from(!path.ends_with("/mod.rs"));
+        if let Some(path) = used(&code).filter(|_| !code.starts_with(' ')) {
+            let path = path.replace("super::", "^");
+            let up = path.len() - path.trim_start_matches('^').len();
+            if up >= depth && up > 0 {
+                look(name(path.trim_start_matches('^')));
+            }
+        }
+    }
+    wrong
+}
+
+/// The lines of code, numbered, without comments and without what is there for tests alone; a `use` is one line.
+fn code(source: &str) -> Vec<(usize, String)> {
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    let mut for_tests = false;
+    for (number, line) in source.lines().enumerate() {
+        let line = line.split("//").next().expect("a split has a beginning");
+        for_tests |= line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test");
+        // By its format, what begins at the margin ends there.
+        let ends = line.starts_with('}') || (line.ends_with(';') && !line.starts_with(' '));
+        if !for_tests {
+            match lines.last_mut() {
+                Some((_, open)) if used(open).is_some() && !open.ends_with(';') => {
+                    *open += line.trim();
+                }
+                _ => lines.push((number + 1, line.trim_end().to_owned())),
+            }
+        }
+        for_tests &= !ends;
+    }
+    lines
+}
+
+/// What a line uses, if it is a `use`.
+fn used(code: &str) -> Option<&str> {
+    let (before, path) = code.split_once("use ")?;
+    ["", "pub", "pub(crate)", "pub(super)"].contains(&before.trim()).then_some(path)
+}
+
+/// What follows each `crate::` of a line.
+fn imports(code: &str) -> impl Iterator<Item = &str> {
+    code.match_indices("crate::").flat_map(|(at, found)| {
+        let rest = &code[at + found.len()..];
+        match rest.strip_prefix('{') {
+            None => vec![name(rest)],
+            Some(group) => first_names(group),
+        }
+    })
+}
+
+/// The first name of each path in a group, which is open: `a::b, c::{d, e}}`.
+fn first_names(group: &str) -> Vec<&str> {
+    let (mut names, mut depth, mut begins) = (Vec::new(), 0, true);
+    for (at, char) in group.char_indices() {
+        match char {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => begins = true,
+            _ if begins && !char.is_whitespace() => {
+                names.push(name(&group[at..]));
+                begins = false;
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
+fn name(path: &str) -> &str {
+    path.split(|char: char| !(char.is_alphanumeric() || char == '_')).next().unwrap_or_default()
+}
+
+fn files(below: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(below).expect("the directory is there") {
+        let path = entry.expect("it can be read").path();
+        let for_tests = ["tests", "tests.rs", "models.rs"].iter().any(|name| path.ends_with(name));
+        if path.is_dir() && !for_tests {
+            files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") && !for_tests {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn a_room_imports_only_what_stands_below_it() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    files(&src, &mut found);
+    found.retain(|path| *path != src.join("lib.rs"));
+    assert!(found.len() > 50, "only {} files were found", found.len());
+    let wrong: Vec<String> = found
+        .iter()
+        .flat_map(|path| {
+            let name = path.strip_prefix(&src).expect("it lies below").to_string_lossy().replace('\\', "/");
+            upward(&name, &fs::read_to_string(path).expect("it can be read"))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "these import upward:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn an_import_upward_is_found_wherever_it_stands() {
+    let finds = |path: &str, source: &str, line: usize| {
+        let wrong = upward(path, source);
+        assert!(wrong.len() == 1 && wrong[0].starts_with(&format!("{path}:{line}: ")), "{source}: {wrong:?}");
+    };
+    finds("reactor/io.rs", "\nuse crate::executor::Id;", 2);
+    finds("clock/mod.rs", "use crate::{\n    sync::lock,\n    runtime::{context, Handle},\n};", 1);
+    finds("sync.rs", "fn f() {\n    crate::coop::yield_now();\n}", 2);
+    finds("time/sleep.rs", "use crate::block_on;", 1);
+    finds("coop/mod.rs", "use super::task::Id;", 1);
+    finds("coop/budget.rs", "use super::super::task::Id;", 1);
+    finds("trace.rs", "mod on {\n    use crate::executor::Spawned;\n}", 2);
+    assert_eq!(upward("unheard/of.rs", ""), ["unheard/of.rs: `unheard` has no level"]);
+    for (path, source) in [
+        ("net/udp.rs", "use crate::io::Interest;\nuse crate::{net::addr, runtime::{context, Handle}};"),
+        ("coop/budget.rs", "// crate::task\nuse super::yield_now;\nuse crate::sync::thread_local;"),
+        ("clock/system.rs", "#[cfg(test)]\nmod tests {\n    use crate::block_on;\n}\nuse crate::sync::lock;"),
+    ] {
+        assert_eq!(upward(path, source), [""; 0]);
+    }
+}
