@@ -452,6 +452,7 @@ fn who_asks_for_a_dump_is_in_no_dump_and_has_no_number() {
             Handle::current().request_dump(move |dump| sender.send(dump.unwrap()).unwrap());
         }
         assert_eq!(here().tasks.len(), 1, "the requests wait, and are not seen");
+        assert_eq!(Handle::current().metrics().tasks_alive(), 1);
         let second = spawn(pending::<()>());
         while receiver.try_iter().map(|dump| dump.tasks.len()).sum::<usize>() == 0 {
             sleep(ms(1)).await;

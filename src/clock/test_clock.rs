@@ -53,7 +53,7 @@ impl Clock {
         match self {
             Clock::Monotonic => Ok(driver::Clock::from_fn(system::now)),
             Clock::Boottime => system::boottime(),
-            Clock::Test(test) => Ok(test.shared.time.clock()),
+            Clock::Test(test) => Ok(test.state.time.clock()),
         }
     }
 
@@ -62,7 +62,7 @@ impl Clock {
     pub(super) fn ahead_of_std(&self, paused: bool, now: Nanos) -> Option<i64> {
         let count = |nanos: Nanos| i64::try_from(nanos.get()).unwrap_or(i64::MAX);
         match self {
-            Clock::Test(test) => Some(test.shared.ahead_of_std),
+            Clock::Test(test) => Some(test.state.ahead_of_std),
             Clock::Monotonic | Clock::Boottime => paused.then(|| count(now) - count(system::now())),
         }
     }
@@ -106,10 +106,10 @@ impl Clock {
 /// ```
 #[derive(Clone)]
 pub struct TestClock {
-    shared: Arc<Shared>,
+    state: Arc<TestClockState>,
 }
 
-struct Shared {
+struct TestClockState {
     /// What it showed first.
     began: Nanos,
     /// By how much its count was ahead of std's when it was made.
@@ -121,7 +121,7 @@ struct Shared {
 
 impl fmt::Debug for TestClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let elapsed = self.shared.time.now().saturating_duration_since(self.shared.began);
+        let elapsed = self.state.time.now().saturating_duration_since(self.state.began);
         f.debug_struct("TestClock").field("elapsed", &elapsed).finish_non_exhaustive()
     }
 }
@@ -131,29 +131,31 @@ impl TestClock {
     pub fn new() -> TestClock {
         let began = instant::to_nanos(Instant::now());
         let (ahead_of_std, time) = (instant::ahead_of_std(), driver::TestClock::new(began));
-        TestClock { shared: Arc::new(Shared { began, ahead_of_std, time, runtimes: Mutex::default() }) }
+        TestClock {
+            state: Arc::new(TestClockState { began, ahead_of_std, time, runtimes: Mutex::default() }),
+        }
     }
 
     /// The moment that it shows. Inside a runtime that goes by this clock, [`Instant::now`] is the same.
     pub fn now(&self) -> Instant {
-        instant::from_nanos(self.shared.time.now())
+        instant::from_nanos(self.state.time.now())
     }
 
     /// The moment that it showed first.
     pub fn started_at(&self) -> Instant {
-        instant::from_nanos(self.shared.began)
+        instant::from_nanos(self.state.began)
     }
 
     /// Sets the clock to `moment`, which may lie in its past. A sleep then lasts the longer: a runtime's
     /// time does not go back, but stands until its clock has caught up.
     pub fn set(&self, moment: Instant) {
-        self.shared.time.set(instant::to_nanos(moment));
+        self.state.time.set(instant::to_nanos(moment));
         self.unpark_all();
     }
 
     /// Turns the clock on by `duration`. It stops just before the end of time, in some 580 years.
     pub fn advance(&self, duration: Duration) {
-        self.shared.time.advance(duration);
+        self.state.time.advance(duration);
         self.unpark_all();
     }
 
@@ -166,7 +168,7 @@ impl TestClock {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn Unpark>>> {
-        self.shared.runtimes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.runtimes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

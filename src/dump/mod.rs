@@ -149,10 +149,10 @@ impl Dump {
 
 /// Why there is no dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DumpError(Kind);
+pub struct DumpError(Reason);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
+enum Reason {
     Elsewhere,
     Shutdown,
     TimedOut(Duration, Option<Box<Running>>),
@@ -161,43 +161,43 @@ enum Kind {
 impl DumpError {
     /// Whether the runtime was dropped.
     pub fn is_shutdown(&self) -> bool {
-        self.0 == Kind::Shutdown
+        self.0 == Reason::Shutdown
     }
 
     /// Whether the runtime did not answer in time: it is in no `block_on`, or a task does not let it go on.
     pub fn is_timed_out(&self) -> bool {
-        matches!(self.0, Kind::TimedOut(..))
+        matches!(self.0, Reason::TimedOut(..))
     }
 
     /// If the runtime did not answer in time: the task that it was polling when the time was up, which may be the one that
     /// does not let it go on. See there for [how long](Running#for-how-long) it has been.
     pub fn running(&self) -> Option<&Running> {
         match &self.0 {
-            Kind::TimedOut(_, running) => running.as_deref(),
+            Reason::TimedOut(_, running) => running.as_deref(),
             _ => None,
         }
     }
 
     /// Whether [`Handle::dump`] was called elsewhere than on the runtime's own thread, or outside of its `block_on`.
     pub fn is_elsewhere(&self) -> bool {
-        self.0 == Kind::Elsewhere
+        self.0 == Reason::Elsewhere
     }
 }
 
 impl fmt::Display for DumpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Elsewhere => f.write_str(
+            Reason::Elsewhere => f.write_str(
                 "only the runtime's own thread, inside `block_on`, can see its tasks at once: use \
                  `Handle::dump_within` or `Handle::request_dump` elsewhere",
             ),
-            Kind::Shutdown => f.write_str("the runtime was dropped: nothing is pending"),
-            Kind::TimedOut(waited, None) => write!(
+            Reason::Shutdown => f.write_str("the runtime was dropped: nothing is pending"),
+            Reason::TimedOut(waited, None) => write!(
                 f,
                 "the runtime did not answer within {waited:?}, and polls no task: it is in no `block_on`, or something else \
                  does not let it go on"
             ),
-            Kind::TimedOut(waited, Some(running)) => {
+            Reason::TimedOut(waited, Some(running)) => {
                 write!(f, "the runtime did not answer within {waited:?}: it runs {running}")
             }
         }
@@ -214,9 +214,9 @@ impl Handle {
     /// If this is not that thread, or it is not inside `block_on`; or if the runtime was dropped.
     pub fn dump(&self) -> Result<Dump, DumpError> {
         if self.is_shutdown() {
-            return Err(DumpError(Kind::Shutdown));
+            return Err(DumpError(Reason::Shutdown));
         }
-        self.snapshot().map(Dump::of).ok_or(DumpError(Kind::Elsewhere))
+        self.snapshot().map(Dump::of).ok_or(DumpError(Reason::Elsewhere))
     }
 
     /// What is pending, from any thread. The runtime answers between two polls, and is woken for it if it sleeps; this
@@ -247,7 +247,7 @@ impl Handle {
     /// ```
     pub fn dump_within(&self, timeout: Duration) -> Result<Dump, DumpError> {
         match self.dump() {
-            Err(DumpError(Kind::Elsewhere)) => {}
+            Err(DumpError(Reason::Elsewhere)) => {}
             known => return known,
         }
         // The first look: if the next one finds the same poll, that has lasted for all the time between them.
@@ -258,9 +258,9 @@ impl Handle {
         match receiver.recv_timeout(timeout) {
             // It is made into a dump here, and not on the runtime's time.
             Ok(Some(snapshot)) => Ok(Dump::of(snapshot)),
-            Ok(None) | Err(RecvTimeoutError::Disconnected) => Err(DumpError(Kind::Shutdown)),
+            Ok(None) | Err(RecvTimeoutError::Disconnected) => Err(DumpError(Reason::Shutdown)),
             Err(RecvTimeoutError::Timeout) => {
-                Err(DumpError(Kind::TimedOut(timeout, self.running().map(Box::new))))
+                Err(DumpError(Reason::TimedOut(timeout, self.running().map(Box::new))))
             }
         }
     }
@@ -285,7 +285,7 @@ impl Handle {
     /// ```
     pub fn request_dump(&self, answer: impl FnOnce(Result<Dump, DumpError>) + Send + 'static) {
         self.request_snapshot(move |snapshot| {
-            answer(snapshot.map(Dump::of).ok_or(DumpError(Kind::Shutdown)));
+            answer(snapshot.map(Dump::of).ok_or(DumpError(Reason::Shutdown)));
         });
     }
 }

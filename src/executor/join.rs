@@ -9,6 +9,7 @@
 use super::numbers::Id;
 use super::task::{Claim, TaskRef};
 use crate::coop::budget;
+use crate::panics::Payload;
 use futures_core::future::FusedFuture;
 use std::any::Any;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -196,8 +197,6 @@ impl fmt::Debug for AbortHandle {
 pub struct JoinError {
     repr: Repr,
 }
-
-type Payload = Box<dyn Any + Send + 'static>;
 
 /// One word, because every result of a task has room for it.
 enum Repr {

@@ -14,7 +14,7 @@
 
 use super::join::JoinHandle;
 use super::lanes::{Lane, Lanes};
-use super::numbers::Block;
+use super::numbers::NumberBlock;
 use super::polling::Poll;
 use super::remote::{Item, Owner, Remote};
 use super::root::{self, Root};
@@ -32,14 +32,14 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 /// The executor that a thread has entered.
-struct Current {
+struct Entered {
     /// Its `Remote`, to be compared with and never to be followed; null if there is none.
     remote: Cell<*const Remote>,
     local: RefCell<Option<ManuallyDrop<Rc<Local>>>>,
 }
 
 thread_local! {
-    static CURRENT: Current = const { Current { remote: Cell::new(ptr::null()), local: RefCell::new(None) } };
+    static CURRENT: Entered = const { Entered { remote: Cell::new(ptr::null()), local: RefCell::new(None) } };
 }
 // The executors of this thread, for those who come with a `Remote`. This one has a destructor: after it, none is found.
 thread_local! {
@@ -51,7 +51,7 @@ const TRIM_EVERY: u32 = 1024;
 
 /// How a run of some polls went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ran {
+pub(crate) struct RunReport {
     /// Tasks that were polled.
     pub(crate) polls: usize,
     /// How often it was the root's turn.
@@ -76,7 +76,7 @@ pub(crate) enum End {
 pub(crate) struct Local {
     owner: Owner,
     pub(super) tasks: RefCell<Tasks>,
-    pub(super) root: RefCell<Option<root::Current>>,
+    pub(super) root: RefCell<Option<root::CurrentRoot>>,
     /// Where a wake puts a task.
     pub(super) lane: Cell<Lane>,
     /// The empty vector that the inbox gets in exchange for the full one.
@@ -86,7 +86,7 @@ pub(crate) struct Local {
     /// Where the task lies that is being polled, or was polled last. The rest that there is to say of it is in the
     /// `Remote`.
     polled: Cell<usize>,
-    numbers: Block,
+    numbers: NumberBlock,
     polls: Cell<u64>,
     /// The longest queue since the last trim, and the turns left until the next.
     longest: Cell<usize>,
@@ -110,7 +110,7 @@ impl Local {
             closed: Cell::new(false),
             running: Cell::new(false),
             polled: Cell::new(0),
-            numbers: Block::default(),
+            numbers: NumberBlock::default(),
             polls: Cell::new(count),
             longest: Cell::new(0),
             until_trim: Cell::new(TRIM_EVERY),
@@ -198,16 +198,16 @@ impl Local {
         JoinHandle::new(claim)
     }
 
-    pub(super) fn run(&self, limit: usize, mut root: impl FnMut() -> ControlFlow<()>) -> Ran {
+    pub(super) fn run(&self, limit: usize, mut root: impl FnMut() -> ControlFlow<()>) -> RunReport {
         /// Lets the executor run again, also after a panic.
-        struct Running<'a>(&'a Cell<bool>);
-        impl Drop for Running<'_> {
+        struct MayRun<'a>(&'a Cell<bool>);
+        impl Drop for MayRun<'_> {
             fn drop(&mut self) {
                 self.0.set(false);
             }
         }
         assert!(!self.running.replace(true), "a task cannot run the executor that is running it");
-        let _running = Running(&self.running);
+        let _running = MayRun(&self.running);
 
         self.take_inbox();
         self.take_root();
@@ -254,7 +254,7 @@ impl Local {
         self.note_length();
         // At most `limit`, a usize.
         let polls = self.polls.get().wrapping_sub(before) as usize;
-        Ran { polls, roots, end }
+        RunReport { polls, roots, end }
     }
 
     /// While the guard lives, a wake on this thread puts a task into this lane.

@@ -38,7 +38,7 @@ mod tests;
 
 pub use join::{AbortHandle, JoinError, JoinHandle};
 pub(crate) use lanes::Lane;
-pub(crate) use local::{End, Enter, Local, Ran};
+pub(crate) use local::{End, Enter, Local, RunReport};
 pub use numbers::Id;
 pub(crate) use remote::Remote;
 pub(crate) use root::Root;
@@ -108,7 +108,7 @@ impl Executor {
     /// # Panics
     ///
     /// If a task of this executor calls it. (That task's handle gets the panic.)
-    pub(crate) fn run(&self, limit: usize, root: impl FnMut() -> ControlFlow<()>) -> Ran {
+    pub(crate) fn run(&self, limit: usize, root: impl FnMut() -> ControlFlow<()>) -> RunReport {
         self.local.run(limit, root)
     }
 

@@ -96,12 +96,12 @@ impl Numbers {
 
 /// The numbers that the owner thread has taken and not given yet.
 #[derive(Default)]
-pub(super) struct Block {
+pub(super) struct NumberBlock {
     next: Cell<u64>,
     end: Cell<u64>,
 }
 
-impl Block {
+impl NumberBlock {
     /// Takes a number, on the owner thread.
     #[inline]
     pub(super) fn take(&self, numbers: &Numbers) -> Id {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_later_task_gets_a_lower_number_or_anothers() {
-        let (numbers, block) = (Numbers::new(0), Block::default());
+        let (numbers, block) = (Numbers::new(0), NumberBlock::default());
         let mut last = None;
         for n in 0..100 {
             // Runs of both, of all lengths up to more than a block.
@@ -141,14 +141,14 @@ mod tests {
 
     #[test]
     fn one_thread_alone_leaves_numbers_out() {
-        let (numbers, block) = (Numbers::new(0), Block::default());
+        let (numbers, block) = (Numbers::new(0), NumberBlock::default());
         assert!((0..100).all(|n| block.take(&numbers).number() == n));
     }
 
     #[test]
     fn numbers_that_wrap_around_are_given_twice() {
         for first in [u64::MAX - 3, NUMBERS - 3] {
-            let (numbers, block) = (Numbers::new(first), Block::default());
+            let (numbers, block) = (Numbers::new(first), NumberBlock::default());
             let given: Vec<u64> = (0..8).map(|_| block.take(&numbers).number()).collect();
             assert_eq!(given, [NUMBERS - 3, NUMBERS - 2, NUMBERS - 1, NUMBERS, 0, 1, 2, 3]);
         }

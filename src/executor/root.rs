@@ -45,7 +45,7 @@ impl Root {
 }
 
 /// The root of the `block_on` under way, as its executor knows it.
-pub(super) struct Current {
+pub(super) struct CurrentRoot {
     root: Arc<Root>,
     /// It waits in a lane.
     queued: bool,
@@ -70,7 +70,7 @@ impl ArcWake for Root {
 impl Local {
     /// Makes `root` the future of `block_on` that takes turns with the tasks, and queues it.
     pub(super) fn set_root(&self, root: Arc<Root>) {
-        let before = self.root.replace(Some(Current { root, queued: true, polled: false }));
+        let before = self.root.replace(Some(CurrentRoot { root, queued: true, polled: false }));
         debug_assert!(before.is_none(), "two roots");
         self.tasks.borrow_mut().queue_root(Lane::Woken);
     }

@@ -15,6 +15,7 @@
 //! * No user code runs here. References to tasks go in and out, and none is dropped.
 
 use super::lanes::{Lane, Lanes, Next};
+use super::numbers::Id;
 use super::remote::Remote;
 use super::task::{TaskRef, prefetch};
 use super::task_list::{ListedTask, TaskState};
@@ -57,7 +58,7 @@ pub(super) struct Tasks {
     /// References to the `Remote`, from tasks that ended here. A new task takes one over, which spares it the two
     /// atomic steps.
     remotes: Vec<Arc<Remote>>,
-    /// Tasks that have a place and have not completed.
+    /// Tasks that have a place and have not completed, but for [hidden](Id::HIDDEN) ones.
     alive: usize,
 }
 
@@ -98,6 +99,7 @@ impl Tasks {
     /// Gives a new task a place, and queues it.
     #[inline]
     pub(super) fn insert(&mut self, task: TaskRef) {
+        self.alive += usize::from(task.id() != Id::HIDDEN);
         let key = match self.free.pop() {
             Some(key) => {
                 task.set_key(key);
@@ -112,7 +114,6 @@ impl Tasks {
                 key
             }
         };
-        self.alive += 1;
         self.lanes.push(Lane::Woken, key);
     }
 
@@ -171,7 +172,7 @@ impl Tasks {
     /// A task that was taken out has completed. Its place is free once it is in the queue no more.
     #[inline]
     pub(super) fn completed(&mut self, task: &TaskRef) {
-        self.alive -= 1;
+        self.alive -= usize::from(task.id() != Id::HIDDEN);
         if !task.is_queued() {
             self.free.push(task.key());
         }

@@ -230,18 +230,18 @@ pub(crate) fn io() -> io::Result<std::sync::Arc<crate::reactor::Io>> {
 }
 
 /// Marks this thread as running a `block_on`.
-pub(super) struct Running(());
+pub(super) struct BlockOnGuard(());
 
-impl Running {
+impl BlockOnGuard {
     /// `None` if it runs one already.
-    pub(super) fn start() -> Option<Running> {
+    pub(super) fn start() -> Option<BlockOnGuard> {
         let nested = RUNNING.try_with(|running| running.replace(true)).unwrap_or(false);
         // Only the outer one may come to be: to drop one that is refused would take the mark away.
-        if nested { None } else { Some(Running(())) }
+        if nested { None } else { Some(BlockOnGuard(())) }
     }
 }
 
-impl Drop for Running {
+impl Drop for BlockOnGuard {
     fn drop(&mut self) {
         // Without the thread-local there is nothing to mark.
         let _ = RUNNING.try_with(|running| running.set(false));

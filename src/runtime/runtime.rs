@@ -22,7 +22,7 @@ use futures_task::{FutureObj, LocalFutureObj, LocalSpawn, Spawn, SpawnError, wak
 use mainspring_driver::{Driver, Nanos, Unpark};
 
 use super::builder::Builder;
-use super::context::{Running, guarded};
+use super::context::{BlockOnGuard, guarded};
 use super::event_loop::EventLoop;
 use super::handle::{Handle, Shared};
 use super::inspect::Snapshot;
@@ -178,7 +178,7 @@ impl Runtime {
     /// goes to its handle.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
-        let Some(_running) = Running::start() else {
+        let Some(_running) = BlockOnGuard::start() else {
             panic!(
                 "`block_on` was called on a thread that runs a `block_on` already, which would stop all its \
                  tasks: `.await` the future there, or `spawn` it"

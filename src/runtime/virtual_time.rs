@@ -39,10 +39,10 @@ pub(crate) struct VirtualTime {
 struct Advances {
     begun: u64,
     /// In no order: there are hardly ever two.
-    under_way: Vec<Advance>,
+    under_way: Vec<PendingAdvance>,
 }
 
-struct Advance {
+struct PendingAdvance {
     number: u64,
     until: Nanos,
     waker: Waker,
@@ -61,7 +61,7 @@ impl VirtualTime {
         }
         advances.begun += 1;
         let number = advances.begun;
-        advances.under_way.push(Advance { number, until, waker });
+        advances.under_way.push(PendingAdvance { number, until, waker });
         Some(number)
     }
 
@@ -136,7 +136,7 @@ impl VirtualTime {
 }
 
 /// Wakes them in the order of their moments and beginnings.
-fn wake(mut advances: Vec<Advance>) {
+fn wake(mut advances: Vec<PendingAdvance>) {
     advances.sort_by_key(|advance| (advance.until, advance.number));
     let mut panics = Panics::new();
     panics.wake_all(advances.into_iter().map(|advance| advance.waker));

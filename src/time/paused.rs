@@ -132,7 +132,7 @@ pub fn is_paused() -> bool {
 /// ```
 #[track_caller]
 pub fn advance(duration: Duration) -> Advance {
-    Advance::new(Target::Through(duration))
+    Advance::new(Goal::Through(duration))
 }
 
 /// Turns a paused clock on to `moment` in one step, at the first poll: as if the program had been stopped for so long.
@@ -164,7 +164,7 @@ pub fn advance(duration: Duration) -> Advance {
 /// ```
 #[track_caller]
 pub fn advance_to(moment: Instant) -> Advance {
-    Advance::new(Target::To(moment))
+    Advance::new(Goal::To(moment))
 }
 
 /// The time on the wall: the system's, unless the time of the runtime that this thread is in is, or was, virtual. Then it
@@ -241,7 +241,7 @@ fn current() -> Handle {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Target {
+enum Goal {
     /// From deadline to deadline.
     Through(Duration),
     /// In one step.
@@ -252,13 +252,13 @@ enum Target {
 #[must_use = "futures do nothing unless you `.await` or poll them"]
 pub struct Advance {
     handle: Handle,
-    target: Target,
-    stage: Stage,
+    goal: Goal,
+    state: AdvanceState,
     made_at: &'static Location<'static>,
 }
 
 #[derive(Debug)]
-enum Stage {
+enum AdvanceState {
     New,
     /// Known to the runtime by this number, until time has come there.
     UnderWay(u64, Nanos),
@@ -269,10 +269,10 @@ enum Stage {
 
 impl Advance {
     #[track_caller]
-    fn new(target: Target) -> Advance {
+    fn new(goal: Goal) -> Advance {
         let handle = current();
         assert!(handle.timers().is_paused(), "{NOT_PAUSED}");
-        Advance { handle, target, stage: Stage::New, made_at: Location::caller() }
+        Advance { handle, goal, state: AdvanceState::New, made_at: Location::caller() }
     }
 
     /// That it can begin.
@@ -303,9 +303,9 @@ impl Advance {
     fn until(&self) -> Nanos {
         let timers = self.handle.timers();
         let now = timers.now();
-        match self.target {
-            Target::Through(duration) => now.saturating_add(duration).min(END),
-            Target::To(moment) => {
+        match self.goal {
+            Goal::Through(duration) => now.saturating_add(duration).min(END),
+            Goal::To(moment) => {
                 let at = instant::to_nanos(moment).min(END).max(now);
                 timers.turn_to(at);
                 at
@@ -325,34 +325,34 @@ impl Future for Advance {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            match &mut self.stage {
-                Stage::New => {
+            match &mut self.state {
+                AdvanceState::New => {
                     self.assert_possible();
                     let until = self.until();
                     // Another thread may have resumed time just now, or dropped the runtime: then look again.
                     if let Some(number) = self.handle.virtual_time().begin(&self.handle, until, cx) {
-                        self.stage = Stage::UnderWay(number, until);
+                        self.state = AdvanceState::UnderWay(number, until);
                         // The runtime may be parked, if this is another thread.
                         self.handle.io().unpark();
                         return Poll::Pending;
                     }
                 }
-                &mut Stage::UnderWay(number, until) => {
+                &mut AdvanceState::UnderWay(number, until) => {
                     self.assert_alive();
                     ready!(self.handle.virtual_time().poll(number, cx));
                     let timers = self.handle.timers();
-                    self.stage = if until <= timers.now() {
-                        Stage::Done
+                    self.state = if until <= timers.now() {
+                        AdvanceState::Done
                     } else {
                         let timer = TimerEntry::with_origin(timers.clone(), until, self.made_at);
-                        Stage::Resumed(Box::pin(timer))
+                        AdvanceState::Resumed(Box::pin(timer))
                     };
                 }
-                Stage::Resumed(timer) => match ready!(timer.as_mut().poll_elapsed(cx)) {
-                    Ok(()) => self.stage = Stage::Done,
+                AdvanceState::Resumed(timer) => match ready!(timer.as_mut().poll_elapsed(cx)) {
+                    Ok(()) => self.state = AdvanceState::Done,
                     Err(_shutdown) => self.fail(),
                 },
-                Stage::Done => return Poll::Ready(()),
+                AdvanceState::Done => return Poll::Ready(()),
             }
         }
     }
@@ -360,7 +360,7 @@ impl Future for Advance {
 
 impl Drop for Advance {
     fn drop(&mut self) {
-        if let Stage::UnderWay(number, _) = self.stage {
+        if let AdvanceState::UnderWay(number, _) = self.state {
             self.handle.virtual_time().give_up(number);
         }
     }
@@ -369,8 +369,8 @@ impl Drop for Advance {
 impl fmt::Debug for Advance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Advance")
-            .field("target", &self.target)
-            .field("stage", &self.stage)
+            .field("goal", &self.goal)
+            .field("state", &self.state)
             .finish_non_exhaustive()
     }
 }

@@ -77,7 +77,7 @@ const LOOKS: usize = 4;
 #[track_caller]
 pub fn sleep_until_wall(deadline: SystemTime) -> WallSleep {
     let clock = WallClock::Runtime(clock::current_clock());
-    WallSleep { deadline, delay: Sleep::new(When::Never), state: State::Looking, clock }
+    WallSleep { deadline, delay: Sleep::new(When::Never), phase: Phase::Looking, clock }
 }
 
 pin_project! {
@@ -87,13 +87,13 @@ pin_project! {
         deadline: SystemTime,
         #[pin]
         delay: Sleep,
-        state: State,
+        phase: Phase,
         clock: WallClock,
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Phase {
     /// The delay has to be set.
     Looking,
     /// The delay has a part of what was left.
@@ -135,7 +135,7 @@ impl WallSleep {
 
     /// Whether a poll has found it to have ended.
     pub fn is_elapsed(&self) -> bool {
-        self.state == State::Done
+        self.phase == Phase::Done
     }
 
     /// Lets the runtime end this sleep up to `most` late; see [`Sleep::tolerance`].
@@ -159,18 +159,18 @@ impl Future for WallSleep {
             let (now, may_be_set) = this.clock.look();
             // An error says that the deadline lies behind.
             let left = this.deadline.duration_since(now).unwrap_or_default();
-            if *this.state == State::Done || left.is_zero() {
-                *this.state = State::Done;
+            if *this.phase == Phase::Done || left.is_zero() {
+                *this.phase = Phase::Done;
                 permit.spend();
                 return Poll::Ready(());
             }
-            if *this.state == State::Looking {
+            if *this.phase == Phase::Looking {
                 let at = next_look(this.delay.now(), left, may_be_set);
                 this.delay.as_mut().reset(at);
-                *this.state = State::Waiting;
+                *this.phase = Phase::Waiting;
             }
             match ready!(this.delay.as_mut().poll_elapsed(cx)) {
-                Ok(()) => *this.state = State::Looking,
+                Ok(()) => *this.phase = Phase::Looking,
                 Err(error) => this.delay.fail(error),
             }
         }

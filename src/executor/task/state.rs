@@ -33,9 +33,9 @@ pub(super) struct State(AtomicU32);
 
 /// The word as it was at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Snapshot(u32);
+pub(super) struct Loaded(u32);
 
-impl Snapshot {
+impl Loaded {
     #[inline]
     pub(super) fn is_scheduled(self) -> bool {
         self.0 & SCHEDULED != 0
@@ -98,9 +98,9 @@ impl State {
     }
 
     #[inline]
-    pub(super) fn load(&self) -> Snapshot {
+    pub(super) fn load(&self) -> Loaded {
         // Acquire: COMPLETE publishes the output, ABORTED what was written before the abort.
-        Snapshot(self.0.load(Ordering::Acquire))
+        Loaded(self.0.load(Ordering::Acquire))
     }
 
     /// Marks the task as woken from another thread. True if the caller has to put it into the inbox.
@@ -118,28 +118,28 @@ impl State {
 
     /// A poll begins: a wake from now on has to pass it on again.
     #[inline]
-    pub(super) fn begin(&self) -> Snapshot {
+    pub(super) fn begin(&self) -> Loaded {
         // Acquire, here and below: the poll sees what was written before every wake since the last one.
         let word = self.0.load(Ordering::Acquire);
         if word & SCHEDULED == 0 {
-            return Snapshot(word);
+            return Loaded(word);
         }
-        Snapshot(self.0.fetch_and(!SCHEDULED, Ordering::Acquire))
+        Loaded(self.0.fetch_and(!SCHEDULED, Ordering::Acquire))
     }
 
     /// The result is in its place.
     #[inline]
-    pub(super) fn complete(&self) -> Snapshot {
+    pub(super) fn complete(&self) -> Loaded {
         let word = self.0.load(Ordering::Acquire);
         if word / REF == 1 {
             // The owner's is the only reference, and no poll lends a waker out: nobody else is there to see it.
             self.0.store(word | COMPLETE, Ordering::Relaxed);
-            return Snapshot(word);
+            return Loaded(word);
         }
         // Release: publishes the result to a handle that finds COMPLETE. Acquire: what a handle that is gone
         // did comes before the drop of the output, and the waker it left is whole. An addition sets the bit, which
         // was unset, and is the cheaper step.
-        Snapshot(self.0.fetch_add(COMPLETE, Ordering::AcqRel))
+        Loaded(self.0.fetch_add(COMPLETE, Ordering::AcqRel))
     }
 
     /// A change that the claim makes, unless COMPLETE is set: then nothing is changed, and false returned.

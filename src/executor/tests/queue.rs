@@ -1,7 +1,7 @@
 //! What gets polled, how often, in which order, and who is unparked.
 
 use super::super::local::Local;
-use super::super::{End, Executor, Lane, Ran, spawn_local};
+use super::super::{End, Executor, Lane, RunReport, spawn_local};
 use super::{Bell, OnDrop, executor, idle, result, run, settle};
 use crate::coop::{budget, unconstrained, yield_now};
 use futures_task::waker as waker_of;
@@ -263,7 +263,7 @@ fn a_root_is_queued_at_first_and_a_wake_from_outside_unparks_the_owner_once() {
     let waker = waker_of(root.root().clone());
     let poll = |wake: bool| {
         assert!(executor.has_ready());
-        assert_eq!(run_to_root(&executor), Ran { polls: 0, roots: 1, end: End::Root });
+        assert_eq!(run_to_root(&executor), RunReport { polls: 0, roots: 1, end: End::Root });
         poll_root(&executor, || {
             (0..3).for_each(|_| {
                 if wake {
@@ -273,7 +273,7 @@ fn a_root_is_queued_at_first_and_a_wake_from_outside_unparks_the_owner_once() {
         });
     };
     poll(false);
-    assert_eq!(run_to_root(&executor), Ran { polls: 0, roots: 0, end: End::Idle });
+    assert_eq!(run_to_root(&executor), RunReport { polls: 0, roots: 0, end: End::Idle });
     (0..3).for_each(|_| waker.wake_by_ref());
     assert_eq!(bell.rings(), 0);
     poll(true);
@@ -326,7 +326,7 @@ fn the_root_takes_its_turn_as_a_task_does() {
 }
 
 /// Runs until it is the root's turn, which is left to the caller.
-fn run_to_root(executor: &Executor) -> Ran {
+fn run_to_root(executor: &Executor) -> RunReport {
     executor.run(64, || ControlFlow::Break(()))
 }
 
