@@ -367,7 +367,7 @@ fn due_values_do_not_starve_the_other_tasks() {
 }
 
 #[test]
-fn memory_is_kept_given_back_and_compacted() {
+fn memory_is_reserved_kept_and_given_back() {
     manual().block_on(async {
         let mut queue = DelayQueue::with_capacity(1_000);
         assert!(queue.capacity() >= 1_000 && queue.is_empty());
@@ -379,16 +379,14 @@ fn memory_is_kept_given_back_and_compacted() {
             assert!(dropped.count() <= n, "a removed value is gone at once");
         }
         assert_eq!(dropped.count(), 6_300);
-        queue.compact();
-        assert!(queue.capacity() <= 128, "{}", queue.capacity());
-        for (n, key) in keys.iter().enumerate() {
-            assert_eq!(queue.try_deadline(key).is_some(), n % 64 == 0);
-        }
-        queue.reset(&keys[64], ms(1));
-        advance(ms(1)).await;
-        assert_eq!(due_now(&mut queue).await[0].key(), keys[64], "a key stays what it was");
+        queue.shrink_to_fit();
+        assert_eq!(queue.capacity(), 6_400, "each page holds a value");
+        (0..6_000).for_each(|_| ignore(queue.insert(dropped.token(), HOUR)));
+        assert_eq!(queue.capacity(), 6_400, "there is room for them on these pages");
         queue.clear();
-        assert_eq!(dropped.count(), 6_400);
+        assert_eq!(dropped.count(), 12_400);
+        queue.shrink_to_fit();
+        assert_eq!(queue.capacity(), 0);
         queue.reserve(500);
         assert!(queue.capacity() >= 500);
         queue.shrink_to_fit();
@@ -469,7 +467,6 @@ fn keys_of_handles_are_keys_of_the_queue() {
         assert!(due_now(&mut queue).await.is_empty());
         assert_eq!(queue.peek(), Some(sent));
         queue.reset(&sent, ms(3));
-        queue.compact();
         advance(ms(3)).await;
         let due = due_now(&mut queue).await;
         assert_eq!(due.iter().map(Expired::key).collect::<Vec<_>>(), [own, sent]);
@@ -626,7 +623,6 @@ enum Op {
     Reset(usize, u64),
     SendReset(usize, u64),
     Advance(u64),
-    Compact,
     Clear,
 }
 
@@ -638,7 +634,6 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (any::<usize>(), delay()).prop_map(|(which, delay)| Op::Reset(which, delay)),
         1 => (any::<usize>(), delay()).prop_map(|(which, delay)| Op::SendReset(which, delay)),
         4 => delay().prop_map(|delay| Op::Advance(delay.min(1 << 50))),
-        1 => Just(Op::Compact),
         1 => Just(Op::Clear),
     ]
 }
@@ -696,7 +691,6 @@ async fn compare(ops: Vec<Op>) {
                     "forgotten"
                 );
             }
-            Op::Compact => queue.compact(),
             Op::Clear => {
                 queue.clear();
                 gone.extend(std::mem::take(&mut model).into_values());

@@ -376,16 +376,12 @@ impl<T> DelayQueue<T> {
         self.due.agenda.reserve(additional);
     }
 
-    /// Releases what memory can be without moving a value. A burst's memory is released in any case, as time
-    /// passes.
+    /// Releases all memory that holds no value, and what was reserved with it. Values lie on pages of sixty-four,
+    /// and are not moved: a page with one value stays, and what is put in later lies there first.
+    ///
+    /// Without it, a burst's memory is released in small steps as time passes; pages that were reserved stay.
     pub fn shrink_to_fit(&mut self) {
         self.due.agenda.shrink_to_fit();
-        self.sent.shrink_to_fit();
-    }
-
-    /// Moves the values together and releases the rest of the memory. All keys stay good. O(n).
-    pub fn compact(&mut self) {
-        self.due.agenda.compact();
         self.sent.shrink_to_fit();
     }
 
