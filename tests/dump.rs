@@ -124,7 +124,7 @@ fn a_timer_is_named_by_a_line_of_the_library() {
         });
         waits!({
             let mut map = TimerMap::new();
-            map.set("key", (), HOUR).expect("it is open");
+            map.insert("key", (), HOUR);
             async move { map.next().await }
         });
         rest().await;

@@ -94,11 +94,11 @@
 
 mod clock;
 pub mod delay_queue;
+mod due;
 pub mod error;
 mod future_ext;
 mod instant;
 mod interval;
-mod keyed;
 mod paused;
 mod sleep;
 mod stream_ext;

@@ -90,7 +90,7 @@ pub enum Popped<T> {
 /// assert_eq!(agenda.remove(tea).unwrap().value, "tea");
 /// assert!(agenda.remove(tea).is_none());
 ///
-/// // The loop of whoever embeds it: sleep until the next deadline, then take what is due.
+/// // The loop of a program that embeds it: sleep until the next deadline, then take what is due.
 /// let mut now = Nanos::ZERO;
 /// let mut seen = vec![];
 /// while let Some(next) = agenda.next_deadline() {

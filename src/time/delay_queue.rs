@@ -2,44 +2,26 @@
 //!
 //! Ground rules:
 //!
-//! * The times are an agenda's, the waiting is `Due`'s: here are only the keys, and what comes from other threads.
-//! * A value that came from another thread has a ticket instead of the agenda's key, because its sender could
-//!   not wait for that. `sent` leads from the one to the other, for as long as the value is in.
+//! * The times are an agenda's, the waiting is `Due`'s: here are only the keys, and what is said of an unknown one.
 //! * The waker runs last, when the queue is in order.
-//! * `ended` says that a poll has told of the end, and nothing has been put in and no handle made since.
 
-mod handle;
-
-use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
 use mainspring_driver::{Nanos, agenda};
 
+use super::due::Due;
 use super::instant::{self, Instant};
-use super::keyed::{COMMANDS_PER_POLL, Due, Inbox};
-use crate::executor::budget;
 
-pub use handle::DelayQueueHandle;
-use handle::{Command, Ticket};
-
-/// Names a value in a [`DelayQueue`]; it is never used for another one. It means something to its own queue
-/// and that queue's handles, and to no other.
+/// Names a value in a [`DelayQueue`]; it is never used for another one. It means something to its own queue, and
+/// to no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key(Origin);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Origin {
-    /// It was put in by the queue's owner.
-    Own(agenda::Key),
-    /// It was sent by a handle.
-    Sent(Ticket),
-}
+pub struct Key(agenda::Key);
 
 /// A value that came out of a [`DelayQueue`], or was taken out.
 #[derive(Debug)]
@@ -50,6 +32,10 @@ pub struct Expired<T> {
 }
 
 impl<T> Expired<T> {
+    fn new(entry: agenda::Entry<T>) -> Expired<T> {
+        Expired { value: entry.value, deadline: instant::from_nanos(entry.deadline), key: Key(entry.key) }
+    }
+
     /// The value.
     pub fn get_ref(&self) -> &T {
         &self.value
@@ -76,11 +62,6 @@ impl<T> Expired<T> {
     }
 }
 
-struct Item<T> {
-    value: T,
-    ticket: Option<Ticket>,
-}
-
 /// Values that come out when their time has come, in the order of their deadlines; also a [`Stream`] of them,
 /// which ends when the queue is empty.
 ///
@@ -92,7 +73,8 @@ struct Item<T> {
 /// * Nothing is allocated when a value comes out, and nothing at all while values come and go in similar
 ///   numbers. What a burst needed is given back in small steps.
 /// * One timer of the runtime serves the whole queue. Moving a value to a later time touches nothing else.
-/// * [`handle`](DelayQueue::handle) lets other threads and tasks put values in, move and remove them.
+/// * Its owner alone feeds it. A [`TimerMap`](super::TimerMap), whose keys are the user's own, can be fed from
+///   other threads.
 ///
 /// A queue belongs to the runtime in which it was made or, if made outside, in which it is first used.
 ///
@@ -102,7 +84,7 @@ struct Item<T> {
 /// # Different from tokio-util
 ///
 /// Equal deadlines come out first in, first out. Deadlines have no limit, and no millisecond. Keys are never
-/// used again. While a handle lives, an empty queue waits instead of ending.
+/// used again.
 ///
 /// ```
 /// use std::time::Duration;
@@ -125,14 +107,7 @@ struct Item<T> {
 /// });
 /// ```
 pub struct DelayQueue<T> {
-    due: Due<Item<T>>,
-    /// Made with the first handle.
-    inbox: Option<Inbox<Command<T>>>,
-    /// The values that came from handles.
-    sent: HashMap<Ticket, agenda::Key>,
-    /// How many tickets were given; shared with the handles.
-    tickets: handle::Tickets,
-    ended: bool,
+    due: Due<T>,
 }
 
 // A value is never pinned: it is moved out when it comes out.
@@ -155,13 +130,7 @@ impl<T> DelayQueue<T> {
     /// An empty queue with room for `capacity` values, which it keeps.
     #[track_caller]
     pub fn with_capacity(capacity: usize) -> DelayQueue<T> {
-        DelayQueue {
-            due: Due::with_capacity(capacity),
-            inbox: None,
-            sent: HashMap::new(),
-            tickets: handle::Tickets::default(),
-            ended: false,
-        }
+        DelayQueue { due: Due::with_capacity(capacity) }
     }
 
     /// Puts `value` in, to come out when `timeout` has passed.
@@ -187,10 +156,9 @@ impl<T> DelayQueue<T> {
     }
 
     fn insert_nanos(&mut self, value: T, at: Nanos) -> Key {
-        self.ended = false;
-        let key = self.due.agenda.insert(Item { value, ticket: None }, at);
+        let key = self.due.insert(value, at);
         self.due.sooner(at);
-        Key(Origin::Own(key))
+        Key(key)
     }
 
     /// Takes a value out before its time.
@@ -208,10 +176,9 @@ impl<T> DelayQueue<T> {
 
     /// Takes a value out before its time; `None` if it is not in the queue any more.
     pub fn try_remove(&mut self, key: &Key) -> Option<Expired<T>> {
-        let entry = self.due.agenda.remove(self.find(key)?)?;
-        let expired = self.expired(entry);
+        let entry = self.due.agenda.remove(key.0)?;
         self.due.fewer();
-        Some(expired)
+        Some(Expired::new(entry))
     }
 
     /// Moves a value's time to `timeout` from now.
@@ -240,24 +207,16 @@ impl<T> DelayQueue<T> {
 
     /// Moves a value's time to `timeout` from now. Says whether it is in the queue.
     pub fn try_reset(&mut self, key: &Key, timeout: Duration) -> bool {
-        let Some(key) = self.find(key) else { return false };
+        if self.due.agenda.get(key.0).is_none() {
+            return false;
+        }
         let at = self.due.after(timeout);
-        self.reset_nanos(key, at)
+        self.due.reset(key.0, at)
     }
 
     /// Moves a value's time to `when`. Says whether it is in the queue.
     pub fn try_reset_at(&mut self, key: &Key, when: Instant) -> bool {
-        let Some(key) = self.find(key) else { return false };
-        let at = self.due.at(when);
-        self.reset_nanos(key, at)
-    }
-
-    fn reset_nanos(&mut self, key: agenda::Key, at: Nanos) -> bool {
-        let there = self.due.agenda.reset(key, at);
-        if there {
-            self.due.sooner(at);
-        }
-        there
+        self.due.reset(key.0, instant::to_nanos(when))
     }
 
     /// When a value is due.
@@ -275,18 +234,15 @@ impl<T> DelayQueue<T> {
 
     /// When a value is due; `None` if it is not in the queue any more.
     pub fn try_deadline(&self, key: &Key) -> Option<Instant> {
-        let at = self.due.agenda.deadline(self.find(key)?)?;
-        Some(instant::from_nanos(at))
+        self.due.agenda.deadline(key.0).map(instant::from_nanos)
     }
 
     /// The value that comes out next. It takes the longer the more values are due at about the same time.
     pub fn peek(&self) -> Option<Key> {
-        let key = self.due.agenda.peek()?;
-        let ticket = self.due.agenda.get(key)?.ticket;
-        Some(Key(ticket.map_or(Origin::Own(key), Origin::Sent)))
+        self.due.agenda.peek().map(Key)
     }
 
-    /// Polls for the next value that is due. `None` if the queue is empty and nobody has a handle.
+    /// Polls for the next value that is due. `None` if the queue is empty.
     ///
     /// Wakes the task of the latest poll.
     ///
@@ -295,31 +251,10 @@ impl<T> DelayQueue<T> {
     /// If there is no runtime to wait in, or the queue's was dropped. The message says where the queue was made.
     #[track_caller]
     pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
-        let permit = ready!(budget::poll_proceed(cx));
-        let mut commands = COMMANDS_PER_POLL;
-        loop {
-            // In this order: what was sent before the last handle went still counts.
-            let open = self.inbox.as_ref().is_some_and(Inbox::is_open);
-            let all = self.obey(cx, &mut commands);
-            let open = open || !all;
-            if let Poll::Ready(entry) = self.due.poll(cx, !open) {
-                permit.spend();
-                self.ended = entry.is_none();
-                return Poll::Ready(entry.map(|entry| self.expired(entry)));
-            }
-            // Nothing was due, so time has passed: what the agenda has given back, the tickets give back, too.
-            let keep = self.due.agenda.capacity().max(256);
-            if self.sent.capacity() > 4 * keep {
-                self.sent.shrink_to(keep);
-            }
-            let news = self.inbox.as_ref().is_some_and(|inbox| inbox.watch(cx, open));
-            if !news || commands == 0 {
-                return Poll::Pending;
-            }
-        }
+        self.due.poll(cx, true).map(|entry| entry.map(Expired::new))
     }
 
-    /// Waits for the next value that is due. `None` if the queue is empty and nobody has a handle.
+    /// Waits for the next value that is due. `None` if the queue is empty.
     ///
     /// # Panics
     ///
@@ -332,30 +267,14 @@ impl<T> DelayQueue<T> {
         poll_fn(|cx| self.poll_expired(cx)).await
     }
 
-    /// A handle with which other threads and tasks put values in, move and remove them.
-    ///
-    /// While one lives, an empty queue is not at its end.
-    ///
-    /// # Panics
-    ///
-    /// If the queue was made outside a runtime, and this thread is not in one either.
-    #[track_caller]
-    pub fn handle(&mut self) -> DelayQueueHandle<T> {
-        let timers = self.due.timers().clone();
-        self.ended = false;
-        let inbox = self.inbox.get_or_insert_with(Inbox::new);
-        DelayQueueHandle::new(inbox.sender(self.due.waiting()), timers, self.tickets.clone())
-    }
-
     /// Drops all values. Their keys find nothing from now on.
     pub fn clear(&mut self) {
         let values = self.due.agenda.take_all();
-        self.sent.clear();
         self.due.fewer();
         drop(values);
     }
 
-    /// How many values are in the queue, without those that handles have sent since the last poll.
+    /// How many values are in the queue.
     pub fn len(&self) -> usize {
         self.due.agenda.len()
     }
@@ -382,53 +301,6 @@ impl<T> DelayQueue<T> {
     /// Without it, a burst's memory is released in small steps as time passes; pages that were reserved stay.
     pub fn shrink_to_fit(&mut self) {
         self.due.agenda.shrink_to_fit();
-        self.sent.shrink_to_fit();
-    }
-
-    fn find(&self, key: &Key) -> Option<agenda::Key> {
-        match key.0 {
-            Origin::Own(key) => Some(key),
-            Origin::Sent(ticket) => self.sent.get(&ticket).copied(),
-        }
-    }
-
-    fn expired(&mut self, entry: agenda::Entry<Item<T>>) -> Expired<T> {
-        let Item { value, ticket } = entry.value;
-        if let Some(ticket) = ticket {
-            self.sent.remove(&ticket);
-        }
-        let key = Key(ticket.map_or(Origin::Own(entry.key), Origin::Sent));
-        Expired { value, deadline: instant::from_nanos(entry.deadline), key }
-    }
-
-    /// Carries out what the handles have sent, up to so many commands. If there may be more, the task is
-    /// polled again. Says whether that was all.
-    fn obey(&mut self, cx: &Context<'_>, left: &mut usize) -> bool {
-        while let Some(inbox) = &mut self.inbox {
-            if *left == 0 {
-                cx.waker().wake_by_ref();
-                return false;
-            }
-            let Some(command) = inbox.next() else { break };
-            *left -= 1;
-            match command {
-                Command::Insert { value, at, ticket } => {
-                    let key = self.due.agenda.insert(Item { value, ticket: Some(ticket) }, at);
-                    self.sent.insert(ticket, key);
-                }
-                Command::Reset { key, at } => {
-                    if let Some(key) = self.find(&key) {
-                        self.due.agenda.reset(key, at);
-                    }
-                }
-                Command::Remove { key } => {
-                    if let Some(entry) = self.find(&key).and_then(|key| self.due.agenda.remove(key)) {
-                        drop(self.expired(entry));
-                    }
-                }
-            }
-        }
-        true
     }
 }
 
@@ -446,10 +318,10 @@ impl<T> Stream for DelayQueue<T> {
     }
 }
 
-/// Terminated once it has yielded `None`, until a value is put in or a [handle](DelayQueue::handle) made.
+/// Terminated once it has yielded `None`, until a value is put in.
 impl<T> FusedStream for DelayQueue<T> {
     fn is_terminated(&self) -> bool {
-        self.ended
+        self.due.is_ended()
     }
 }
 

@@ -1,31 +1,33 @@
-//! `Due`: an agenda that a task can wait for.
+//! `Due`: an agenda that a task can wait for, which is what a [`DelayQueue`](super::DelayQueue) and a
+//! [`TimerMap`](super::TimerMap) are made of.
 //!
 //! Ground rules:
 //!
 //! * One driver's timer serves all entries. It is set to when the agenda wants to be looked at next, in `poll`
 //!   and nowhere else; nothing is allocated for an entry, or when one comes due.
 //! * A task that waits is woken when an entry is put before all others, and when there is nothing left to
-//!   wait for. Its waker runs when everything is in order again: whoever changes the agenda calls
+//!   wait for. Its waker runs when everything is in order again: what changes the agenda calls
 //!   [`Due::sooner`] or [`Due::fewer`] last.
 //! * It belongs to one runtime: the one in which it was made or, if in none, the one in which it was first used.
 
 use std::panic::Location;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use mainspring_driver::agenda::{Agenda, Entry, Popped};
+use mainspring_driver::agenda::{Agenda, Entry, Key, Popped};
 use mainspring_driver::{Handle as Timers, Nanos, TimerEntry};
 
+use super::error::{Error, Kind};
+use super::instant::{self, Instant};
+use crate::executor::budget;
 use crate::runtime::context;
-use crate::time::error::{Error, Kind};
-use crate::time::instant::{self, Instant};
 
 /// Entries that one poll moves within the wheel; the others wait for the next.
 const MOVES_PER_POLL: usize = 4096;
 
-pub(in crate::time) struct Due<T> {
-    pub(in crate::time) agenda: Agenda<T>,
+pub(super) struct Due<T> {
+    pub(super) agenda: Agenda<T>,
     timers: Option<Timers>,
     /// Made by the first poll that has to wait.
     alarm: Option<Pin<Box<TimerEntry>>>,
@@ -33,18 +35,21 @@ pub(in crate::time) struct Due<T> {
     waker: Option<Waker>,
     /// Until when that task waits: an entry before this must wake it. [`Nanos::ZERO`] if it does not wait.
     until: Nanos,
+    /// A poll has told of the end, and nothing was put in since.
+    ended: bool,
     made_at: &'static Location<'static>,
 }
 
 impl<T> Due<T> {
     #[track_caller]
-    pub(in crate::time) fn with_capacity(capacity: usize) -> Due<T> {
+    pub(super) fn with_capacity(capacity: usize) -> Due<T> {
         Due {
             agenda: Agenda::with_capacity(capacity),
             timers: context::with(|handle| handle.timers().clone()).ok(),
             alarm: None,
             waker: None,
             until: Nanos::ZERO,
+            ended: false,
             made_at: Location::caller(),
         }
     }
@@ -55,7 +60,7 @@ impl<T> Due<T> {
     ///
     /// If there is none yet and this thread is in none.
     #[track_caller]
-    pub(in crate::time) fn timers(&mut self) -> &Timers {
+    pub(super) fn timers(&mut self) -> &Timers {
         if self.timers.is_none() {
             match context::with(|handle| handle.timers().clone()) {
                 Ok(timers) => self.timers = Some(timers),
@@ -66,48 +71,58 @@ impl<T> Due<T> {
     }
 
     #[track_caller]
-    pub(in crate::time) fn after(&mut self, duration: Duration) -> Nanos {
+    pub(super) fn after(&mut self, duration: Duration) -> Nanos {
         self.timers().now().saturating_add(duration)
     }
 
     #[track_caller]
-    pub(in crate::time) fn at(&mut self, instant: Instant) -> Nanos {
+    pub(super) fn at(&mut self, instant: Instant) -> Nanos {
         // All runtimes count alike; but there must be one.
         self.timers();
         instant::to_nanos(instant)
     }
 
-    /// The task that waits, if any.
-    pub(in crate::time) fn waiting(&self) -> Option<&Waker> {
-        self.waker.as_ref().filter(|_| self.until > Nanos::ZERO)
+    /// Puts an entry in. [`sooner`](Due::sooner) follows, unless this is done by a poll.
+    pub(super) fn insert(&mut self, value: T, at: Nanos) -> Key {
+        self.ended = false;
+        self.agenda.insert(value, at)
+    }
+
+    /// Gives an entry another time. Says whether it is there.
+    pub(super) fn reset(&mut self, key: Key, at: Nanos) -> bool {
+        let there = self.agenda.reset(key, at);
+        if there {
+            self.sooner(at);
+        }
+        there
     }
 
     /// An entry is due at `at`: wakes the task that waits, if that is before what it waits for.
-    pub(in crate::time) fn sooner(&mut self, at: Nanos) {
+    pub(super) fn sooner(&mut self, at: Nanos) {
         if at < self.until {
             self.wake();
         }
     }
 
     /// Entries were taken out. If there is none left, wakes the task that waits, to tell it.
-    pub(in crate::time) fn fewer(&mut self) {
+    pub(super) fn fewer(&mut self) {
         if self.agenda.is_empty() {
-            self.ended();
-        }
-    }
-
-    /// There is nothing to wait for any more: wakes the task that waits, to tell it.
-    pub(in crate::time) fn ended(&mut self) {
-        if self.until > Nanos::ZERO {
             self.wake();
         }
     }
 
-    fn wake(&mut self) {
-        self.until = Nanos::ZERO;
-        if let Some(waker) = &self.waker {
-            waker.wake_by_ref();
+    /// Wakes the task that waits, if any: there may be something else to wait for, or nothing.
+    pub(super) fn wake(&mut self) {
+        if std::mem::replace(&mut self.until, Nanos::ZERO) > Nanos::ZERO {
+            if let Some(waker) = &self.waker {
+                waker.wake_by_ref();
+            }
         }
+    }
+
+    /// Whether a poll has told of the end, and nothing was put in since.
+    pub(super) fn is_ended(&self) -> bool {
+        self.ended
     }
 
     /// The next entry that is due. If there is no entry at all: ready if that is the `end`, and otherwise the
@@ -116,7 +131,15 @@ impl<T> Due<T> {
     /// # Panics
     ///
     /// If there is no runtime to wait in, or it was dropped.
-    pub(in crate::time) fn poll(&mut self, cx: &mut Context<'_>, end: bool) -> Poll<Option<Entry<T>>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, end: bool) -> Poll<Option<Entry<T>>> {
+        let permit = ready!(budget::poll_proceed(cx));
+        let entry = ready!(self.poll_due(cx, end));
+        permit.spend();
+        self.ended = entry.is_none();
+        Poll::Ready(entry)
+    }
+
+    fn poll_due(&mut self, cx: &mut Context<'_>, end: bool) -> Poll<Option<Entry<T>>> {
         self.until = Nanos::ZERO;
         let mut moves = MOVES_PER_POLL;
         loop {
