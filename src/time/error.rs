@@ -79,8 +79,8 @@ impl From<Error> for io::Error {
     }
 }
 
-/// A [`TimerMap`](super::TimerMap) was closed, or is gone: its handles can change nothing any more. In it is what the
-/// call was given: key and value of an insertion, the key of a reset or a removal.
+/// A [`TimerMap`](super::TimerMap) was closed, or is gone: its handles can change nothing any more. It contains what
+/// the call was given: key and value of an insertion, the key of a reset or a removal.
 ///
 /// It converts to an [`io::Error`], which drops that.
 ///

@@ -1,12 +1,12 @@
 //! `Agenda`: values with the time at which each is due, under keys. A pure, safe data structure.
 //!
-//! It is the wheel with somebody to own the values: what a runtime's keyed timers are made of, and usable
+//! It is the wheel with an owner for the values: what a runtime's keyed timers are made of, and usable
 //! without any. It has no clock, no lock and no waker; its user tells it what time it is.
 //!
 //! Ground rules:
 //!
 //! * A key is the place of an entry and the entry's number. Numbers are given in the order of insertion and
-//!   never twice, so a key that has outlived its entry finds nothing, whoever lies there now.
+//!   never twice, so a key that has outlived its entry finds nothing, whatever lies there now.
 //! * The entry has the true deadline. One that moved to a later time stays where the wheel has filed it; the
 //!   wheel asks when it gets there ([`Store::deadline`]). To an earlier time, it is filed anew.
 //! * The wheel holds a cell for each entry and for nothing else.

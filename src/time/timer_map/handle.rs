@@ -1,14 +1,19 @@
-//! `TimerMapHandle`: a timer map, as other threads see it.
+//! `TimerMapHandle`: a timer map, as other threads see it; and the map's side of that.
 //!
-//! Ground rule: a handle computes deadlines, by the clock of the map's runtime; all else happens when the map is
-//! next polled, in the order in which it was sent. No key is hashed or compared on the handle's side.
+//! Ground rules:
+//!
+//! * A handle computes deadlines, by the clock of the map's runtime; all else happens when the map is next polled or
+//!   closed, in the order in which it was sent. No key is hashed or compared on the handle's side.
+//! * Closing is the handles' end and no state of the map: its inbox, made with the first handle or by `close`, knows.
 
 use std::fmt;
+use std::hash::Hash;
 use std::time::Duration;
 
 use mainspring_driver::{Handle as Timers, Nanos};
 
-use super::inbox::Sender;
+use super::TimerMap;
+use super::inbox::{Inbox, Sender};
 use crate::time::error::Closed;
 use crate::time::instant::{self, Instant};
 
@@ -18,18 +23,73 @@ pub(super) enum Command<K, V> {
     Remove { key: K },
 }
 
-/// A [`TimerMap`](super::TimerMap), for other threads. Made by [`TimerMap::handle`](super::TimerMap::handle); it may
-/// be cloned, sent and shared.
+impl<K: Hash + Eq, V> TimerMap<K, V> {
+    /// A handle with which other threads feed the map, and close it. If the map is closed, the handle is so, too.
+    ///
+    /// # Panics
+    ///
+    /// If the map was made outside a runtime, and this thread is not in one either.
+    #[track_caller]
+    pub fn handle(&mut self) -> TimerMapHandle<K, V> {
+        let timers = self.due.timers().clone();
+        if self.inbox.is_none() {
+            // A task that waits does not know of it yet.
+            self.due.wake();
+        }
+        let inbox = self.inbox.get_or_insert_with(Inbox::new);
+        TimerMapHandle { sender: inbox.sender().clone(), timers }
+    }
+
+    /// Closes the map to its handles: what they send from now on they get back, in a [`Closed`]. What they sent
+    /// before is in the map when this returns.
+    ///
+    /// For the owner nothing changes but this: an empty map is at its [end](TimerMap#when-it-ends) now. To stop at
+    /// once, [`drain`](TimerMap::drain) follows.
+    pub fn close(&mut self) {
+        self.inbox.get_or_insert_with(Inbox::new).sender().close();
+        self.carry_out(usize::MAX);
+        // There may be something earlier now, or nothing at all.
+        self.due.wake();
+    }
+
+    /// Whether the map was closed, by its owner or by a handle.
+    pub fn is_closed(&self) -> bool {
+        self.inbox.as_ref().is_some_and(|inbox| inbox.sender().is_closed())
+    }
+
+    /// Carries out what the handles have sent, up to so many commands. Says whether that was all.
+    pub(super) fn carry_out(&mut self, most: usize) -> bool {
+        for _ in 0..most {
+            let Some(command) = self.inbox.as_mut().and_then(Inbox::next) else { return true };
+            match command {
+                Command::Insert { key, value, at } => drop(self.put(key, value, at)),
+                Command::Reset { key, at } => {
+                    if let Some(entry) = self.find(&key) {
+                        self.due.agenda.reset(entry, at);
+                    }
+                }
+                Command::Remove { key } => {
+                    if let Some(entry) = self.find(&key) {
+                        drop(self.take(entry));
+                    }
+                }
+            }
+        }
+        false
+    }
+}
+
+/// A [`TimerMap`], for other threads. Made by [`TimerMap::handle`]; it may be cloned, sent and shared.
 ///
 /// A call takes a short lock, never waits, and takes effect at the map's next poll, after those before it. The
 /// task that waits for the map is woken once for all that it has not seen yet. What is sent is kept until then,
-/// without a limit: who may be faster than the map's task looks at [`backlog`](TimerMapHandle::backlog).
+/// without a limit: a thread that may be faster than the map's task looks at [`backlog`](TimerMapHandle::backlog).
 ///
 /// Times count from the call, by the clock of the map's runtime. If the map was closed, a call that would change it
-/// fails with [`Closed`], in which lies what it was given.
+/// fails with [`Closed`], which contains what it was given.
 ///
-/// Dropping a handle says nothing: the map goes on until somebody closes it. So that it ends with the last of several
-/// threads that feed it, they share a guard whose drop closes it:
+/// Dropping a handle does not close the map. For a map that ends with the last of the threads that feed it, they share
+/// a guard whose drop closes it:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -70,10 +130,6 @@ pub struct TimerMapHandle<K, V> {
 }
 
 impl<K, V> TimerMapHandle<K, V> {
-    pub(super) fn new(sender: Sender<Command<K, V>>, timers: Timers) -> TimerMapHandle<K, V> {
-        TimerMapHandle { sender, timers }
-    }
-
     /// Puts `value` in under `key`, or replaces what is there, to come out `after` this call.
     ///
     /// # Errors
@@ -121,7 +177,7 @@ impl<K, V> TimerMapHandle<K, V> {
         self.sender.send(key, |key| Command::Remove { key })
     }
 
-    /// Closes the map, as its owner's [`close`](super::TimerMap::close) does: no handle can change it any more. What
+    /// Closes the map, as its owner's [`close`](TimerMap::close) does: no handle can change it any more. What
     /// was sent before still counts, and what is in the map comes out when its time has come.
     pub fn close(&self) {
         self.sender.close();

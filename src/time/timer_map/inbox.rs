@@ -12,7 +12,7 @@
 //!   first one takes the waker, so that the owner is woken once for all that it has not seen.
 //! * The queue holds what was sent since the owner's last poll, and has no other limit: to refuse a removal
 //!   would be worse. Two buffers take turns; a burst's memory is given back after it.
-//! * Closing is final. Who sends after it gets everything back; what was sent before is the owner's.
+//! * Closing is final. What is sent after it is given back; what was sent before is the owner's.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -105,7 +105,7 @@ impl<C> Inbox<C> {
         &self.sender
     }
 
-    /// Has the task woken when a command comes, or somebody closes. What has come already is for
+    /// Has the task woken when a command comes, or a handle closes. What has come already is for
     /// [`next`](Inbox::next), afterwards. Says whether it was closed before.
     pub(super) fn watch(&self, waker: &Waker) -> bool {
         let state = self.sender.lock();

@@ -4,8 +4,7 @@
 //!
 //! * The times and the entries are an agenda's, the waiting is `Due`'s; the `Index` leads from the user's keys
 //!   there. Entry and index change together, and what is the user's (drops, the waker) runs after.
-//! * What handles send takes effect in a poll or in `close`, in the order in which it was sent.
-//! * Closing is the handles' end and no state of the map: its inbox, made with the first handle or by `close`, knows.
+//! * What handles send, and what closing means, is in `handle.rs`.
 
 mod drain;
 mod handle;
@@ -388,23 +387,6 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         Drain { agenda }
     }
 
-    /// Closes the map to its handles: what they send from now on they get back, in a
-    /// [`Closed`](super::error::Closed). What they sent before is in the map when this returns.
-    ///
-    /// For the owner nothing changes but this: an empty map is at its [end](TimerMap#when-it-ends) now. To stop at
-    /// once, [`drain`](TimerMap::drain) follows.
-    pub fn close(&mut self) {
-        self.inbox.get_or_insert_with(Inbox::new).sender().close();
-        self.carry_out(usize::MAX);
-        // There may be something earlier now, or nothing at all.
-        self.due.wake();
-    }
-
-    /// Whether the map was closed, by its owner or by a handle.
-    pub fn is_closed(&self) -> bool {
-        self.inbox.as_ref().is_some_and(|inbox| inbox.sender().is_closed())
-    }
-
     /// How many keys there are, without those that handles have sent since the last poll.
     pub fn len(&self) -> usize {
         self.due.agenda.len()
@@ -455,22 +437,6 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         poll_fn(|cx| self.poll_expired(cx)).await
     }
 
-    /// A handle with which other threads feed the map, and close it. If the map is closed, the handle is so, too.
-    ///
-    /// # Panics
-    ///
-    /// If the map was made outside a runtime, and this thread is not in one either.
-    #[track_caller]
-    pub fn handle(&mut self) -> TimerMapHandle<K, V> {
-        let timers = self.due.timers().clone();
-        if self.inbox.is_none() {
-            // A task that waits does not know of it yet.
-            self.due.wake();
-        }
-        let inbox = self.inbox.get_or_insert_with(Inbox::new);
-        TimerMapHandle::new(inbox.sender().clone(), timers)
-    }
-
     fn find<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<agenda::Key>
     where
         K: Borrow<Q>,
@@ -497,27 +463,6 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         let item = self.due.agenda.remove(entry)?.value;
         self.index.unlink(&mut self.due.agenda, entry, &item);
         Some(item)
-    }
-
-    /// Carries out what the handles have sent, up to so many commands. Says whether that was all.
-    fn carry_out(&mut self, most: usize) -> bool {
-        for _ in 0..most {
-            let Some(command) = self.inbox.as_mut().and_then(Inbox::next) else { return true };
-            match command {
-                Command::Insert { key, value, at } => drop(self.put(key, value, at)),
-                Command::Reset { key, at } => {
-                    if let Some(entry) = self.find(&key) {
-                        self.due.agenda.reset(entry, at);
-                    }
-                }
-                Command::Remove { key } => {
-                    if let Some(entry) = self.find(&key) {
-                        drop(self.take(entry));
-                    }
-                }
-            }
-        }
-        false
     }
 }
 
