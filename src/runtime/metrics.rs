@@ -80,7 +80,7 @@ impl fmt::Display for LongestTurn {
 /// What a runtime has done so far. Made by [`Handle::metrics`](super::Handle::metrics).
 ///
 /// Everything is counted always, in memory that is there from the beginning. What that costs stands at [`Lateness`] for a
-/// timer that fires; the other counts are a few additions a turn. To make this copy takes less than 100 ns.
+/// timer that fires; the other counts are a few additions a turn. To read them takes less than 100 ns.
 ///
 /// ```
 /// use std::time::Duration;
@@ -92,7 +92,7 @@ impl fmt::Display for LongestTurn {
 ///     assert!(metrics.wakeups() >= 1);
 /// });
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Metrics {
     turns: u64,
     wakeups: u64,
