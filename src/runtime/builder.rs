@@ -181,7 +181,7 @@ impl Builder {
     }
 
     /// Where the runtime's random numbers begin: everything that draws any in this runtime, which is the
-    /// [jitter](crate::time::Interval::jitter) of intervals, gets its own sequence from this number. The same seed gives the
+    /// [jitter](crate::time::Interval::set_jitter) of intervals, gets its own sequence from this number. The same seed gives the
     /// same sequences, in the order in which they are first drawn from.
     ///
     /// Default: if time is virtual from the beginning, by [`start_paused`](Builder::start_paused) or a
@@ -199,7 +199,8 @@ impl Builder {
     /// let run = |seed| {
     ///     let runtime = Builder::new().start_paused(true).seed(seed).build().unwrap();
     ///     runtime.block_on(async {
-    ///         let mut ticks = interval(Duration::from_secs(10)).jitter(Duration::from_secs(5));
+    ///         let mut ticks = interval(Duration::from_secs(10));
+    ///         ticks.set_jitter(Duration::from_secs(5));
     ///         ticks.tick().await;
     ///         Instant::now()
     ///     })

@@ -86,7 +86,7 @@
 //! * Resolution is a nanosecond, not a millisecond.
 //! * A stream's [`timeout`](StreamExt::timeout) says again and again that time is up while no item comes.
 //! * An interval can have its period changed ([`Interval::set_period`]) and its ticks spread
-//!   ([`Interval::jitter`]).
+//!   ([`Interval::set_jitter`]).
 //! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order, and [`advance`] goes
 //!   through those on its way instead of over them; [`advance_to`] jumps. A socket that has something to tell comes
 //!   before the jump, and the jump can be [switched off](crate::Builder::auto_advance).

@@ -103,14 +103,33 @@ impl<F> Timeout<F> {
         self.tolerance(Duration::ZERO)
     }
 
-    /// The inner future.
+    /// The inner future, to look at.
     pub fn get_ref(&self) -> &F {
         &self.value
     }
 
-    /// The inner future.
+    /// The inner future, to change it.
     pub fn get_mut(&mut self) -> &mut F {
         &mut self.value
+    }
+
+    /// The inner future, to change it where it is pinned. Polling it there does not start the clock.
+    ///
+    /// ```
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    /// use mainspring::time::{Instant, sleep, timeout};
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut idle = pin!(timeout(Duration::from_secs(60), sleep(Duration::from_secs(30))));
+    ///     assert!(futures::poll!(idle.as_mut()).is_pending());
+    ///     // The inner sleep is moved, and the minute goes on.
+    ///     idle.as_mut().get_pin_mut().reset(Instant::now() + Duration::from_millis(1));
+    ///     assert_eq!(idle.await, Ok(()));
+    /// });
+    /// ```
+    pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut F> {
+        self.project().value
     }
 
     /// The inner future, without its timeout.
