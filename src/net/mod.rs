@@ -58,12 +58,14 @@ mod resolve;
 mod tcp;
 mod udp;
 
-pub use self::addr::ToSocketAddrs;
-pub use self::tcp::{Incoming, OwnedReadHalf, OwnedWriteHalf, ReuniteError, TcpListener, TcpStream};
+pub use self::addr::{ToSocketAddrs, lookup_host};
+pub use self::tcp::{
+    Incoming, OwnedReadHalf, OwnedWriteHalf, ReuniteError, TcpListener, TcpSocket, TcpStream,
+};
 pub use self::udp::UdpSocket;
 
 use self::addr::Addrs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
 
 /// The first success of `attempt` on the addresses in turn, or the last failure.
@@ -71,16 +73,11 @@ async fn first_of<R, F: Future<Output = io::Result<R>>>(
     addrs: Addrs,
     mut attempt: impl FnMut(SocketAddr) -> F,
 ) -> io::Result<R> {
-    let mut last = None;
-    for &addr in addrs.as_slice() {
-        match attempt(addr).await {
-            Ok(result) => return Ok(result),
-            Err(error) => last = Some(error),
+    let [first @ .., last] = addrs.as_slice() else { unreachable!("there is at least one address") };
+    for &addr in first {
+        if let Ok(result) = attempt(addr).await {
+            return Ok(result);
         }
     }
-    Err(last.unwrap_or_else(no_address))
-}
-
-fn no_address() -> io::Error {
-    io::Error::new(ErrorKind::InvalidInput, "the address stands for no socket address at all")
+    attempt(*last).await
 }

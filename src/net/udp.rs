@@ -1,6 +1,6 @@
 //! A UDP socket.
 
-use super::{ToSocketAddrs, addr, first_of, no_address};
+use super::{ToSocketAddrs, addr, first_of};
 use crate::reactor::{Registered, Way};
 use crate::runtime::context;
 use std::future::ready;
@@ -27,6 +27,26 @@ use std::task::{Context, Poll};
 ///     }
 /// #   #[allow(unreachable_code)]
 /// #   Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+///
+/// With options that have to be set before it is bound, by the crate `socket2`:
+///
+/// ```
+/// use mainspring::net::UdpSocket;
+/// use socket2::{Domain, Protocol, Socket, Type};
+/// use std::net::SocketAddr;
+///
+/// mainspring::block_on(async {
+///     let addr: SocketAddr = "127.0.0.1:0".parse().unwrap();
+///     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+///     socket.set_reuse_address(true)?;
+///     socket.set_recv_buffer_size(256 * 1024)?;
+///     socket.bind(&addr.into())?;
+///     let socket = UdpSocket::from_std(socket.into())?;
+///     println!("at {}", socket.local_addr()?);
+///     Ok::<_, std::io::Error>(())
 /// })
 /// # .unwrap();
 /// ```
@@ -193,7 +213,7 @@ impl UdpSocket {
     ///
     /// If the future is dropped before it is ready, nothing was sent.
     pub async fn send_to(&self, buf: &[u8], target: impl ToSocketAddrs) -> io::Result<usize> {
-        let target = *addr::addrs(target).await?.as_slice().first().ok_or_else(no_address)?;
+        let target = addr::addrs(target).await?.as_slice()[0];
         self.registered.async_io(Way::Write, |socket| socket.send_to(buf, target)).await
     }
 

@@ -1,12 +1,11 @@
 //! A socket that accepts connections.
 
-use super::TcpStream;
+use super::{TcpSocket, TcpStream};
 use crate::net::{ToSocketAddrs, addr, first_of};
 use crate::reactor::{Registered, Way};
 use crate::runtime::context;
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
-use socket2::{Domain, Protocol, Socket, Type};
 use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +13,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// How many connections may wait to be accepted.
-const BACKLOG: i32 = 1024;
+const BACKLOG: u32 = 1024;
 
 /// A TCP socket that listens for connections.
 ///
@@ -56,13 +55,12 @@ impl TcpListener {
     }
 
     fn bind_one(addr: SocketAddr) -> io::Result<TcpListener> {
-        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+        let socket = TcpSocket::for_address(addr)?;
         // On Windows the option of this name would let others take the address from under us.
         #[cfg(unix)]
-        socket.set_reuse_address(true)?;
-        socket.bind(&addr.into())?;
-        socket.listen(BACKLOG)?;
-        TcpListener::from_std(socket.into())
+        socket.set_reuseaddr(true)?;
+        socket.bind(addr)?;
+        socket.listen(BACKLOG)
     }
 
     /// Takes over a listener of the standard library, and sets it to non-blocking mode.

@@ -78,7 +78,12 @@ impl TcpStream {
 
     async fn connect_one(addr: SocketAddr) -> io::Result<TcpStream> {
         let io = context::io()?;
-        let stream = TcpStream::new(&io, mio::net::TcpStream::connect(addr)?)?;
+        TcpStream::connecting(&io, mio::net::TcpStream::connect(addr)?).await
+    }
+
+    /// The stream of a socket that is being connected, once it is.
+    pub(super) async fn connecting(io: &Arc<Io>, socket: mio::net::TcpStream) -> io::Result<TcpStream> {
+        let stream = TcpStream::new(io, socket)?;
         let connected = |socket: &mio::net::TcpStream| {
             // The error goes first: it is reported once only, and afterwards a refused socket looks like
             // one that has not got anywhere yet.
