@@ -1,4 +1,4 @@
-//! How a future becomes a task of a runtime: the three places it can be spawned from, and what is wrapped around it.
+//! How a future becomes a task of a runtime: the places it can be spawned from, and what is wrapped around it.
 
 use std::panic::Location;
 use std::rc::Rc;
@@ -113,6 +113,46 @@ impl Handle {
     {
         let spawned = self.remote().next(Location::caller());
         self.remote().spawn_as(wrap(future, spawned), spawned)
+    }
+
+    /// Makes the future that `build` returns a task of the runtime, from any thread. It need not be `Send`: `build` is
+    /// called on the runtime's thread, as the task is polled for the first time, and the future stays there.
+    ///
+    /// A panic of `build` is one of the task. If the task is aborted before its first poll, `build` is dropped on the
+    /// runtime's thread, and never called.
+    ///
+    /// If the runtime was dropped, `build` is dropped here and now, and the handle's result says that the task was cancelled.
+    ///
+    /// ```
+    /// use std::rc::Rc;
+    /// use mainspring::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let handle = runtime.handle().clone();
+    /// let elsewhere = std::thread::spawn(move || {
+    ///     handle.spawn_with(|| {
+    ///         // An `Rc` cannot come from another thread, but be made on this one.
+    ///         let count = Rc::new(41);
+    ///         async move {
+    ///             mainspring::task::yield_now().await;
+    ///             *count + 1
+    ///         }
+    ///     })
+    /// });
+    /// let task = elsewhere.join().unwrap();
+    /// assert_eq!(runtime.block_on(task).unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_with<B, F>(&self, build: B) -> JoinHandle<F::Output>
+    where
+        B: FnOnce() -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        let spawned = self.remote().next(Location::caller());
+        // The closure is called inside of what is wrapped around the future, as part of the task's first poll.
+        self.remote().spawn_built(move || wrap(async move { build().await }, spawned), spawned)
     }
 
     #[track_caller]
