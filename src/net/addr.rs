@@ -44,7 +44,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 pub trait ToSocketAddrs: sealed::ToTarget {}
 
 mod sealed {
-    /// What the public trait really does.
+    /// Does what the public trait promises.
     pub trait ToTarget {
         /// Understands the address.
         fn to_target(&self) -> std::io::Result<super::Target>;
@@ -53,7 +53,7 @@ mod sealed {
 
 use self::sealed::ToTarget;
 
-/// An address as far as it is understood without asking anybody.
+/// An address, as far as it is understood without a lookup.
 #[derive(Debug)]
 pub enum Target {
     /// One literal address.

@@ -102,7 +102,7 @@ macro_rules! perform {
             }
 
             /// Like [`try_io`](Self::try_io), but waits until the socket is ready and `op` does not fail with `WouldBlock`.
-            /// Any number of tasks may.
+            /// Any number of tasks may wait at once.
             ///
             /// # Errors
             ///
@@ -133,7 +133,7 @@ perform! {
 
 macro_rules! convert {
     ($($socket:ident),*) => {$(
-        /// As [`from_std`](Self::from_std).
+        /// Does what [`from_std`](Self::from_std) does.
         impl TryFrom<std::net::$socket> for $socket {
             type Error = io::Error;
 
@@ -142,7 +142,7 @@ macro_rules! convert {
             }
         }
 
-        /// As `into_std`.
+        /// Does what `into_std` does.
         impl TryFrom<$socket> for std::net::$socket {
             type Error = io::Error;
 

@@ -56,12 +56,16 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Binds a socket to the first of the addresses that can be had. Port 0 lets the system choose one.
+    /// Binds a socket to the first of the addresses that can be bound. Port 0 lets the system choose one.
     ///
     /// # Errors
     ///
     /// Those of [`ToSocketAddrs`], the system's for the last address, and one of kind
     /// [`Other`](io::ErrorKind::Other) outside a runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// It waits only while a name is looked up. Dropping the future abandons the lookup, and nothing is bound.
     pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<UdpSocket> {
         first_of(addr::addrs(addr).await?, |addr| ready(UdpSocket::new(mio::net::UdpSocket::bind(addr))))
             .await
@@ -97,6 +101,10 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Those of [`ToSocketAddrs`], and the system's for the last address.
+    ///
+    /// # Cancel safety
+    ///
+    /// It waits only while a name is looked up. Dropping the future abandons the lookup, and the socket stays as it was.
     pub async fn connect(&self, addr: impl ToSocketAddrs) -> io::Result<()> {
         first_of(addr::addrs(addr).await?, |addr| ready(self.registered.socket().connect(addr))).await
     }
@@ -348,7 +356,7 @@ impl UdpSocket {
         self.registered.try_io(Way::Read, |socket| socket.peek_from(buf))
     }
 
-    /// Our address.
+    /// Returns the local address.
     ///
     /// # Errors
     ///
@@ -357,7 +365,7 @@ impl UdpSocket {
         self.registered.socket().local_addr()
     }
 
-    /// The address that this is connected to.
+    /// Returns the address that this is connected to.
     ///
     /// # Errors
     ///
@@ -375,7 +383,7 @@ impl UdpSocket {
         self.registered.socket().take_error()
     }
 
-    /// Whether packets may be sent to broadcast addresses (`SO_BROADCAST`).
+    /// Returns whether packets may be sent to broadcast addresses (`SO_BROADCAST`).
     ///
     /// # Errors
     ///
@@ -393,7 +401,7 @@ impl UdpSocket {
         self.registered.socket().set_broadcast(on)
     }
 
-    /// How many routers a packet from here may pass (`IP_TTL`).
+    /// Returns how many routers a packet from here may pass (`IP_TTL`).
     ///
     /// # Errors
     ///
@@ -411,7 +419,7 @@ impl UdpSocket {
         self.registered.socket().set_ttl(ttl)
     }
 
-    /// Whether IPv4 multicast packets from here come back to this machine.
+    /// Returns whether IPv4 multicast packets from here come back to this machine.
     ///
     /// # Errors
     ///
@@ -429,7 +437,7 @@ impl UdpSocket {
         self.registered.socket().set_multicast_loop_v4(on)
     }
 
-    /// How many routers an IPv4 multicast packet from here may pass.
+    /// Returns how many routers an IPv4 multicast packet from here may pass.
     ///
     /// # Errors
     ///
@@ -447,7 +455,7 @@ impl UdpSocket {
         self.registered.socket().set_multicast_ttl_v4(ttl)
     }
 
-    /// Whether IPv6 multicast packets from here come back to this machine.
+    /// Returns whether IPv6 multicast packets from here come back to this machine.
     ///
     /// # Errors
     ///

@@ -87,6 +87,14 @@ fn refuse<F: Future + 'static>(future: F, at: Origin) -> JoinHandle<F::Output> {
 impl Runtime {
     /// Makes `future` a task of this runtime. It is polled while a [`block_on`](Runtime::block_on) runs, and
     /// need not be `Send`.
+    ///
+    /// ```
+    /// let runtime = mainspring::Runtime::new()?;
+    /// let local = std::rc::Rc::new(5);
+    /// let task = runtime.spawn(async move { *local + 1 });
+    /// assert_eq!(runtime.block_on(task).unwrap(), 6);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[track_caller]
     pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
         let spawned = self.local().next(Location::caller());
@@ -104,7 +112,15 @@ impl Handle {
     /// Makes `future` a task of the runtime, from any thread. It is woken if it sleeps.
     ///
     /// If the runtime was dropped, the future is dropped here and now, and the handle's result says that it
-    /// was cancelled.
+    /// was cancelled. [`spawn_with`](Handle::spawn_with) takes futures that are not `Send`.
+    ///
+    /// ```
+    /// let runtime = mainspring::Runtime::new()?;
+    /// let handle = runtime.handle().clone();
+    /// let task = std::thread::spawn(move || handle.spawn(async { 6 * 7 })).join().unwrap();
+    /// assert_eq!(runtime.block_on(task).unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where

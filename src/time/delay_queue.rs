@@ -24,6 +24,19 @@ use super::instant::{self, Instant};
 pub struct Key(agenda::Key);
 
 /// A value that came out of a [`DelayQueue`], or was taken out.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{DelayQueue, Instant};
+///
+/// mainspring::block_on(async {
+///     let mut queue = DelayQueue::new();
+///     let key = queue.insert("value", Duration::from_millis(1));
+///     let expired = queue.next_expired().await.unwrap();
+///     assert_eq!((expired.key(), *expired.get_ref()), (key, "value"));
+///     assert!(expired.deadline() <= Instant::now());
+/// });
+/// ```
 #[derive(Debug)]
 pub struct Expired<T> {
     value: T,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// The deadline passed before the future was ready.
+/// The error of a timeout: its deadline passed before the future was ready.
 ///
 /// It converts to an [`io::Error`] of the kind [`TimedOut`](io::ErrorKind::TimedOut).
 ///
@@ -34,7 +34,20 @@ impl From<Elapsed> for io::Error {
     }
 }
 
-/// Why a timer cannot work. The `try_` forms return it; the others panic with it.
+/// The reason why a timer cannot work. The `try_` forms return it; the others panic with it.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::try_sleep;
+///
+/// let runtime = mainspring::Runtime::new()?;
+/// let guard = runtime.handle().enter();
+/// let sleep = try_sleep(Duration::from_secs(60));
+/// drop(guard);
+/// drop(runtime);
+/// assert!(futures::executor::block_on(sleep).unwrap_err().is_shutdown());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error(pub(super) Kind);
 
@@ -45,12 +58,12 @@ pub(super) enum Kind {
 }
 
 impl Error {
-    /// Whether the timer was made and polled outside any runtime.
+    /// Returns whether the timer was made and polled outside any runtime.
     pub fn is_no_runtime(&self) -> bool {
         self.0 == Kind::NoRuntime
     }
 
-    /// Whether the timer's runtime was dropped before the deadline.
+    /// Returns whether the timer's runtime was dropped before the deadline.
     pub fn is_shutdown(&self) -> bool {
         self.0 == Kind::Shutdown
     }

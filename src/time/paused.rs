@@ -226,6 +226,23 @@ pub fn stand_still() -> StandStill {
 
 /// While it lives, the paused clock of its runtime does not move by itself. Made by [`stand_still`]. It may be sent to
 /// another thread; what that woke before it drops this is seen before time moves.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{Instant, StandStill, sleep, stand_still};
+///
+/// let runtime = mainspring::Builder::new().start_paused(true).build()?;
+/// runtime.block_on(async {
+///     let still: StandStill = stand_still();
+///     let start = Instant::now();
+///     let releaser = std::thread::spawn(move || drop(still));
+///     // Waits for the thread, and then not at all.
+///     sleep(Duration::from_secs(3600)).await;
+///     assert_eq!(start.elapsed(), Duration::from_secs(3600));
+///     releaser.join().unwrap();
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[must_use = "time goes on when it is dropped"]
 pub struct StandStill {
     _hold: Hold,
@@ -252,6 +269,22 @@ enum Way {
 }
 
 /// The future of [`advance`] and [`advance_to`].
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{Advance, Instant, advance};
+///
+/// let runtime = mainspring::Builder::new().start_paused(true).build()?;
+/// runtime.block_on(async {
+///     let start = Instant::now();
+///     let advance: Advance = advance(Duration::from_secs(60));
+///     // Nothing happens before it is awaited.
+///     assert_eq!(start.elapsed(), Duration::ZERO);
+///     advance.await;
+///     assert_eq!(start.elapsed(), Duration::from_secs(60));
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[must_use = "futures do nothing unless you `.await` or poll them"]
 pub struct Advance {
     handle: Handle,

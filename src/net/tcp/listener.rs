@@ -40,7 +40,7 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Listens on the first of the addresses that can be had. Port 0 lets the system choose one; see
+    /// Listens on the first of the addresses that can be bound. Port 0 lets the system choose one; see
     /// [`local_addr`](Self::local_addr).
     ///
     /// Up to 1024 connections may wait to be accepted. On Unix the address may be taken over from a listener
@@ -50,6 +50,10 @@ impl TcpListener {
     ///
     /// Those of [`ToSocketAddrs`], the system's for the last address, and one of kind
     /// [`Other`](io::ErrorKind::Other) outside a runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// It waits only while a name is looked up. Dropping the future abandons the lookup, and nothing is bound.
     pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<TcpListener> {
         first_of(addr::addrs(addr).await?, |addr| ready(TcpListener::bind_one(addr))).await
     }
@@ -117,14 +121,31 @@ impl TcpListener {
         })
     }
 
-    /// The connections as an endless stream, for one task at a time.
+    /// Returns the connections as an endless stream, for one task at a time.
     ///
     /// The stream does not end with an error; those of [`accept`](Self::accept) are among its items.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use mainspring::net::{TcpListener, TcpStream};
+    ///
+    /// mainspring::block_on(async {
+    ///     let listener = TcpListener::bind("127.0.0.1:0").await?;
+    ///     let addr = listener.local_addr()?;
+    ///     mainspring::spawn(async move { drop(TcpStream::connect(addr).await) }).detach();
+    ///     let mut incoming = listener.incoming();
+    ///     if let Some(stream) = incoming.next().await {
+    ///         println!("{} has connected", stream?.peer_addr()?);
+    ///     }
+    ///     Ok::<_, std::io::Error>(())
+    /// })
+    /// # .unwrap();
+    /// ```
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
     }
 
-    /// The address that this listens on.
+    /// Returns the address that this listens on.
     ///
     /// # Errors
     ///
@@ -133,7 +154,7 @@ impl TcpListener {
         self.registered.socket().local_addr()
     }
 
-    /// How many routers a packet from here may pass (`IP_TTL`).
+    /// Returns how many routers a packet from here may pass (`IP_TTL`).
     ///
     /// # Errors
     ///
@@ -161,7 +182,21 @@ impl TcpListener {
     }
 }
 
-/// The connections to a [`TcpListener`] as a stream; see [`TcpListener::incoming`].
+/// The connections to a [`TcpListener`] as a stream, made by [`TcpListener::incoming`].
+///
+/// No connection is lost if a future that waits for the next one is dropped.
+///
+/// ```no_run
+/// use futures::TryStreamExt;
+/// use mainspring::net::TcpListener;
+///
+/// mainspring::block_on(async {
+///     let listener = TcpListener::bind("127.0.0.1:7000").await?;
+///     // Until the first error.
+///     listener.incoming().try_for_each(async |stream| stream.set_nodelay(true)).await
+/// })
+/// # .unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct Incoming<'a> {
@@ -176,7 +211,7 @@ impl Stream for Incoming<'_> {
     }
 }
 
-/// It never ends.
+/// The stream never ends.
 impl FusedStream for Incoming<'_> {
     fn is_terminated(&self) -> bool {
         false

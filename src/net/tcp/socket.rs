@@ -117,7 +117,7 @@ impl TcpSocket {
         TcpStream::connecting(&io, mio::net::TcpStream::from_std(self.socket.into())).await
     }
 
-    /// The address that the socket is bound to.
+    /// Returns the address that the socket is bound to.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl TcpSocket {
         addr.as_socket().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "the socket is not one of IP"))
     }
 
-    /// Whether the address may be taken over from a listener that was closed a moment ago (`SO_REUSEADDR`).
+    /// Returns whether the address may be taken over from a listener that was closed a moment ago (`SO_REUSEADDR`).
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl TcpSocket {
         self.socket.set_reuse_address(on)
     }
 
-    /// Whether several sockets may be bound to one address (`SO_REUSEPORT`).
+    /// Returns whether several sockets may be bound to one address (`SO_REUSEPORT`).
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl TcpSocket {
         self.socket.set_reuse_port(on)
     }
 
-    /// Whether small writes are sent at once (`TCP_NODELAY`).
+    /// Returns whether small writes are sent at once (`TCP_NODELAY`).
     ///
     /// # Errors
     ///
@@ -204,7 +204,7 @@ impl TcpSocket {
         self.socket.set_tcp_nodelay(on)
     }
 
-    /// Whether the system asks a silent peer whether it is still there (`SO_KEEPALIVE`).
+    /// Returns whether the system asks a silent peer whether it is still there (`SO_KEEPALIVE`).
     ///
     /// # Errors
     ///
@@ -223,7 +223,7 @@ impl TcpSocket {
         self.socket.set_keepalive(on)
     }
 
-    /// The size of the system's buffer for bytes to be sent (`SO_SNDBUF`), in bytes.
+    /// Returns the size of the system's buffer for bytes to be sent (`SO_SNDBUF`), in bytes.
     ///
     /// # Errors
     ///
@@ -242,7 +242,7 @@ impl TcpSocket {
         self.socket.set_send_buffer_size(size)
     }
 
-    /// The size of the system's buffer for bytes that were received (`SO_RCVBUF`), in bytes.
+    /// Returns the size of the system's buffer for bytes that were received (`SO_RCVBUF`), in bytes.
     ///
     /// # Errors
     ///

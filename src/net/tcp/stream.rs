@@ -124,7 +124,7 @@ impl TcpStream {
         self.registered.into_inner().map(Into::into)
     }
 
-    /// Takes the stream apart into two halves that can go to different tasks.
+    /// Splits the stream into two halves that can go to different tasks.
     ///
     /// Dropping the writing half ends the writing direction; the connection is closed when both are gone.
     ///
@@ -197,7 +197,7 @@ impl TcpStream {
         self.registered.ready(Way::Write).await
     }
 
-    /// Reads what is there, without waiting. 0 is the end, or an empty buffer.
+    /// Reads what is there, without waiting. Returns 0 at the end of the stream, and for an empty buffer.
     ///
     /// # Errors
     ///
@@ -235,7 +235,8 @@ impl TcpStream {
         self.registered.try_io(Way::Write, |mut socket| socket.write_vectored(bufs))
     }
 
-    /// Reads without taking: the next read gets the same bytes. Waits until there are some. 0 is the end.
+    /// Reads bytes and leaves them there: the next read gets the same ones. Waits until there are some. Returns 0 at the
+    /// end of the stream.
     ///
     /// # Errors
     ///
@@ -267,7 +268,7 @@ impl TcpStream {
         self.registered.socket().shutdown(how)
     }
 
-    /// Our address.
+    /// Returns the local address.
     ///
     /// # Errors
     ///
@@ -276,7 +277,7 @@ impl TcpStream {
         self.registered.socket().local_addr()
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     ///
     /// # Errors
     ///
@@ -285,7 +286,7 @@ impl TcpStream {
         self.registered.socket().peer_addr()
     }
 
-    /// Whether small writes are sent at once (`TCP_NODELAY`).
+    /// Returns whether small writes are sent at once (`TCP_NODELAY`).
     ///
     /// # Errors
     ///
@@ -303,7 +304,7 @@ impl TcpStream {
         self.registered.socket().set_nodelay(nodelay)
     }
 
-    /// How many routers a packet from here may pass (`IP_TTL`).
+    /// Returns how many routers a packet from here may pass (`IP_TTL`).
     ///
     /// # Errors
     ///
@@ -321,7 +322,7 @@ impl TcpStream {
         self.registered.socket().set_ttl(ttl)
     }
 
-    /// How long the system goes on sending after the stream was closed, if that is set (`SO_LINGER`).
+    /// Returns how long the system goes on sending after the stream was closed, if that is set (`SO_LINGER`).
     ///
     /// # Errors
     ///

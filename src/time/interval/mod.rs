@@ -28,7 +28,7 @@ use super::instant::Instant;
 use super::sleep::{Sleep, When};
 use crate::executor::budget;
 
-/// Ticks at once, and then every `period`.
+/// Makes an [`Interval`] that ticks at once, and then every `period`.
 ///
 /// Made outside a runtime, it starts at its first poll. `Duration::MAX` ticks once.
 ///
@@ -52,11 +52,23 @@ pub fn interval(period: Duration) -> Interval {
     Interval::new(When::Now, period)
 }
 
-/// Ticks at `start`, and then every `period`.
+/// Makes an [`Interval`] that ticks at `start`, and then every `period`.
 ///
 /// # Panics
 ///
 /// If `period` is zero.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{Instant, interval_at};
+///
+/// mainspring::block_on(async {
+///     let start = Instant::now() + Duration::from_millis(1);
+///     let mut ticks = interval_at(start, Duration::from_millis(2));
+///     assert_eq!(ticks.tick().await, start);
+///     assert_eq!(ticks.tick().await, start + Duration::from_millis(2));
+/// });
+/// ```
 #[track_caller]
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
     Interval::new(When::At(start), period)
@@ -112,7 +124,7 @@ impl Interval {
         self
     }
 
-    /// Ends the wait for each tick as exactly as the system can; see [`Sleep::precise`].
+    /// Lets the runtime end the wait for each tick as exactly as the system can; see [`Sleep::precise`].
     #[must_use]
     pub fn precise(self) -> Interval {
         self.tolerance(Duration::ZERO)
@@ -173,7 +185,7 @@ impl Interval {
         Poll::Ready(Ok(scheduled))
     }
 
-    /// The next tick is one period from now, and the others follow it.
+    /// Moves the next tick to one period from now; the others follow it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -194,23 +206,23 @@ impl Interval {
         self.schedule(now + self.period, Some(now));
     }
 
-    /// The next tick is now, and the others follow it.
+    /// Moves the next tick to now; the others follow it.
     pub fn reset_immediately(&mut self) {
         self.reset_after(Duration::ZERO);
     }
 
-    /// The next tick is `after` from now, and the others follow it.
+    /// Moves the next tick to `after` from now; the others follow it.
     pub fn reset_after(&mut self, after: Duration) {
         let at = self.delay.now() + after;
         self.reset_at(at);
     }
 
-    /// The next tick is at `deadline`, which may lie in the past, and the others follow it.
+    /// Moves the next tick to `deadline`, which may lie in the past; the others follow it.
     pub fn reset_at(&mut self, deadline: Instant) {
         self.schedule(deadline, None);
     }
 
-    /// The time between two ticks.
+    /// Returns the time between two ticks.
     pub fn period(&self) -> Duration {
         self.period
     }
@@ -254,7 +266,7 @@ impl Interval {
         }
     }
 
-    /// What it does about missed ticks.
+    /// Returns what it does about missed ticks.
     pub fn missed_tick_behavior(&self) -> MissedTickBehavior {
         self.missed
     }
@@ -264,7 +276,7 @@ impl Interval {
         self.missed = behavior;
     }
 
-    /// The longest delay of a tick; zero without jitter.
+    /// Returns the longest delay of a tick; zero without jitter.
     pub fn jitter(&self) -> Duration {
         self.jitter.as_ref().map_or(Duration::ZERO, Jitter::most)
     }
@@ -374,7 +386,27 @@ impl FusedStream for Interval {
     }
 }
 
-/// The future of [`Interval::tick`].
+/// The future that [`Interval::tick`] returns: the moment for which the tick was scheduled.
+///
+/// # Cancel safety
+///
+/// Dropping it loses no tick.
+///
+/// ```
+/// use std::time::Duration;
+/// use futures::future::{Either, select};
+/// use mainspring::time::{interval, sleep};
+/// use std::pin::pin;
+///
+/// mainspring::block_on(async {
+///     let mut ticks = interval(Duration::from_millis(4));
+///     let first = ticks.tick().await;
+///     // The wait for the tick is given up, and the tick comes all the same.
+///     let nap = pin!(sleep(Duration::from_millis(1)));
+///     assert!(matches!(select(ticks.tick(), nap).await, Either::Right(_)));
+///     assert_eq!(ticks.tick().await, first + Duration::from_millis(4));
+/// });
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless you `.await` or poll them"]
 pub struct Tick<'a> {
