@@ -12,6 +12,17 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// What a panic left behind; to be given to [`std::panic::resume_unwind`].
+///
+/// ```
+/// use std::panic::resume_unwind;
+/// use mainspring_driver::{PanicPayload, WakeList};
+///
+/// let mut list = WakeList::new();
+/// let payload: Option<PanicPayload> = list.wake_all();
+/// if let Some(payload) = payload {
+///     resume_unwind(payload);
+/// }
+/// ```
 pub type PanicPayload = Box<dyn Any + Send + 'static>;
 
 /// So many payloads are dropped, each of which came from the drop of the one before.

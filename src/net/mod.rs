@@ -1,5 +1,10 @@
 //! TCP and UDP sockets.
 //!
+//! * [`TcpListener`] accepts connections, and [`TcpStream`] is one. A [`TcpSocket`] is not either yet: for options that have
+//!   to be set before.
+//! * [`UdpSocket`] sends and receives datagrams.
+//! * [`lookup_host`] looks a name up, as all that take [`ToSocketAddrs`] do by themselves.
+//!
 //! A socket belongs to the runtime in which it was made, and its events come from there; but it is `Send` and
 //! `Sync`, may be used and dropped on any thread, and outlives its runtime as an error: once the runtime
 //! has shut down every operation on it fails.

@@ -79,7 +79,7 @@ fn refuse<F: Future + 'static>(future: F, at: Origin) -> JoinHandle<F::Output> {
     assert!(
         handle.is_shutdown(),
         "`spawn` was called under `Handle::enter`, on another thread than the runtime's: a future that need not be `Send` \
-         cannot be taken there. Use `Handle::spawn`"
+         cannot be taken there. Use `Handle::spawn`, or `Handle::spawn_with`, which takes a closure that makes the future"
     );
     handle.remote().refuse(future, handle.remote().next(at))
 }

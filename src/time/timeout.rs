@@ -61,6 +61,10 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 /// As [`timeout`], with a moment instead of a length of time. If that has passed when the first poll finds `future` pending,
 /// the timeout elapses in that poll.
 ///
+/// # Cancel safety
+///
+/// That of the inner future.
+///
 /// ```
 /// use std::time::Duration;
 /// use mainspring::time::{Instant, timeout_at};

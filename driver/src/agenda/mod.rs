@@ -24,6 +24,17 @@ use crate::wheel::{Due, Place, Rank, Slack, Store, Wheel};
 /// Names an entry of an [`Agenda`]; it is never used for another one. Keys are ordered as their entries were put in.
 ///
 /// It means something to the agenda that gave it, and to no other.
+///
+/// ```
+/// use mainspring_driver::{Agenda, Nanos};
+/// use mainspring_driver::agenda::Key;
+///
+/// let mut agenda = Agenda::new();
+/// let first: Key = agenda.insert("first", Nanos::new(10));
+/// let second = agenda.insert("second", Nanos::new(10));
+/// assert!(first < second);
+/// assert_eq!(agenda.remove(first).map(|entry| entry.value), Some("first"));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     number: u64,
@@ -44,6 +55,15 @@ impl fmt::Debug for Key {
 }
 
 /// What was put into an [`Agenda`].
+///
+/// ```
+/// use mainspring_driver::{Agenda, Nanos};
+///
+/// let mut agenda = Agenda::new();
+/// let key = agenda.insert("value", Nanos::new(10));
+/// let entry = agenda.pop_due(Nanos::new(12)).unwrap();
+/// assert_eq!((entry.key, entry.deadline, entry.value), (key, Nanos::new(10), "value"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry<T> {
@@ -56,6 +76,18 @@ pub struct Entry<T> {
 }
 
 /// What [`Agenda::pop_due_within`] found.
+///
+/// ```
+/// use mainspring_driver::agenda::Popped;
+/// use mainspring_driver::{Agenda, Nanos};
+///
+/// let mut agenda = Agenda::new();
+/// agenda.insert("value", Nanos::new(10));
+/// let mut moves = 100;
+/// let Popped::Entry(entry) = agenda.pop_due_within(Nanos::new(10), &mut moves) else { panic!("nothing is due") };
+/// assert_eq!(entry.value, "value");
+/// assert_eq!(agenda.pop_due_within(Nanos::new(10), &mut moves), Popped::Idle);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Popped<T> {
     /// This entry was due and has left.

@@ -21,6 +21,14 @@ const NEAR: u64 = 1_000_000;
 const POLLS_PER_READING: u32 = 64;
 
 /// Counts since the driver began; see [`Handle::stats`].
+///
+/// ```
+/// use mainspring_driver::{Clock, Driver};
+///
+/// let driver = Driver::new(Clock::monotonic(), || {});
+/// let stats = driver.handle().stats();
+/// assert_eq!((stats.live, stats.armed), (0, 0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {

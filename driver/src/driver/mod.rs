@@ -40,6 +40,22 @@ use shared::Shared;
 /// * It is called without the driver's lock, and may call the driver.
 ///
 /// Every `Fn() + Send + Sync` is one.
+///
+/// ```
+/// use std::thread::{self, Thread};
+/// use mainspring_driver::{Clock, Driver, Unpark};
+///
+/// struct Parked(Thread);
+///
+/// impl Unpark for Parked {
+///     fn unpark(&self) {
+///         self.0.unpark();
+///     }
+/// }
+///
+/// let driver = Driver::new(Clock::monotonic(), Parked(thread::current()));
+/// # drop(driver);
+/// ```
 pub trait Unpark: Send + Sync + 'static {
     /// Rouses the driver's thread.
     fn unpark(&self);
@@ -52,6 +68,15 @@ impl<F: Fn() + Send + Sync + 'static> Unpark for F {
 }
 
 /// What [`Driver::process`] did.
+///
+/// ```
+/// use mainspring_driver::{Clock, Driver};
+///
+/// let mut driver = Driver::new(Clock::monotonic(), || {});
+/// let now = driver.handle().now();
+/// let processed = driver.process(now, 512);
+/// assert_eq!((processed.fired, processed.more), (0, false));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[must_use = "if `more` is set, `process` wants to be called again before a park"]

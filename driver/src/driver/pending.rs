@@ -13,6 +13,20 @@ use crate::Nanos;
 use crate::sync::lock;
 
 /// A timer that was registered when [`Handle::pending`] looked.
+///
+/// ```
+/// use std::task::{Context, Waker};
+/// use std::time::Duration;
+/// use futures::FutureExt;
+/// use mainspring_driver::{Clock, Driver, Waits};
+///
+/// let driver = Driver::new(Clock::monotonic(), || {});
+/// let mut sleep = Box::pin(driver.handle().sleep(Duration::from_secs(60)));
+/// assert!(sleep.poll_unpin(&mut Context::from_waker(Waker::noop())).is_pending());
+/// let pending = driver.handle().pending();
+/// assert_eq!(pending.len(), 1);
+/// assert_eq!(pending[0].waits, Waits::of(Waker::noop()));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pending {
