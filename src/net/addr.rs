@@ -106,7 +106,7 @@ pub(super) async fn addrs(addr: impl ToSocketAddrs) -> io::Result<Addrs> {
 ///
 /// # Errors
 ///
-/// Those of [`ToSocketAddrs`]; and the system's, if no thread is to be had.
+/// Those of [`ToSocketAddrs`]; and the system's, if it cannot make a thread.
 ///
 /// # Cancel safety
 ///

@@ -2,10 +2,9 @@
 //!
 //! Ground rules:
 //!
-//! * A descriptor is lent, not given. It stays non-blocking and registered with the reactor; who closes it spoils the
-//!   socket.
-//! * The reactor hears of news once. Who finds out behind the socket's back that there is nothing (more), and does not
-//!   say so by [`try_io`](TcpStream::try_io), leaves it believing that there is.
+//! * A descriptor is lent, not given. It stays non-blocking and registered with the reactor, and must not be closed.
+//! * The reactor is edge-triggered: it hears of an event once. A foreign system call that finds nothing has to be made inside
+//!   of [`try_io`](TcpStream::try_io); otherwise the socket is still taken to be ready.
 
 use super::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use crate::io::Interest;
@@ -85,9 +84,9 @@ macro_rules! perform {
         impl $socket {
             /// Performs a system call of your own on this socket if that is ready for it, without waiting.
             ///
-            /// `op` fails with [`WouldBlock`](io::ErrorKind::WouldBlock) if, and only if, the socket was not ready: it is
-            /// then taken to be so no longer, and whoever waits for it waits for news. If there was news meanwhile, or a
-            /// signal interrupted it, `op` is called again.
+            /// `op` must fail with [`WouldBlock`](io::ErrorKind::WouldBlock) if, and only if, the socket was not ready. The
+            /// socket then counts as not ready until the next event. If there was an event meanwhile, or a signal interrupted
+            /// `op`, it is called again.
             ///
             /// # Errors
             ///

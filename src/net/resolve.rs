@@ -46,7 +46,7 @@ impl Wake for Task {
     }
 }
 
-/// The addresses of `host`. Fails also if no thread is to be had.
+/// Looks the addresses of `host` up. Fails also if the system cannot make a thread.
 pub(super) async fn lookup(host: String, port: u16) -> Answer {
     let lookup = Arc::new(Lookup::default());
     let theirs = lookup.clone();

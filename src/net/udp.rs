@@ -95,7 +95,7 @@ impl UdpSocket {
         self.registered.into_inner().map(Into::into)
     }
 
-    /// Sets the address that [`send`](Self::send) sends to, and receives from nobody else from now on. The
+    /// Sets the address that [`send`](Self::send) sends to, and from which alone datagrams are received from now on. The
     /// first of the addresses that the system accepts is taken; no packet is sent.
     ///
     /// # Errors
@@ -111,9 +111,9 @@ impl UdpSocket {
 
     /// Waits until a datagram can be received, or there is an error. A `try_` method may still find none.
     ///
-    /// It goes by what the methods of this socket have found. A system call of your own that reads or writes by the
-    /// [descriptor](#trait-implementations) and finds nothing is to be made inside of [`try_io`](Self::try_io): else this
-    /// returns at once from then on.
+    /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by the
+    /// [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere, this returns at
+    /// once from then on.
     ///
     /// # Errors
     ///
@@ -128,9 +128,9 @@ impl UdpSocket {
 
     /// Waits until a datagram can be sent, or there is an error. A `try_` method may still have to wait.
     ///
-    /// It goes by what the methods of this socket have found. A system call of your own that reads or writes by the
-    /// [descriptor](#trait-implementations) and finds nothing is to be made inside of [`try_io`](Self::try_io): else this
-    /// returns at once from then on.
+    /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by the
+    /// [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere, this returns at
+    /// once from then on.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ fn wrap<F: Future>(future: F, spawned: Spawned) -> impl Future<Output = F::Outpu
     guarded(trace::task(future, spawned, None))
 }
 
-/// As [`wrap`], for a task that may have a name. Who spawns without one is spared what that adds to the future.
+/// As [`wrap`], for a task that may have a name. A task without one does without what that adds to the future.
 fn wrap_named<F: Future>(
     future: F,
     spawned: Spawned,

@@ -2,7 +2,7 @@
 //!
 //! * [`sleep`] and [`sleep_until`] wait for a length of time or for a moment.
 //! * [`sleep_until_wall`] waits for a time of day, also if the clock is set meanwhile.
-//! * [`timeout`] and [`timeout_at`] give another future so long and no longer.
+//! * [`timeout`] and [`timeout_at`] limit how long another future may take.
 //! * [`interval`] and [`interval_at`] tick.
 //! * [`DelayQueue`] and [`TimerMap`] hold values until their time has come: any number of them on one timer,
 //!   found by key.

@@ -247,7 +247,7 @@ impl Sleep {
     }
 
     /// Lets the runtime end this sleep up to `most` late, so that it ends together with others: a wake-up is
-    /// the dearest thing about a timer. It still never ends early, and ends as soon as the runtime is awake
+    /// what costs most about a timer. It still never ends early, and ends as soon as the runtime is awake
     /// and its deadline has passed. Takes the place of the runtime's [`Tolerance`](super::Tolerance).
     ///
     /// ```
@@ -291,8 +291,8 @@ impl Sleep {
 
     /// Moves the deadline, to any moment; the sleep then waits for that, also if it had ended.
     ///
-    /// To a later moment it takes no lock. To a past one the sleep is ready at its next poll. Nobody is woken
-    /// unless the sleep is being waited for.
+    /// Moving it to a later moment takes no lock. If it is moved to a past one, the sleep is ready at its next poll, and a
+    /// task that waits for it is woken.
     ///
     /// ```
     /// use std::pin::pin;

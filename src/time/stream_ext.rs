@@ -5,8 +5,8 @@
 //! * The inner stream is polled first, and an item that is ready wins over a time that is up. A throttled
 //!   stream is the exception: while it waits, the inner stream is not polled at all.
 //! * One sleep serves all items; it is re-armed in place.
-//! * A result of the inner stream has been charged to the cooperative budget by whoever made it. What is made
-//!   here must be charged here, or a loop over it might never yield.
+//! * The inner stream charges its own results to the cooperative budget. A result that is made here must be charged here,
+//!   or a loop over it might never yield.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -80,9 +80,8 @@ pub trait StreamExt: Stream {
 
     /// Lets through at most one item per `duration`, the first at once.
     ///
-    /// After an item the inner stream is not polled before `duration` has passed since: what it does not
-    /// deliver waits with whoever makes it, and the end of the stream is seen no sooner than another item
-    /// would be. No item is lost, and what was late is not made up for. A `duration` of zero lets all through;
+    /// After an item the inner stream is not polled before `duration` has passed since: further items wait where they are
+    /// made, and the end of the stream is seen no sooner than another item would be. No item is lost, and what was late is not made up for. A `duration` of zero lets all through;
     /// `Duration::MAX` lets one.
     ///
     /// # Panics

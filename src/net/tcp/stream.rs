@@ -147,9 +147,9 @@ impl TcpStream {
     /// Waits until there is something to read, or the peer has ended, or there is an error. Then
     /// [`try_read`](Self::try_read); it may still find nothing.
     ///
-    /// It goes by what the methods of this socket have found. A system call of your own that reads or writes by the
-    /// [descriptor](#trait-implementations) and finds nothing is to be made inside of [`try_io`](Self::try_io): else this
-    /// returns at once from then on.
+    /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by the
+    /// [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere, this returns at
+    /// once from then on.
     ///
     /// # Errors
     ///
@@ -182,9 +182,9 @@ impl TcpStream {
     /// Waits until something can be written, or there is an error. Then [`try_write`](Self::try_write); it
     /// may still fail with `WouldBlock`.
     ///
-    /// It goes by what the methods of this socket have found. A system call of your own that reads or writes by the
-    /// [descriptor](#trait-implementations) and finds nothing is to be made inside of [`try_io`](Self::try_io): else this
-    /// returns at once from then on.
+    /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by the
+    /// [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere, this returns at
+    /// once from then on.
     ///
     /// # Errors
     ///

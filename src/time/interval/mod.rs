@@ -99,8 +99,8 @@ pub struct Interval {
     /// The moment for which the next tick is scheduled, once there is one. The sleep's own deadline will not
     /// do: it cannot lie before the first moment that the process asked for.
     next: Option<Instant>,
-    /// From when the period counts that ends with the next tick; `None` if somebody has said when the next
-    /// tick is to be.
+    /// The moment from which the period counts that ends with the next tick; `None` if the next tick was set to a
+    /// moment.
     base: Option<Instant>,
     period: Duration,
     missed: MissedTickBehavior,
