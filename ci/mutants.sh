@@ -1,7 +1,7 @@
 #!/bin/sh
 # Changes the driver in every way that cargo-mutants knows, one at a time, and asks whether a test notices:
 #
-#     ci/mutants.sh [--resume] [options of cargo mutants, such as --file driver/src/state.rs or --shard 0/8]
+#     ci/mutants.sh [--resume] [options of cargo mutants, such as --file driver/src/timer/state.rs or --shard 0/8]
 #
 # --resume goes on with a run of the same source that was interrupted: what was caught then is not tried again.
 #

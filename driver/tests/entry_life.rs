@@ -8,7 +8,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use futures::executor::block_on;
-use mainspring_driver::{Driver, Handle, Nanos, StateCell, TimerEntry, WakeList, Wheel};
+use mainspring_driver::wheel::Wheel;
+use mainspring_driver::{Driver, Handle, Nanos, TimerEntry};
 use probe::{Fixture, Probe, READY, poll};
 
 const MS: u64 = 1_000_000;
@@ -44,8 +45,6 @@ const _: () = {
     assert!(Ask::<Driver>::SEND && Ask::<Driver>::SYNC && Ask::<Driver>::UNPIN);
     assert!(!Ask::<Driver>::CLONE, "one driver parks and fires, and one only");
     assert!(Ask::<Handle>::SEND && Ask::<Handle>::SYNC && Ask::<Handle>::CLONE);
-    assert!(Ask::<StateCell>::SEND && Ask::<StateCell>::SYNC && !Ask::<StateCell>::CLONE);
-    assert!(Ask::<WakeList>::SEND && Ask::<WakeList>::SYNC);
     // A wheel is what its keys are.
     assert!(Ask::<Wheel<u32>>::SEND && Ask::<Wheel<u32>>::SYNC);
     assert!(!Ask::<Wheel<*const u8>>::SEND && !Ask::<Wheel<*const u8>>::SYNC);

@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use mainspring_driver::{Driver, Nanos, TestClock, WakeList};
+use mainspring_driver::{Driver, Nanos, TestClock};
 use probe::{Fixture, Probe, READY, Timer, poll};
 
 const MS: u64 = 1_000_000;
-const BATCH: usize = WakeList::CAPACITY;
+/// So many wakers are woken between two locks.
+const BATCH: usize = 32;
 
 /// Timers that a waker can get at.
 type Shelf = Arc<Mutex<Vec<Option<Timer>>>>;

@@ -216,7 +216,7 @@ impl Dump {
             },
         });
         let timers = timers.iter().map(|timer| {
-            let (data, functions) = (timer.waits.data(), timer.waits.vtable());
+            let (data, functions) = (timer.waker_data, timer.waker_vtable);
             let task = ids.get(&data).filter(|_| functions == census.functions);
             let wakes = match task {
                 Some(id) => Wakes::Task(*id),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use futures_task::{FutureObj, Spawn, SpawnError};
 
-use mainspring_driver::Nanos;
 use mainspring_driver::wheel::Occupancy;
 
 use super::context::{self, EnterGuard, NoRuntime};
@@ -145,7 +144,7 @@ impl Handle {
     ///     }
     ///     sleep(Duration::from_millis(1)).await;
     ///     let occupancy = Handle::current().occupancy();
-    ///     assert_eq!(occupancy.slots.iter().flatten().sum::<u32>(), 10);
+    ///     assert_eq!(occupancy.timers(), 10);
     /// });
     /// ```
     pub fn occupancy(&self) -> Occupancy {
@@ -155,13 +154,6 @@ impl Handle {
     /// Whether the runtime was dropped.
     pub fn is_shutdown(&self) -> bool {
         self.shared.remote.is_closed()
-    }
-
-    /// The time by this runtime's clock, for someone who has just read the [process's](super::now).
-    #[inline]
-    pub(crate) fn now_is(&self, now: Nanos) -> Nanos {
-        let timers = &self.shared.timers;
-        if self.goes_by_the_system() { timers.now_is(now) } else { timers.now() }
     }
 
     /// Whether its time is the process's: it goes by the system's monotonic clock, and never was paused.

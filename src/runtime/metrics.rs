@@ -164,7 +164,7 @@ impl Metrics {
     /// [tolerance](crate::time::Tolerance) of all timers that are due till then allowed it. What ended a sleep sooner
     /// (an event, another thread) does not change that it counts.
     pub fn parks_widened(&self) -> u64 {
-        self.timers.put_off
+        self.timers.parks_coalesced
     }
 
     /// Returns the longest turn so far: for so long the runtime looked neither at its I/O nor at its timers.
@@ -238,7 +238,7 @@ impl Metrics {
     /// Returns how many timers were armed with the wider tolerance that load allows; see
     /// [`Tolerance::Adaptive`](crate::time::Tolerance::Adaptive).
     pub fn timers_widened(&self) -> u64 {
-        self.timers.widened
+        self.timers.timers_widened
     }
 }
 
@@ -251,7 +251,7 @@ impl fmt::Display for Metrics {
         writeln!(
             f,
             "wake-ups:  {} (timer {}, I/O {}, other thread {}), {} sleeps widened",
-            self.wakeups, self.by_timer, self.by_io, self.by_thread, timers.put_off
+            self.wakeups, self.by_timer, self.by_io, self.by_thread, timers.parks_coalesced
         )?;
         writeln!(
             f,
@@ -262,7 +262,7 @@ impl fmt::Display for Metrics {
             timers.cancelled,
             timers.reset,
             timers.moved,
-            timers.widened
+            timers.timers_widened
         )?;
         write!(f, "lateness:  {}", self.lateness)
     }

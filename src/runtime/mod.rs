@@ -44,7 +44,7 @@ pub use builder::Builder;
 pub use context::{EnterGuard, NoRuntime};
 pub use handle::Handle;
 pub use mainspring_driver::Lateness;
-pub use mainspring_driver::wheel::Occupancy;
+pub use mainspring_driver::wheel::{LevelOccupancy, Occupancy};
 pub use metrics::{LongestTurn, Metrics};
 pub(crate) use registry::Number;
 pub use runtime::{Runtime, block_on};

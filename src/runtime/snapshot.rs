@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use mainspring_driver::{Nanos, Pending, Waits};
+use mainspring_driver::{Nanos, Pending};
 
 use super::Handle;
 use crate::executor::{Census, Id};
@@ -33,7 +33,7 @@ pub(crate) struct Snapshot {
     pub(crate) census: Census,
     /// Those of the tasks that have one.
     pub(crate) names: BTreeMap<Id, Arc<str>>,
-    /// By (deadline, number).
+    /// By (deadline, sequence number).
     pub(crate) timers: Vec<Pending>,
     /// What the data pointer of the waker is with which `block_on` polls its future; zero outside of it.
     pub(crate) root: usize,
@@ -105,7 +105,7 @@ impl Questions {
     /// A `block_on` polls its future with this waker, or ends.
     pub(super) fn set_root(&self, waker: Option<&Waker>) {
         // Relaxed: only the owner thread reads it.
-        self.root.store(waker.map_or(0, |waker| Waits::of(waker).data()), Ordering::Relaxed);
+        self.root.store(waker.map_or(0, |waker| waker.data() as usize), Ordering::Relaxed);
     }
 
     fn root(&self) -> usize {

@@ -88,9 +88,7 @@ impl Instant {
     /// The current moment.
     #[inline]
     pub fn now() -> Instant {
-        // Read first, so that the clock does not wait for the way to the runtime to be found.
-        let now = runtime::now();
-        from_nanos(context::with(|handle| handle.now_is(now)).unwrap_or(now))
+        from_nanos(context::with(|handle| handle.timers().now()).unwrap_or_else(|_| runtime::now()))
     }
 
     /// The same moment, given by std; see [above](Instant#conversion-to-and-from-std) for a runtime whose time is not the

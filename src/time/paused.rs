@@ -343,7 +343,7 @@ impl Advance {
             Way::Through(duration) => now.saturating_add(duration).min(END),
             Way::To(moment) => {
                 let at = instant::to_nanos(moment).min(END).max(now);
-                timers.turn_to(at);
+                timers.advance_to(at);
                 at
             }
         }

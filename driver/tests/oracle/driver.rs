@@ -94,7 +94,7 @@ impl Case {
         let pending = world.handle.pending();
         let mut listed: Vec<_> = world.list.iter().map(|t| (t.deadline, t.number)).collect();
         listed.sort_unstable();
-        assert!(pending.iter().map(|p| (p.deadline.get(), p.number)).eq(listed), "{pending:?}");
+        assert!(pending.iter().map(|p| (p.deadline.get(), p.sequence)).eq(listed), "{pending:?}");
         assert!(pending.iter().all(|p| p.origin.file().ends_with("world.rs")), "{pending:?}");
     }
 

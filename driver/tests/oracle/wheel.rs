@@ -268,7 +268,7 @@ impl Case {
         let at = self.list.iter().position(|t| t.key == key);
         let index = at.expect("the wheel fired a timer that the list lacks");
         let timer = self.list.swap_remove(index);
-        assert_eq!((timer.number, timer.slack), (rank.number(), rank.slack()));
+        assert_eq!((timer.number, timer.slack), (rank.sequence(), rank.slack()));
         assert!(deadline <= self.now, "{timer:?} left early at {}", self.now);
         assert!(self.last < Some((deadline, timer.number)), "{timer:?} after {:?}", self.last);
         self.last = Some((deadline, timer.number));

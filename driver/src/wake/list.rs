@@ -10,77 +10,39 @@
 
 use core::task::Waker;
 
-use crate::panics::{PanicPayload, Panics};
+use super::Panics;
 
-/// A batch of at most [`WakeList::CAPACITY`] wakers.
-///
-/// ```
-/// use std::task::Waker;
-/// use mainspring_driver::WakeList;
-///
-/// let mut list = WakeList::new();
-/// list.push(Waker::noop().clone());
-/// assert!(!list.is_full());
-/// assert!(list.wake_all().is_none(), "nobody panicked");
-/// assert!(list.is_empty());
-/// ```
-#[derive(Debug)]
-pub struct WakeList {
+/// A batch of wakers.
+pub(crate) struct WakeList {
     wakers: [Option<Waker>; WakeList::CAPACITY],
     len: usize,
 }
 
-impl Default for WakeList {
-    fn default() -> WakeList {
-        WakeList::new()
-    }
-}
-
 impl WakeList {
     /// How many wakers a list holds. Large enough that the lock's cost is spread over many, small enough
-    /// that nobody waits long for the lock.
-    pub const CAPACITY: usize = 32;
+    /// that nobody waits long for the lock. `tests/wakers.rs` tries its edges.
+    pub(crate) const CAPACITY: usize = 32;
 
     /// An empty list.
-    pub const fn new() -> WakeList {
+    pub(crate) const fn new() -> WakeList {
         WakeList { wakers: [const { None }; WakeList::CAPACITY], len: 0 }
     }
 
     /// Whether no further waker fits.
     #[inline]
-    pub const fn is_full(&self) -> bool {
+    pub(crate) const fn is_full(&self) -> bool {
         self.len == WakeList::CAPACITY
     }
 
-    /// Whether there is nobody to wake.
+    /// Adds a waker, for which there is room.
     #[inline]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Adds a waker.
-    ///
-    /// # Panics
-    ///
-    /// If the list [is full](WakeList::is_full).
-    #[inline]
-    #[track_caller]
-    pub fn push(&mut self, waker: Waker) {
-        assert!(!self.is_full(), "a WakeList holds at most {} wakers: wake them first", WakeList::CAPACITY);
+    pub(crate) fn push(&mut self, waker: Waker) {
         self.wakers[self.len] = Some(waker);
         self.len += 1;
     }
 
-    /// Wakes all in the order in which they came, and empties the list. Returns the first panic, if any
-    /// waker panicked.
-    pub fn wake_all(&mut self) -> Option<PanicPayload> {
-        let mut panics = Panics::new();
-        self.wake_each(&mut panics);
-        panics.into_first()
-    }
-
-    /// As [`wake_all`](WakeList::wake_all), for a caller who has more to do.
-    pub(crate) fn wake_each(&mut self, panics: &mut Panics) {
+    /// Wakes all in the order in which they came, and empties the list.
+    pub(crate) fn wake_all(&mut self, panics: &mut Panics) {
         let len = core::mem::take(&mut self.len);
         for slot in &mut self.wakers[..len] {
             if let Some(waker) = slot.take() {
@@ -93,9 +55,17 @@ impl WakeList {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
+
+    /// What `list` panics with when it wakes.
+    fn panic_of(list: &mut WakeList) -> Box<dyn std::any::Any + Send> {
+        let mut panics = Panics::new();
+        list.wake_all(&mut panics);
+        catch_unwind(AssertUnwindSafe(|| panics.resume())).expect_err("one of them panicked")
+    }
 
     struct Count(AtomicUsize, usize);
     impl Wake for Count {
@@ -114,10 +84,12 @@ mod tests {
             while !list.is_full() {
                 list.push(Waker::from(count.clone()));
             }
-            let payload = list.wake_all().expect("one of them panicked");
+            let payload = panic_of(&mut list);
             assert_eq!(*payload.downcast::<String>().expect("a message"), format!("wake number {kth}"));
             assert_eq!(count.0.load(Ordering::Relaxed), 32);
-            assert!(list.is_empty() && list.wake_all().is_none());
+            let mut panics = Panics::new();
+            list.wake_all(&mut panics);
+            panics.resume();
             assert_eq!(Arc::strong_count(&count), 1, "a woken waker was kept");
         }
     }
@@ -142,7 +114,7 @@ mod tests {
         for _ in 0..5 {
             list.push(Waker::from(thrower.clone()));
         }
-        let payload = list.wake_all().expect("all of them panicked");
+        let payload = panic_of(&mut list);
         assert_eq!(thrower.0.load(Ordering::Relaxed), 5);
         std::mem::forget(payload);
     }

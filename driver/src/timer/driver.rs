@@ -1,4 +1,4 @@
-//! `Driver` and `Handle`: the lock around the wheel, the next wake-up, firing, shutdown.
+//! `Driver`: the next wake-up, firing, shutdown.
 //!
 //! Ground rules:
 //!
@@ -12,26 +12,18 @@
 //! * Every waker of a `process` call is woken, and every event sent, whatever the others do; the first panic is resumed
 //!   last.
 
-mod handle;
-mod pending;
-mod shared;
-
 use std::fmt;
 
-pub use handle::{Handle, Stats};
-pub use pending::{Pending, Waits};
-pub(crate) use shared::Inner;
-
-use crate::entry::{Fired, Next};
-use crate::panics::Panics;
-use crate::steer::Steering;
+use super::Handle;
+use super::entry::{Fired, Next};
+use super::shared::Shared;
 use crate::sync::{Arc, Ordering, lock};
+use crate::time::PausableClock;
 use crate::trace::{self, Batch};
-use crate::wake_list::WakeList;
+use crate::wake::{Panics, WakeList};
 use crate::{Clock, Nanos, Tolerance};
-use shared::Shared;
 
-/// How the driver's thread is roused from its park.
+/// How the driver's thread is unparked.
 ///
 /// # Contract
 ///
@@ -57,7 +49,7 @@ use shared::Shared;
 /// # drop(driver);
 /// ```
 pub trait Unpark: Send + Sync + 'static {
-    /// Rouses the driver's thread.
+    /// Unparks the driver's thread.
     fn unpark(&self);
 }
 
@@ -130,22 +122,20 @@ impl fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// A driver without timers, on this clock. `unpark` is how its thread is roused when a timer is armed
-    /// that is due before its park would end.
+    /// A driver without timers, on this clock. `unpark` unparks its thread when a timer is armed that is due
+    /// before its park would end.
     pub fn new(clock: Clock, unpark: impl Unpark) -> Driver {
-        let now = clock.now();
-        Driver::begin(clock, now, Steering::real(), unpark)
+        Driver::begin(PausableClock::real(clock), unpark)
     }
 
     /// A driver whose time stands from the beginning, at zero, until [`Handle::resume`]; see
     /// [`Handle::pause`].
     pub fn paused(clock: Clock, unpark: impl Unpark) -> Driver {
-        Driver::begin(clock, Nanos::ZERO, Steering::paused(Nanos::ZERO), unpark)
+        Driver::begin(PausableClock::paused(clock, Nanos::ZERO), unpark)
     }
 
-    fn begin(clock: Clock, now: Nanos, steering: Steering, unpark: impl Unpark) -> Driver {
-        let shared = Shared::new(clock, now, steering, unpark);
-        Driver { handle: Handle::new(Arc::new(shared)) }
+    fn begin(clock: PausableClock, unpark: impl Unpark) -> Driver {
+        Driver { handle: Handle::new(Arc::new(Shared::new(clock, unpark))) }
     }
 
     /// Sets how much slack timers get that ask for none in particular. The default is
@@ -157,7 +147,7 @@ impl Driver {
     #[track_caller]
     #[must_use]
     pub fn with_tolerance(self, tolerance: Tolerance) -> Driver {
-        lock(&self.handle.shared.inner).slacker.set(tolerance);
+        lock(&self.handle.shared.inner).slack.set(tolerance);
         self
     }
 
@@ -179,7 +169,7 @@ impl Driver {
             Some(inner.published)
         } else {
             let (wake, due) = inner.entries.next_park().unzip();
-            inner.put_off += u64::from(wake > due && !self.handle.is_paused());
+            inner.parks_coalesced += u64::from(wake > due && !self.handle.is_paused());
             wake
         };
         inner.parked_until = Some(wake.unwrap_or(Nanos::NEVER));
@@ -188,7 +178,7 @@ impl Driver {
 
     /// The earliest deadline of all, exactly; `None` if no timer is armed. Unlike
     /// [`next_wake`](Driver::next_wake) it knows no slack, publishes nothing, and may take O(n) once after
-    /// many timers were reset: it is for clocks that are turned by hand.
+    /// many timers were reset: it is for clocks that are paused or set.
     pub fn next_deadline(&mut self) -> Option<Nanos> {
         lock(&self.handle.shared.inner).entries.next_deadline()
     }
@@ -221,7 +211,7 @@ impl Driver {
         // Relaxed: only a hint for the polls that come.
         shared.polls.store(0, Ordering::Relaxed);
         // A clock never reads NEVER, and a timer that never comes due must not fire.
-        let now = now.min(Nanos::new(Nanos::NEVER.get() - 1));
+        let now = now.min(Nanos::LAST);
         let _ = shared.note(now);
 
         let mut inner = lock(&shared.inner);
@@ -235,13 +225,13 @@ impl Driver {
         let now = inner.published;
         let more = loop {
             let end = match inner.entries.fire_next(now, &mut left) {
-                Next::Fired(Fired { waker, deadline, told }) => {
+                Next::Fired(Fired { waker, deadline, traced }) => {
                     // It fires nothing with none left.
                     left -= 1;
                     fired += 1;
-                    let late = read.get() - deadline.get();
+                    let late = read.saturating_nanos_since(deadline);
                     inner.lateness.note(late);
-                    batch.push(told, late);
+                    batch.push(traced, late);
                     list.push(waker);
                     None
                 }
@@ -257,13 +247,13 @@ impl Driver {
             }
             if let Some(more) = end {
                 let live = inner.entries.len();
-                inner.slacker.count(now, fired, live);
+                inner.slack.count(now, fired, live);
                 let earliest = if more { Nanos::ZERO } else { inner.entries.earliest() };
                 shared.set_earliest(&inner, earliest);
             }
             if list.is_full() || end.is_some() {
                 drop(inner);
-                list.wake_each(&mut panics);
+                list.wake_all(&mut panics);
                 batch.send(&mut panics);
                 if let Some(more) = end {
                     break more;
@@ -308,7 +298,7 @@ impl Driver {
             }
             if list.is_full() || end {
                 drop(inner);
-                list.wake_each(&mut panics);
+                list.wake_all(&mut panics);
                 if end {
                     panics.catch(|| trace::shut_down(waited));
                     return panics;

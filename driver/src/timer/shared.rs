@@ -6,21 +6,18 @@
 //! * All else is changed under the lock, and nobody else's code is called there.
 
 use super::Unpark;
-use crate::entry::Entries;
-use crate::steer::Steering;
+use super::entry::Entries;
+use crate::slack::{Slack, SlackPolicy};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
-use crate::tolerance::Slacker;
-use crate::wheel::Slack;
-use crate::{Clock, Lateness, Nanos};
+use crate::time::PausableClock;
+use crate::{Lateness, Nanos};
 
 pub(super) struct Shared {
-    pub(super) clock: Clock,
+    pub(super) clock: PausableClock,
     /// The latest reading of the clock that anybody took through this driver.
     pub(super) latest: AtomicU64,
     /// No timer is due before this. Written under the lock, read without.
     pub(super) earliest: AtomicU64,
-    /// Whether the clock is stopped, or was. Beside `latest`, which each reading touches.
-    pub(super) steering: Steering,
     /// Pending polls since the last turn.
     pub(super) polls: AtomicU32,
     pub(super) resets: AtomicU64,
@@ -35,40 +32,40 @@ pub(crate) struct Inner {
     pub(super) published: Nanos,
     /// Whether the latest drain is not finished.
     pub(super) draining: bool,
-    /// By when the driver's thread will be roused from its park, by itself or by a thread that has seen to it; `None` while
-    /// it runs.
+    /// By when the driver's thread will end its park, by itself or unparked by a thread that has undertaken to; `None`
+    /// while it runs.
     pub(super) parked_until: Option<Nanos>,
     pub(super) closed: bool,
-    pub(super) slacker: Slacker,
-    /// How many timers were registered; the next one's number.
+    pub(super) slack: SlackPolicy,
+    /// How many timers were registered: the sequence number of the latest.
     pub(super) armed: u64,
     pub(super) fired: u64,
     pub(super) cancelled: u64,
     /// Parks whose end lies after the earliest deadline.
-    pub(super) put_off: u64,
+    pub(super) parks_coalesced: u64,
     pub(super) lateness: Lateness,
 }
 
 impl Shared {
-    pub(super) fn new(clock: Clock, now: Nanos, steering: Steering, unpark: impl Unpark) -> Shared {
+    pub(super) fn new(clock: PausableClock, unpark: impl Unpark) -> Shared {
+        let now = clock.now();
         let inner = Inner {
             entries: Entries::new(now),
             published: now,
             draining: false,
             parked_until: None,
             closed: false,
-            slacker: Slacker::new(now),
+            slack: SlackPolicy::new(now),
             armed: 0,
             fired: 0,
             cancelled: 0,
-            put_off: 0,
+            parks_coalesced: 0,
             lateness: Lateness::default(),
         };
         Shared {
             clock,
             latest: AtomicU64::new(now.get()),
             earliest: AtomicU64::new(Nanos::NEVER.get()),
-            steering,
             polls: AtomicU32::new(0),
             resets: AtomicU64::new(0),
             unpark: Box::new(unpark),
@@ -116,9 +113,9 @@ impl Inner {
         self.published
     }
 
-    /// The number of a timer that is registered now.
+    /// The sequence number of a timer that is registered now.
     #[inline]
-    pub(crate) fn next_number(&mut self) -> u64 {
+    pub(crate) fn next_sequence(&mut self) -> u64 {
         self.armed += 1;
         self.armed
     }
@@ -126,14 +123,14 @@ impl Inner {
     /// The slack of a timer that is armed now and asks for none in particular.
     #[inline]
     pub(crate) fn default_slack(&mut self, latest: Nanos, deadline: Nanos) -> Slack {
-        self.slacker.slack(latest, deadline)
+        self.slack.slack(latest, deadline)
     }
 
     /// Whether the driver's thread is parked for longer than a timer that has just been filed may wait.
     #[inline]
     pub(super) fn must_unpark(&mut self, deadline: Nanos, slack: Slack) -> bool {
         let Some(until) = self.parked_until else { return false };
-        let wake = Nanos::new(deadline.get().saturating_add(slack.as_nanos()));
+        let wake = deadline.saturating_add_nanos(slack.as_nanos());
         if wake >= until {
             return false;
         }
@@ -153,7 +150,7 @@ impl Inner {
     #[inline]
     pub(crate) fn count_overdue(&mut self, deadline: Nanos, now: Nanos) {
         self.fired += 1;
-        self.lateness.note(now.get().saturating_sub(deadline.get()));
+        self.lateness.note(now.saturating_nanos_since(deadline));
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! `Tolerance`: how far a park may outlast a deadline, so that timers end together.
+//! `Tolerance` and `SlackPolicy`: how far a park may outlast a deadline, so that timers end together.
 //!
 //! A wake-up is the dearest thing a timer does. So a park does not end at the earliest deadline but at the
 //! earliest deadline plus slack: it ends once for all that come due until then. The slack touches the park
@@ -15,8 +15,8 @@
 
 use core::time::Duration;
 
+use super::Slack;
 use crate::Nanos;
-use crate::wheel::Slack;
 
 /// Of the distance to the deadline, this fraction …
 const SHARE: u64 = 128;
@@ -71,7 +71,7 @@ pub enum Tolerance {
 
 /// A driver's tolerance, and the load it goes by.
 #[derive(Debug)]
-pub(crate) struct Slacker {
+pub(crate) struct SlackPolicy {
     tolerance: Tolerance,
     /// When the current window began.
     since: Nanos,
@@ -81,9 +81,9 @@ pub(crate) struct Slacker {
     widened: u64,
 }
 
-impl Slacker {
-    pub(crate) fn new(now: Nanos) -> Slacker {
-        Slacker { tolerance: Tolerance::default(), since: now, fired: 0, busy: false, widened: 0 }
+impl SlackPolicy {
+    pub(crate) fn new(now: Nanos) -> SlackPolicy {
+        SlackPolicy { tolerance: Tolerance::default(), since: now, fired: 0, busy: false, widened: 0 }
     }
 
     /// # Panics
@@ -100,11 +100,11 @@ impl Slacker {
     /// The slack of a timer that is armed now, when the clock was last read at `now`.
     #[inline]
     pub(crate) fn slack(&mut self, now: Nanos, deadline: Nanos) -> Slack {
-        let distance = deadline.get().saturating_sub(now.get());
+        let distance = deadline.saturating_nanos_since(now);
         match self.tolerance {
             Tolerance::Adaptive => {
                 let mut slack = (distance / SHARE).min(MOST);
-                if self.busy && now.get().saturating_sub(self.since.get()) <= 2 * WINDOW {
+                if self.busy && now.saturating_nanos_since(self.since) <= 2 * WINDOW {
                     slack = slack.max((distance / BUSY_SHARE).min(BUSY_MOST));
                     self.widened += 1;
                 }
@@ -122,7 +122,7 @@ impl Slacker {
     #[inline]
     pub(crate) fn count(&mut self, now: Nanos, fired: usize, live: usize) {
         self.fired += fired as u64;
-        let window = now.get().saturating_sub(self.since.get());
+        let window = now.saturating_nanos_since(self.since);
         if window < WINDOW {
             return;
         }
@@ -147,67 +147,67 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn slack(slacker: &mut Slacker, now: u64, distance: u64) -> u64 {
-        slacker.slack(Nanos::new(now), Nanos::new(now + distance)).as_nanos()
+    fn slack(policy: &mut SlackPolicy, now: u64, distance: u64) -> u64 {
+        policy.slack(Nanos::new(now), Nanos::new(now + distance)).as_nanos()
     }
 
     #[test]
     fn the_default_is_a_share_and_bounded() {
-        let mut slacker = Slacker::new(Nanos::ZERO);
-        assert!(slack(&mut slacker, 0, 100_000) < 1_000);
-        assert!(slack(&mut slacker, 0, 5 * MS) < 40_000);
+        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        assert!(slack(&mut policy, 0, 100_000) < 1_000);
+        assert!(slack(&mut policy, 0, 5 * MS) < 40_000);
         for far in [200 * MS, 30_000 * MS, u64::MAX / 2] {
-            let got = slack(&mut slacker, 5, far);
+            let got = slack(&mut policy, 5, far);
             assert!((MS * 4 / 5..=MS).contains(&got), "{got}");
         }
-        assert_eq!(slack(&mut slacker, 9, 0), 0);
-        assert_eq!(slacker.widened(), 0);
+        assert_eq!(slack(&mut policy, 9, 0), 0);
+        assert_eq!(policy.widened(), 0);
     }
 
     #[test]
     fn load_widens_and_its_end_narrows() {
-        let mut slacker = Slacker::new(Nanos::ZERO);
+        let mut policy = SlackPolicy::new(Nanos::ZERO);
         // 3,000 a second, in a crowd of a hundred.
         for ms in 1..=40 {
-            slacker.count(Nanos::new(ms * MS), 3, 100);
+            policy.count(Nanos::new(ms * MS), 3, 100);
         }
-        assert!(slack(&mut slacker, 40 * MS, 2 * MS) > 200_000);
-        assert!(slack(&mut slacker, 40 * MS, 100 * MS) > 600_000, "wider than the share under load");
-        assert_eq!(slacker.widened(), 2);
+        assert!(slack(&mut policy, 40 * MS, 2 * MS) > 200_000);
+        assert!(slack(&mut policy, 40 * MS, 100 * MS) > 600_000, "wider than the share under load");
+        assert_eq!(policy.widened(), 2);
         // 1,500 a second keep it up; 900 do not.
         for ms in 1..=20 {
-            slacker.count(Nanos::new((40 + 2 * ms) * MS), 3, 100);
+            policy.count(Nanos::new((40 + 2 * ms) * MS), 3, 100);
         }
-        assert!(slack(&mut slacker, 80 * MS, 2 * MS) > 200_000);
+        assert!(slack(&mut policy, 80 * MS, 2 * MS) > 200_000);
         for ms in 1..=20 {
-            slacker.count(Nanos::new((80 + 10 * ms) * MS), 9, 100);
+            policy.count(Nanos::new((80 + 10 * ms) * MS), 9, 100);
         }
-        assert!(slack(&mut slacker, 280 * MS, 2 * MS) < 20_000);
+        assert!(slack(&mut policy, 280 * MS, 2 * MS) < 20_000);
     }
 
     #[test]
     fn a_lone_fast_ticker_and_a_quiet_stretch_are_not_widened() {
-        let mut slacker = Slacker::new(Nanos::ZERO);
+        let mut policy = SlackPolicy::new(Nanos::ZERO);
         for tick in 1..=1000 {
-            slacker.count(Nanos::new(tick * 100_000), 1, 3);
+            policy.count(Nanos::new(tick * 100_000), 1, 3);
         }
-        assert!(slack(&mut slacker, 100 * MS, MS) < 10_000, "a ticker of 10 kHz among three timers");
+        assert!(slack(&mut policy, 100 * MS, MS) < 10_000, "a ticker of 10 kHz among three timers");
         for ms in 1..=100 {
-            slacker.count(Nanos::new((100 + ms) * MS), 10, 100);
+            policy.count(Nanos::new((100 + ms) * MS), 10, 100);
         }
-        assert!(slack(&mut slacker, 200 * MS, MS) > 100_000);
-        assert!(slack(&mut slacker, 10_000 * MS, MS) < 10_000, "after ten seconds of nothing");
+        assert!(slack(&mut policy, 200 * MS, MS) > 100_000);
+        assert!(slack(&mut policy, 10_000 * MS, MS) < 10_000, "after ten seconds of nothing");
     }
 
     #[test]
     fn fixed_and_precise_do_what_they_say() {
-        let mut slacker = Slacker::new(Nanos::ZERO);
-        slacker.set(Tolerance::Fixed { ratio: 0.5, max: Duration::from_micros(64) });
-        assert_eq!((slack(&mut slacker, 0, 32_768), slack(&mut slacker, 0, MS)), (16_384, 57_344));
-        slacker.set(Tolerance::Precise);
-        assert_eq!(slack(&mut slacker, 0, u64::MAX / 2), 0);
+        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        policy.set(Tolerance::Fixed { ratio: 0.5, max: Duration::from_micros(64) });
+        assert_eq!((slack(&mut policy, 0, 32_768), slack(&mut policy, 0, MS)), (16_384, 57_344));
+        policy.set(Tolerance::Precise);
+        assert_eq!(slack(&mut policy, 0, u64::MAX / 2), 0);
         for ratio in [-0.1, 1.1, f64::NAN] {
-            let set = || Slacker::new(Nanos::ZERO).set(Tolerance::Fixed { ratio, max: Duration::MAX });
+            let set = || SlackPolicy::new(Nanos::ZERO).set(Tolerance::Fixed { ratio, max: Duration::MAX });
             assert!(std::panic::catch_unwind(set).is_err());
         }
     }

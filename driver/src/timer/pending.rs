@@ -6,7 +6,6 @@
 //! * What is told was so under the lock. A timer may have fired, or have been dropped, before it is looked at.
 
 use std::panic::Location;
-use std::task::Waker;
 
 use super::Handle;
 use crate::Nanos;
@@ -32,49 +31,19 @@ use crate::sync::lock;
 pub struct Pending {
     /// When it is due.
     pub deadline: Nanos,
-    /// Its number in the order of registration: of equal deadlines the lower fires first.
-    pub number: u64,
+    /// Its sequence number, in the order of registration: of equal deadlines the lower fires first.
+    pub sequence: u64,
     /// Where it was made; see [`TimerEntry::origin`](crate::TimerEntry::origin).
     pub origin: &'static Location<'static>,
-    /// Who is woken when it fires.
-    pub waits: Waits,
-}
-
-/// Which waker a timer holds: to be compared, never to be called.
-///
-/// ```
-/// use std::task::Waker;
-/// use mainspring_driver::Waits;
-///
-/// let waker = Waker::noop();
-/// assert_eq!(Waits::of(waker), Waits::of(&waker.clone()));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Waits {
-    data: usize,
-    vtable: usize,
-}
-
-impl Waits {
-    /// The one that `waker` wakes. Two wakers of which this is the same wake the same;
-    /// it means nothing any more once both are dropped.
-    pub fn of(waker: &Waker) -> Waits {
-        Waits { data: waker.data() as usize, vtable: std::ptr::from_ref(waker.vtable()) as usize }
-    }
-
-    /// The address that is the waker's [data](Waker::data).
-    pub fn data(self) -> usize {
-        self.data
-    }
-
-    /// The address of the waker's [functions](Waker::vtable).
-    pub fn vtable(self) -> usize {
-        self.vtable
-    }
+    /// Who is woken when it fires: the address that is the [data](std::task::Waker::data) of its waker. To be compared,
+    /// while the waker is known to live, and never followed.
+    pub waker_data: usize,
+    /// The address of that waker's [functions](std::task::Waker::vtable).
+    pub waker_vtable: usize,
 }
 
 impl Handle {
-    /// All timers that are registered, by (deadline, number): to show what is pending.
+    /// All timers that are registered, by (deadline, sequence number): to show what is pending.
     ///
     /// They are collected under the driver's lock, in one go, because they move meanwhile otherwise: arming on another
     /// thread waits so long, about 40 ms for a million timers. They are sorted without it.
@@ -97,7 +66,7 @@ impl Handle {
         let expected = lock(&self.shared.inner).entries.len();
         let mut found = Vec::with_capacity(expected + expected / 8 + 64);
         lock(&self.shared.inner).entries.each(|pending| found.push(pending));
-        found.sort_unstable_by_key(|pending: &Pending| (pending.deadline, pending.number));
+        found.sort_unstable_by_key(|pending: &Pending| (pending.deadline, pending.sequence));
         found
     }
 }

@@ -9,11 +9,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::TimerEntry;
 use super::shared::{Inner, Shared};
-use crate::steer::Steering;
+use crate::slack::Slack;
 use crate::sync::{Arc, MutexGuard, Ordering, lock};
-use crate::wheel::{Occupancy, Slack};
-use crate::{Clock, Lateness, Nanos, TimerEntry};
+use crate::wheel::Occupancy;
+use crate::{Clock, Lateness, Nanos};
 
 /// A pending poll reads the clock if the deadline lies no further than this from the latest reading.
 const NEAR: u64 = 1_000_000;
@@ -46,10 +47,10 @@ pub struct Stats {
     /// Moves of timers within the wheel.
     pub moved: u64,
     /// Timers that were armed with the wider slack that load allows; see [`Tolerance::Adaptive`](crate::Tolerance::Adaptive).
-    pub widened: u64,
-    /// Parks that slack has put off: how often [`Driver::next_wake`](crate::Driver::next_wake) named a time that lies after
+    pub timers_widened: u64,
+    /// Parks that outlast the earliest deadline, so that timers end together: how often [`Driver::next_wake`](crate::Driver::next_wake) named a time that lies after
     /// the earliest deadline. (If that timer was cancelled or reset since, after the earliest that was filed.)
-    pub put_off: u64,
+    pub parks_coalesced: u64,
 }
 
 /// Makes timers. Cheap to clone; may be used on any thread.
@@ -60,7 +61,7 @@ pub struct Handle {
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("clock", &self.shared.clock).finish_non_exhaustive()
+        f.debug_struct("Handle").field("clock", self.clock()).finish_non_exhaustive()
     }
 }
 
@@ -95,20 +96,13 @@ impl Handle {
     /// ends rather late than early.
     #[inline]
     pub fn now(&self) -> Nanos {
-        self.shared.note(self.shared.steering.read(&self.shared.clock))
-    }
-
-    /// As [`now`](Handle::now), for someone who has just read this driver's clock himself and got `now`. Only while
-    /// [nobody has stopped it](Handle::clock_changes).
-    #[inline]
-    pub fn now_is(&self, now: Nanos) -> Nanos {
-        self.shared.note(now)
+        self.shared.note(self.shared.clock.now())
     }
 
     /// What the clock shows, or the driver's own time if that has been stopped.
     #[inline]
     fn read(&self) -> Nanos {
-        let now = self.shared.steering.read(&self.shared.clock);
+        let now = self.shared.clock.now();
         let _ = self.shared.note(now);
         now
     }
@@ -153,15 +147,10 @@ impl Handle {
         Nanos::new(self.shared.earliest.load(Ordering::Relaxed))
     }
 
-    #[inline]
-    pub(crate) fn steering(&self) -> &Steering {
-        &self.shared.steering
-    }
-
     /// The clock that the driver was made on. Its readings are the driver's time as long as that was not
     /// [stopped](Handle::pause).
     pub fn clock(&self) -> &Clock {
-        &self.shared.clock
+        self.shared.clock.clock()
     }
 
     /// Whether the driver was shut down.
@@ -184,8 +173,8 @@ impl Handle {
             cancelled: inner.cancelled,
             reset: self.shared.resets.load(Ordering::Relaxed),
             moved: inner.entries.moved(),
-            widened: inner.slacker.widened(),
-            put_off: inner.put_off,
+            timers_widened: inner.slack.widened(),
+            parks_coalesced: inner.parks_coalesced,
         }
     }
 
@@ -200,13 +189,77 @@ impl Handle {
     }
 
     /// Asserts that the wheel's invariants hold and that every entry in it is linked and knows its place.
-    /// O(n), under the lock; for tests.
+    /// O(n), under the lock; for tests of the driver. With the feature `check` only.
     ///
     /// # Panics
     ///
     /// If one does not hold: then the driver has a defect.
+    #[cfg(feature = "check")]
     pub fn check(&self) {
         lock(&self.shared.inner).entries.check();
+    }
+
+    /// Stops the driver's time at what it is now. Returns false if it was stopped already.
+    ///
+    /// From here on only [`advance_to`](Handle::advance_to) moves it. Deadlines are compared with it as ever, and the
+    /// driver's host decides when to move it: mostly to [`Driver::next_deadline`](crate::Driver::next_deadline)
+    /// when nothing is left to run. A park that is under way is ended, because what it waits for has changed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring_driver::{Clock, Driver};
+    ///
+    /// let driver = Driver::new(Clock::monotonic(), || ());
+    /// let handle = driver.handle();
+    /// assert!(handle.pause());
+    /// let stood = handle.now();
+    /// assert!(handle.advance_to(stood.saturating_add(Duration::from_secs(3600))));
+    /// assert_eq!(handle.now().saturating_duration_since(stood), Duration::from_secs(3600));
+    /// assert!(handle.resume());
+    /// assert!(handle.now().saturating_duration_since(stood) >= Duration::from_secs(3600));
+    /// ```
+    pub fn pause(&self) -> bool {
+        let paused = self.shared.clock.pause(self.latest());
+        if paused {
+            self.unpark();
+        }
+        paused
+    }
+
+    /// Lets the driver's time go on from what it is, at the speed of its clock. Returns false if it was not
+    /// stopped.
+    pub fn resume(&self) -> bool {
+        let resumed = self.shared.clock.resume();
+        if resumed {
+            self.unpark();
+        }
+        resumed
+    }
+
+    /// Moves a stopped clock forward to `at`; it stops just before the end of time, and a time that is past
+    /// leaves it where it is. Returns false if it is not stopped.
+    ///
+    /// Nothing fires by it: that is [`Driver::process`](crate::Driver::process)'s part.
+    pub fn advance_to(&self, at: Nanos) -> bool {
+        let advanced = self.shared.clock.advance_to(at);
+        if advanced {
+            self.now();
+        }
+        advanced
+    }
+
+    /// Whether the driver's time is stopped.
+    #[inline]
+    pub fn is_paused(&self) -> bool {
+        self.clock_changes() % 2 == 1
+    }
+
+    /// How often the driver's time was stopped or let go: it is odd while time stands, and zero as long as the
+    /// driver's time is that of [its clock](Handle::clock). Who keeps a difference between this time and another
+    /// measures anew when it has changed.
+    #[inline]
+    pub fn clock_changes(&self) -> u32 {
+        self.shared.clock.changes()
     }
 
     #[inline]
@@ -229,7 +282,7 @@ impl Handle {
     #[inline]
     pub(crate) fn has_passed(&self, deadline: Nanos) -> bool {
         let latest = self.latest();
-        deadline <= latest || (deadline.get() - latest.get() <= NEAR && deadline <= self.read())
+        deadline <= latest || (deadline.saturating_nanos_since(latest) <= NEAR && deadline <= self.read())
     }
 
     /// Whether a poll of a timer that is registered should read the clock, because the driver would have fired it
@@ -239,7 +292,7 @@ impl Handle {
         // Relaxed, and not one atomic step: a count that is lost only delays a reading.
         let polls = self.shared.polls.load(Ordering::Relaxed).wrapping_add(1);
         self.shared.polls.store(polls, Ordering::Relaxed);
-        let near = deadline.get() <= self.latest().get().saturating_add(NEAR);
+        let near = deadline.saturating_nanos_since(self.latest()) <= NEAR;
         near || polls % POLLS_PER_READING == 0
     }
 

@@ -32,15 +32,17 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use crate::Nanos;
 use linked::EntryRef;
-pub(crate) use linked::{Entries, Fired, Next};
+pub(super) use linked::{Entries, Fired, Next};
 
-use crate::driver::{Handle, Inner};
-use crate::state::{State, StateCell};
+use super::Handle;
+use super::shared::Inner;
+use super::state::{State, StateCell};
+use crate::Nanos;
+use crate::slack::Slack;
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
-use crate::trace::{self, Told};
-use crate::wheel::{Place, Rank, Slack};
+use crate::trace::TracedTimer;
+use crate::wheel::{Place, Rank};
 
 /// The driver was shut down, so the timer can never fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +107,7 @@ pub struct TimerEntry {
 /// How and where the wheel has filed the entry.
 struct Filed {
     place: Place,
-    /// How far a park may put the timer off, if not as the driver's tolerance says.
+    /// How far a park may outlast the timer's deadline, if not as the driver's tolerance says.
     tolerance: Option<Slack>,
 }
 
@@ -166,6 +168,12 @@ impl TimerEntry {
             // Relaxed: the owner wrote it, or the driver before it released the state that has been read.
             _ => Nanos::new(self.wanted.load(Ordering::Relaxed)),
         }
+    }
+
+    /// What events say of it.
+    #[inline]
+    fn traced(&self) -> TracedTimer {
+        TracedTimer::new(std::ptr::from_ref(self), self.origin)
     }
 
     /// Keeps the deadline, before the state moves on from it.
@@ -265,7 +273,7 @@ impl TimerEntry {
         match this.state.extend(deadline) {
             Ok(()) => {
                 this.handle.count_reset();
-                trace::reset(&this, deadline);
+                this.traced().reset(deadline);
             }
             Err(State::Deadline(_)) => this.bring_forward(deadline),
             Err(_) => this.reset_unlinked(deadline),
@@ -295,7 +303,7 @@ impl TimerEntry {
     fn disarm(&self) {
         if let Some(waker) = self.unlink(StateCell::disarm, Inner::count_cancelled) {
             drop(waker);
-            trace::cancelled(self);
+            self.traced().cancelled();
         }
     }
 
@@ -311,7 +319,7 @@ impl TimerEntry {
                 if unpark {
                     self.handle.unpark();
                 }
-                Told::of(&self).armed(deadline);
+                self.traced().armed(deadline);
                 Poll::Pending
             }
             Err((refused, waker)) => {
@@ -336,7 +344,7 @@ impl TimerEntry {
         }
         let entry = EntryRef::new(self);
         self.put_waker(waker);
-        let rank = Rank::new(locked.next_number(), self.slack(&mut locked, deadline));
+        let rank = Rank::new(locked.next_sequence(), self.slack(&mut locked, deadline));
         self.state.arm(deadline);
         locked.entries.insert(entry, deadline, rank);
         Ok(self.handle.filed(&mut locked, deadline, rank.slack()))
@@ -363,7 +371,7 @@ impl TimerEntry {
         match self.unlink(StateCell::settle, |inner| inner.count_overdue(deadline, now)) {
             Some(waker) => {
                 drop(waker);
-                trace::fired(Told::of(&self), now.get().saturating_sub(deadline.get()));
+                self.traced().fired(now.saturating_nanos_since(deadline));
                 Poll::Ready(Ok(()))
             }
             None => self.poll_ended(),
@@ -416,8 +424,8 @@ impl TimerEntry {
             locked.count_fired();
             drop(locked);
             waker.wake();
-            trace::reset(&self, deadline);
-            trace::fired(Told::of(&self), 0);
+            self.traced().reset(deadline);
+            self.traced().fired(0);
             return;
         }
         let slack = self.slack(&mut locked, deadline);
@@ -429,7 +437,7 @@ impl TimerEntry {
         if unpark {
             self.handle.unpark();
         }
-        trace::reset(&self, deadline);
+        self.traced().reset(deadline);
     }
 
     /// The slack of this timer, if it is armed now, for this deadline.

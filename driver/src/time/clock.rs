@@ -1,9 +1,8 @@
-//! Where "now" comes from: the system's monotonic clock, another clock of the system, or one that a test turns
-//! by hand.
+//! Where "now" comes from: the system's monotonic clock, another clock of the system, or one that a test sets.
 //!
 //! Ground rules:
 //!
-//! * A clock that never reads [`Nanos::NEVER`]: a timer that never comes due must not come due.
+//! * No clock reads [`Nanos::NEVER`]: a timer that never comes due must not come due.
 //! * A real clock does not go back. A test clock may, so that the driver's answer to it can be tested:
 //!   nothing fires early, nothing is lost, and time goes on once it has caught up.
 
@@ -12,9 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::Nanos;
-
-/// The latest reading that a clock gives.
-const LAST: u64 = Nanos::NEVER.get() - 1;
 
 /// A source of "now".
 ///
@@ -66,8 +62,8 @@ impl Clock {
     pub fn now(&self) -> Nanos {
         match &self.0 {
             Kind::Monotonic(origin) => since(*origin, Instant::now()),
-            Kind::Function(read) => read().min(Nanos::new(LAST)),
-            Kind::Test(at) => Nanos::new(at.load(Ordering::Acquire).min(LAST)),
+            Kind::Function(read) => read().min(Nanos::LAST),
+            Kind::Test(at) => shown(at),
         }
     }
 
@@ -79,7 +75,7 @@ impl Clock {
         }
     }
 
-    /// Whether it is turned by hand, so that no wait brings its time nearer.
+    /// Whether it is a [`TestClock`]'s, so that no wait brings its time nearer.
     #[inline]
     pub fn is_test(&self) -> bool {
         matches!(self.0, Kind::Test(_))
@@ -87,10 +83,15 @@ impl Clock {
 }
 
 fn since(origin: Instant, now: Instant) -> Nanos {
-    Nanos::new(Nanos::from_duration(now.saturating_duration_since(origin)).get().min(LAST))
+    Nanos::from_duration(now.saturating_duration_since(origin)).min(Nanos::LAST)
 }
 
-/// A clock that is turned by hand: for tests and simulations.
+/// What a test clock was set to.
+fn shown(at: &AtomicU64) -> Nanos {
+    Nanos::new(at.load(Ordering::Acquire)).min(Nanos::LAST)
+}
+
+/// A clock that shows what it was set to: for tests and simulations.
 ///
 /// ```
 /// use std::time::Duration;
@@ -105,7 +106,7 @@ fn since(origin: Instant, now: Instant) -> Nanos {
 pub struct TestClock(Arc<AtomicU64>);
 
 impl TestClock {
-    /// A clock that shows `at` until it is turned.
+    /// A clock that shows `at` until it is set.
     pub fn new(at: Nanos) -> TestClock {
         TestClock(Arc::new(AtomicU64::new(at.get())))
     }
@@ -117,17 +118,17 @@ impl TestClock {
 
     /// What the clock shows.
     pub fn now(&self) -> Nanos {
-        Nanos::new(self.0.load(Ordering::Acquire).min(LAST))
+        shown(&self.0)
     }
 
-    /// Turns the clock on by `duration`; it stops just before the end of time.
+    /// Moves the clock forward by `duration`; it stops just before the end of time.
     pub fn advance(&self, duration: Duration) {
         self.set(self.now().saturating_add(duration));
     }
 
     /// Sets the clock to `at`, which may lie in its past.
     pub fn set(&self, at: Nanos) {
-        // Release: whoever reads the new time also sees what was done before the clock was turned.
+        // Release: whoever reads the new time also sees what was done before the clock was set.
         self.0.store(at.get(), Ordering::Release);
     }
 }

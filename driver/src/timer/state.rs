@@ -64,7 +64,7 @@ const _: () = assert!(Nanos::NEVER.get() < SEEN, "a deadline must not equal a st
 /// assert_eq!(cell.load(), State::Deadline(Nanos::new(10)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub(super) enum State {
     /// Not registered with the driver.
     Idle,
     /// Registered, waiting for this deadline.
@@ -76,43 +76,25 @@ pub enum State {
 }
 
 /// One atomic word, moved by compare-and-swap: a deadline, or what stands for a state.
-///
-/// ```
-/// use mainspring_driver::{Nanos, State, StateCell};
-///
-/// let cell = StateCell::new();
-/// cell.arm(Nanos::new(10));
-/// assert!(cell.extend(Nanos::new(20)).is_ok());
-/// // The driver reaches the old deadline and learns of the new one:
-/// assert_eq!(cell.fire(Nanos::new(10)), Err(State::Deadline(Nanos::new(20))));
-/// assert_eq!(cell.fire(Nanos::new(20)), Ok(()));
-/// assert_eq!(cell.load(), State::Fired);
-/// ```
 #[derive(Debug)]
-pub struct StateCell(AtomicU64);
-
-impl Default for StateCell {
-    fn default() -> StateCell {
-        StateCell::new()
-    }
-}
+pub(super) struct StateCell(AtomicU64);
 
 impl StateCell {
     /// A cell that is [`State::Idle`].
     #[cfg(not(loom))]
-    pub const fn new() -> StateCell {
+    pub(super) const fn new() -> StateCell {
         StateCell(AtomicU64::new(IDLE))
     }
 
     /// A cell that is [`State::Idle`].
     #[cfg(loom)]
-    pub fn new() -> StateCell {
+    pub(super) fn new() -> StateCell {
         StateCell(AtomicU64::new(IDLE))
     }
 
     /// Where the timer stands.
     #[inline]
-    pub fn load(&self) -> State {
+    pub(super) fn load(&self) -> State {
         // Acquire: pairs with the Release of `fire` and `shut_down`. Who reads FIRED or SHUTDOWN may free
         // or reuse the entry, so the driver's accesses to it must have happened before.
         decode(self.0.load(Ordering::Acquire))
@@ -121,7 +103,7 @@ impl StateCell {
     /// Arrow 1: the entry is about to be linked, or linked to be filed under an earlier deadline. Only the owner calls this,
     /// under the lock, when idle or linked, and files the entry before it unlocks.
     #[inline]
-    pub fn arm(&self, deadline: Nanos) {
+    pub(super) fn arm(&self, deadline: Nanos) {
         // Release: for whoever acquires the deadline without the lock and goes on to what was written before it. Of a
         // `TimerEntry` nobody needs that: its owner is ordered by what moved it, and the driver by the lock.
         self.0.store(deadline.get(), Ordering::Release);
@@ -129,7 +111,7 @@ impl StateCell {
 
     /// Arrow 2: the entry has been unlinked. Only the owner calls this, under the lock.
     #[inline]
-    pub fn disarm(&self) {
+    pub(super) fn disarm(&self) {
         // Relaxed: the owner is the only one left who looks, and its hand-over to another thread is ordered
         // by whatever moved it there.
         self.0.store(IDLE, Ordering::Relaxed);
@@ -137,35 +119,35 @@ impl StateCell {
 
     /// Arrow 3, by the owner: the deadline is in the past. Only when idle, or under the lock with the entry taken out.
     #[inline]
-    pub fn settle(&self) {
+    pub(super) fn settle(&self) {
         // Relaxed: as in `disarm`.
         self.0.store(FIRED, Ordering::Relaxed);
     }
 
     /// Arrow 5: the driver is closed. Only the owner calls this, when idle.
     #[inline]
-    pub fn refuse(&self) {
+    pub(super) fn refuse(&self) {
         // Relaxed: as in `disarm`.
         self.0.store(SHUTDOWN, Ordering::Relaxed);
     }
 
     /// Arrow 7: a timer that fired is idle, and may start anew. Only the owner calls this, after it read `Fired`.
     #[inline]
-    pub fn forget(&self) {
+    pub(super) fn forget(&self) {
         // Relaxed: as in `disarm`.
         self.0.store(IDLE, Ordering::Relaxed);
     }
 
     /// The owner was told that the timer fired. Only the owner calls this, after it read `Fired`.
     #[inline]
-    pub fn see(&self) {
+    pub(super) fn see(&self) {
         // Relaxed: as in `disarm`.
         self.0.store(SEEN, Ordering::Relaxed);
     }
 
     /// Whether the timer fired and the owner was told.
     #[inline]
-    pub fn is_seen(&self) -> bool {
+    pub(super) fn is_seen(&self) -> bool {
         // Relaxed: only the owner writes it.
         self.0.load(Ordering::Relaxed) == SEEN
     }
@@ -176,7 +158,7 @@ impl StateCell {
     ///
     /// The state, if it is no deadline, or a deadline later than `deadline`.
     #[inline]
-    pub fn extend(&self, deadline: Nanos) -> Result<(), State> {
+    pub(super) fn extend(&self, deadline: Nanos) -> Result<(), State> {
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
             if seen > deadline.get() {
@@ -198,7 +180,7 @@ impl StateCell {
     ///
     /// The state, if it is not `deadline`: a reset came first.
     #[inline]
-    pub fn fire(&self, deadline: Nanos) -> Result<(), State> {
+    pub(super) fn fire(&self, deadline: Nanos) -> Result<(), State> {
         self.leave(deadline, FIRED)
     }
 
@@ -208,7 +190,7 @@ impl StateCell {
     ///
     /// The state, if it is not `deadline`: a reset came first.
     #[inline]
-    pub fn shut_down(&self, deadline: Nanos) -> Result<(), State> {
+    pub(super) fn shut_down(&self, deadline: Nanos) -> Result<(), State> {
         self.leave(deadline, SHUTDOWN)
     }
 

@@ -11,26 +11,14 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// What a panic left behind; to be given to [`std::panic::resume_unwind`].
-///
-/// ```
-/// use std::panic::resume_unwind;
-/// use mainspring_driver::{PanicPayload, WakeList};
-///
-/// let mut list = WakeList::new();
-/// let payload: Option<PanicPayload> = list.wake_all();
-/// if let Some(payload) = payload {
-///     resume_unwind(payload);
-/// }
-/// ```
-pub type PanicPayload = Box<dyn Any + Send + 'static>;
+/// What a panic left behind.
+type Payload = Box<dyn Any + Send + 'static>;
 
 /// So many payloads are dropped, each of which came from the drop of the one before.
 const DROPS: usize = 8;
 
 /// Calls foreign code, and keeps the first of its panics.
-#[derive(Debug)]
-pub(crate) struct Panics(Option<PanicPayload>);
+pub(crate) struct Panics(Option<Payload>);
 
 impl Panics {
     /// Nobody has panicked.
@@ -49,16 +37,11 @@ impl Panics {
 
     /// Keeps the payload if it is the first.
     #[cold]
-    fn keep(&mut self, payload: PanicPayload) {
+    fn keep(&mut self, payload: Payload) {
         match self.0 {
             None => self.0 = Some(payload),
             Some(_) => dispose(payload),
         }
-    }
-
-    /// The first panic, for somebody else to resume.
-    pub(crate) fn into_first(mut self) -> Option<PanicPayload> {
-        self.0.take()
     }
 
     /// Goes on with the first panic, if there was one and none is under way.
@@ -80,7 +63,7 @@ impl Drop for Panics {
 }
 
 /// Drops a payload, whatever its drop does.
-fn dispose(mut payload: PanicPayload) {
+fn dispose(mut payload: Payload) {
     for _ in 0..DROPS {
         match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             Ok(()) => return,
@@ -119,8 +102,8 @@ mod tests {
             panics.catch(|| std::panic::panic_any(Bomb(depth, drops.clone())));
             assert_eq!(drops.load(Ordering::Relaxed), dropped);
         }
-        assert_eq!(panics.into_first().expect("one panicked").downcast_ref(), Some(&"the first"));
-        assert!(Panics::new().into_first().is_none());
+        let resumed = catch_unwind(AssertUnwindSafe(|| panics.resume()));
+        assert_eq!(resumed.expect_err("one panicked").downcast_ref(), Some(&"the first"));
         Panics::new().resume();
     }
 

@@ -14,11 +14,11 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::Waker;
 
+use super::super::Pending;
+use super::super::state::{State, StateCell};
 use super::TimerEntry;
 use crate::Nanos;
-use crate::driver::{Pending, Waits};
-use crate::state::{State, StateCell};
-use crate::trace::Told;
+use crate::trace::TracedTimer;
 use crate::wheel::{Due, Occupancy, Place, Rank, Slack, Store, Wheel};
 
 /// So many entries ahead of the one that is read are fetched into the cache.
@@ -93,10 +93,10 @@ impl EntryRef {
                 unsafe { held.read() }
             });
             entry.keep(deadline);
-            let told = Told::of(entry);
+            let traced = entry.traced();
             match leave(&entry.state, deadline) {
                 // SAFETY: the swap moved the waker's ownership from the entry to this copy.
-                Ok(()) => return Ok(Fired { waker: unsafe { copy.assume_init() }, deadline, told }),
+                Ok(()) => return Ok(Fired { waker: unsafe { copy.assume_init() }, deadline, traced }),
                 Err(now_at) => state = now_at,
             }
         }
@@ -107,7 +107,7 @@ impl EntryRef {
 pub(crate) struct Fired {
     pub(crate) waker: Waker,
     pub(crate) deadline: Nanos,
-    pub(crate) told: Told,
+    pub(crate) traced: TracedTimer,
 }
 
 /// What the driver asks of the next entry.
@@ -225,15 +225,18 @@ impl Entries {
     fn seen(&self, key: EntryRef, rank: Rank) -> Pending {
         // SAFETY: `&self` means that the lock is held, and the key is in the wheel.
         let entry = unsafe { key.entry() };
-        let waits = entry.waker.with(|held| {
+        let (waker_data, waker_vtable) = entry.waker.with(|held| {
             // SAFETY: the lock is held and the entry is linked: the waker is present, and nobody writes it. Only its
             // two pointers are read.
-            Waits::of(unsafe { (*held).assume_init_ref() })
+            let waker = unsafe { (*held).assume_init_ref() };
+            (waker.data() as usize, std::ptr::from_ref(waker.vtable()) as usize)
         });
-        Pending { deadline: entry.deadline(), number: rank.number(), origin: entry.origin, waits }
+        let (deadline, sequence, origin) = (entry.deadline(), rank.sequence(), entry.origin);
+        Pending { deadline, sequence, origin, waker_data, waker_vtable }
     }
 
     /// Asserts the wheel's invariants.
+    #[cfg(feature = "check")]
     pub(crate) fn check(&self) {
         self.wheel.check(|key| {
             // SAFETY: `&self` means that the lock is held, and the key is in the wheel.
