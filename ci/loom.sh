@@ -138,13 +138,13 @@ twin "StateCell::load: Acquire becomes Relaxed" driver/src/timer/state.rs \
 'decode(self.0.load(Ordering::Acquire))' 'decode(self.0.load(Ordering::Relaxed))' \
     loom_fire_publishes_what_came_before_it loom_fire_against_drop_after_ready
 
-twin "StateCell::leave: AcqRel becomes Relaxed" driver/src/timer/state.rs \
-'compare_exchange(deadline.get(), to, Ordering::AcqRel, Ordering::Acquire)' \
+twin "StateCell::leave: Release becomes Relaxed" driver/src/timer/state.rs \
+'compare_exchange(deadline.get(), to, Ordering::Release, Ordering::Relaxed)' \
 'compare_exchange(deadline.get(), to, Ordering::Relaxed, Ordering::Relaxed)' \
     loom_fire_publishes_what_came_before_it loom_fire_against_drop_after_ready
 
 twin "extend: a store in the place of the compare-and-swap" driver/src/timer/state.rs \
-'            match self.0.compare_exchange_weak(seen, deadline.get(), Ordering::AcqRel, Ordering::Acquire) {
+'            match self.0.compare_exchange_weak(seen, deadline.get(), Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return Ok(()),
                 Err(now) => seen = now,
             }' \

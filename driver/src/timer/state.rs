@@ -104,9 +104,9 @@ impl StateCell {
     /// under the lock, when idle or linked, and files the entry before it unlocks.
     #[inline]
     pub(super) fn arm(&self, deadline: Nanos) {
-        // Release: for whoever acquires the deadline without the lock and goes on to what was written before it. Of a
-        // `TimerEntry` nobody needs that: its owner is ordered by what moved it, and the driver by the lock.
-        self.0.store(deadline.get(), Ordering::Release);
+        // Relaxed: the driver, who goes on from the deadline to the waker, reads both under the lock, and the owner is
+        // ordered as in `disarm`. For anybody else it is a number.
+        self.0.store(deadline.get(), Ordering::Relaxed);
     }
 
     /// Arrow 2: the entry has been unlinked. Only the owner calls this, under the lock.
@@ -164,10 +164,9 @@ impl StateCell {
             if seen > deadline.get() {
                 return Err(decode(seen));
             }
-            // AcqRel on success: the owner may afterwards be polled on another thread, and it must still be
-            // ordered after the arming it has read. Acquire on failure: the driver's FIRED may have been
+            // Relaxed on success: nothing but the deadline changes. Acquire on failure: the driver's FIRED may have been
             // read, see `load`.
-            match self.0.compare_exchange_weak(seen, deadline.get(), Ordering::AcqRel, Ordering::Acquire) {
+            match self.0.compare_exchange_weak(seen, deadline.get(), Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return Ok(()),
                 Err(now) => seen = now,
             }
@@ -197,9 +196,9 @@ impl StateCell {
     #[inline]
     fn leave(&self, deadline: Nanos, to: u64) -> Result<(), State> {
         // Release: the driver's reads of the waker and the place happen before the owner, who acquires the
-        // new state, frees or overwrites them. Acquire on failure only orders the deadline that is then
-        // filed again; the lock orders all else.
-        match self.0.compare_exchange(deadline.get(), to, Ordering::AcqRel, Ordering::Acquire) {
+        // new state, frees or overwrites them. Relaxed on failure: of a deadline that a reset has moved only the number
+        // matters, and the lock orders all else.
+        match self.0.compare_exchange(deadline.get(), to, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => Ok(()),
             Err(now) => Err(decode(now)),
         }

@@ -177,7 +177,7 @@ impl<T> Claim<T> {
         }
         let mut result = None;
         // SAFETY: This is the one claim, its JOIN_INTEREST is set until it is dropped, and COMPLETE was found set
-        // just now, by a load that acquires. The claim was made with this type, by `Unclaimed::claim`.
+        // just now, by a load that acquires. The claim was made with this type, by `new`.
         unsafe { self.task.take_result(NonNull::from(&mut result).cast()) };
         self.left = TAKEN;
         result
