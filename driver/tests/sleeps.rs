@@ -33,7 +33,7 @@ fn block_on<F: Future>(driver: &mut Driver, clock: &Clock, future: F) -> F::Outp
 }
 
 #[test]
-fn a_sleep_ends_early() {
+fn a_sleep_never_ends_early() {
     const SLEEPS: u64 = 2_000;
     let clock = Clock::monotonic();
     let thread = thread::current();

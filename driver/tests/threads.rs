@@ -1,5 +1,5 @@
-//! Timers that are polled, moved and dropped on one thread while the driver runs on another. Each test bears
-//! the name of the failure it guards against; a hang ends in a panic that says who waits for what.
+//! Timers that are polled, moved and dropped on one thread while the driver runs on another. Each test
+//! bears the name of the promise it keeps; a hang ends in a panic that says who waits for what.
 
 mod probe;
 
@@ -99,7 +99,7 @@ impl Running {
 }
 
 #[test]
-fn a_timer_used_on_other_threads_is_lost_or_fires_early() {
+fn a_timer_used_on_other_threads_is_neither_lost_nor_early() {
     for round in 0..20 {
         let running = Running::new(if round % 2 == 0 { 4 } else { 1_000 });
         let users: Vec<_> = (0..3)
@@ -140,7 +140,7 @@ fn use_timers(handle: &Handle, seed: u64) {
 }
 
 #[test]
-fn a_timer_armed_around_the_park_is_slept_through() {
+fn a_timer_armed_around_the_park_ends_it() {
     // tokio #3190, #6682. The driver has nothing to wait for: each of these must end its park.
     let running = Running::new(100);
     let mut random = Random(3);
@@ -155,7 +155,7 @@ fn a_timer_armed_around_the_park_is_slept_through() {
 }
 
 #[test]
-fn a_shorter_timer_does_not_end_the_park_or_a_longer_one_does() {
+fn a_shorter_timer_ends_the_park_and_a_longer_one_does_not() {
     let unparks = Arc::new(AtomicUsize::new(0));
     let counted = unparks.clone();
     let clock = TestClock::new(Nanos::ZERO);
@@ -311,7 +311,7 @@ fn rounds() -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn a_waker_replaced_while_its_timer_fires_is_not_woken() {
+fn a_task_that_replaces_its_waker_while_its_timer_fires_learns_of_it() {
     let mut racer = Racer::new();
     for now in rounds() {
         let (old, new) = (Rouse::new(), Rouse::new());
@@ -332,7 +332,7 @@ fn a_waker_replaced_while_its_timer_fires_is_not_woken() {
 }
 
 #[test]
-fn a_timer_dropped_while_it_fires_is_used_afterwards() {
+fn a_timer_dropped_while_it_fires_is_not_used_afterwards() {
     let mut racer = Racer::new();
     for now in rounds() {
         let rouse = Rouse::new();
@@ -356,7 +356,7 @@ fn a_timer_dropped_while_it_fires_is_used_afterwards() {
 }
 
 #[test]
-fn a_timer_put_off_while_it_fires_is_lost_or_fires_early() {
+fn a_timer_reset_to_later_while_it_fires_is_neither_lost_nor_early() {
     let mut racer = Racer::new();
     for now in rounds() {
         let rouse = Rouse::new();
@@ -378,7 +378,7 @@ fn a_timer_put_off_while_it_fires_is_lost_or_fires_early() {
 }
 
 #[test]
-fn a_timer_brought_forward_while_the_driver_runs_is_lost() {
+fn a_timer_brought_forward_while_the_driver_runs_is_not_lost() {
     let mut racer = Racer::new();
     for now in rounds() {
         let rouse = Rouse::new();
@@ -397,7 +397,7 @@ fn a_timer_brought_forward_while_the_driver_runs_is_lost() {
 }
 
 #[test]
-fn a_shutdown_leaves_somebody_waiting_or_uses_what_was_dropped() {
+fn a_shutdown_leaves_nobody_waiting_and_uses_nothing_that_was_dropped() {
     for round in 0..20 {
         let running = Running::new(8);
         let users: Vec<_> = (0..4)

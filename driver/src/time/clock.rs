@@ -146,6 +146,16 @@ mod tests {
     }
 
     #[test]
+    fn a_test_clock_shows_what_it_was_set_to() {
+        let test = TestClock::new(Nanos::new(5));
+        test.advance(Duration::from_nanos(7));
+        assert_eq!((test.now(), test.clock().now()), (Nanos::new(12), Nanos::new(12)));
+        test.set(Nanos::new(3));
+        assert_eq!((test.now(), test.clock().now()), (Nanos::new(3), Nanos::new(3)));
+        assert!(test.clock().is_test() && !Clock::monotonic().is_test());
+    }
+
+    #[test]
     fn a_clock_from_a_function_shows_what_it_says_but_the_end_of_time() {
         static READING: AtomicU64 = AtomicU64::new(1_000);
         let clock = Clock::from_fn(|| Nanos::new(READING.load(Ordering::Relaxed)));
@@ -161,6 +171,8 @@ mod tests {
         let first = clock.now();
         assert!(first.as_duration() < Duration::from_secs(3600));
         assert!((0..1000).all(|_| clock.now() >= first));
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(clock.now() >= first.saturating_add(Duration::from_millis(2)));
         let origin = clock.origin().expect("a real clock has an origin");
         assert_eq!(since(origin + Duration::from_secs(1), origin), Nanos::ZERO);
     }
