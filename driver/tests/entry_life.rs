@@ -444,7 +444,7 @@ fn a_shutdown_in_the_middle_of_a_drain_loses_no_timer() {
 #[test]
 fn a_tolerance_lasts_and_does_not_change_when_a_timer_fires() {
     let mut f = Fixture::new();
-    // Others to be gathered, so close that what a park is put off by shows; they would wait for long.
+    // Others to be gathered, so close that how far a park is extended shows; they would wait for long.
     let mut others: Vec<_> = (1..200).map(|i| f.at(64 * MS + i * MS / 20)).collect();
     for other in &mut others {
         other.as_mut().set_tolerance(Some(Duration::from_secs(5)));

@@ -147,15 +147,15 @@ fn nothing_due_says_that_there_is_no_more() {
 
 #[test]
 fn timers_that_are_reset_in_the_middle_of_a_batch_are_moved_within_the_budget() {
-    // Two thousand are due together; the first one that fires puts off all others, in silence.
+    // Two thousand are due together; the first one that fires resets all others to later, in silence.
     let mut f = Fixture::new();
     let first = Probe::new(&f.handle);
     let _first = f.armed(MS, &first.waker());
     let others: Vec<_> = (0..2_000).map(|_| f.armed(MS, Waker::noop())).collect();
     let others = Arc::new(Mutex::new(others));
-    let put_off = others.clone();
+    let shared = others.clone();
     first.on_wake(move || {
-        for timer in put_off.lock().expect("nobody panicked").iter_mut() {
+        for timer in shared.lock().expect("nobody panicked").iter_mut() {
             timer.as_mut().reset(Nanos::new(5 * MS));
         }
     });
@@ -179,7 +179,7 @@ fn timers_that_are_reset_in_the_middle_of_a_batch_are_moved_within_the_budget() 
 
 #[test]
 fn timers_that_were_all_reset_to_later_are_moved_within_the_budget() {
-    // All lie in one level-0 slot, out of order; all but one in a hundred, or all, or every other one were put off since:
+    // All lie in one level-0 slot, out of order; all but one in a hundred, or all, or every other one were reset to later since:
     // to a later slot, within the slot, or both.
     const TIMERS: u64 = if cfg!(miri) { 300 } else { 20_000 };
     for (every, to) in [(1, 900 * MS), (100, 900 * MS), (2, 60_000), (2, 900 * MS)] {

@@ -87,7 +87,7 @@ fn a_waker_that_cancels_or_moves_its_siblings_neither_loses_nor_repeats_them() {
         let woken: Vec<_> = siblings.iter().map(Probe::wakes).collect();
         let collected = usize::from(in_batch);
         assert_eq!(woken, [collected, collected, 1, 1]);
-        // The cancelled one starts anew, and so does the one that was put off.
+        // The cancelled one starts anew, and so does the one that was reset.
         for (what, expected) in [(0, READY), (1, Poll::Pending), (2, READY), (3, READY)] {
             let mut timer = take(&timers, fill + what).expect("still there");
             assert_eq!(poll(&mut timer, &siblings[what].waker()), expected, "sibling {what}");

@@ -63,7 +63,7 @@ impl Case {
         let stats = world.handle.stats();
         assert_eq!(stats.live, world.list.len());
         assert_eq!((stats.armed, stats.fired, stats.cancelled), (world.armed, world.fired, world.cancelled));
-        assert_eq!(stats.reset, world.put_off);
+        assert_eq!(stats.reset, world.reset_later);
         assert_eq!(self.unparks.load(SeqCst), world.unparked, "unparked too often, or not at all");
         assert!(world.list.iter().all(|t| !t.taken), "taken, but never woken");
         // What may be read without the lock is never later than the truth, and says when there is work to do.

@@ -35,16 +35,16 @@ fn a_clock_that_goes_back_in_the_middle_of_a_batch_fires_what_is_due_by_it() {
 
 #[test]
 fn a_clock_that_goes_back_in_the_middle_of_a_slot_fires_nothing_early_and_loses_no_timer() {
-    // After one step of a drain: of a slot that is left in order, that is split, that is dealt out; with some put off.
+    // After one step of a drain: of a slot that is left in order, that is split, that cascades; with some reset to later.
     let start = 5 * width(1);
-    for (step, reverse, put_off) in
+    for (step, reverse, reset) in
         [(1, false, false), (1, true, true), (10, true, true), (40_000, false, true), (40_000, true, true)]
     {
         for moves in [1, 3, 100] {
             let mut bench = Bench::new(0);
             for i in 0..40 {
                 let key = bench.add(start + 100 + step * if reverse { 40 - i } else { i });
-                if put_off && key % 4 == 1 {
+                if reset && key % 4 == 1 {
                     bench.owners.deadline[key] = at(start + 100 + step * 45);
                 }
             }

@@ -134,7 +134,7 @@ fn a_deadline_of_zero_is_a_deadline() {
 
 #[test]
 fn a_timer_that_is_reset_once_moves_at_most_twice_through_the_levels() {
-    // Each is found put off when its slot is dealt out, split or left; then it goes down all levels anew.
+    // Each is found to be reset when its slot is cascaded, split or left; then it goes down all levels anew.
     let near = Nanos::NEVER.get() / 2;
     let mut bench = Bench::new(0);
     for i in 0..200 {
@@ -175,7 +175,7 @@ fn each_move_is_counted_once() {
     let mut bench = Bench::of([(1 << 30) + 5, (1 << 30) + (1 << 16)]);
     assert_eq!((bench.advance(2 << 30, usize::MAX), bench.wheel.moved()), (vec![0, 1], 2));
 
-    // Three of level 0 are found to have been put off: two when their slot is split, one when it is asked for.
+    // Three of level 0 are found to have been reset to later: two when their slot is split, one when it is asked for.
     let mut bench = Bench::of([10, 11, 12]);
     bench.owners.deadline[2] = at(50 << 16);
     assert_eq!(

@@ -144,12 +144,12 @@ fn a_crowd_that_is_disturbed_while_it_leaves_keeps_its_order() {
         bench.add(deadline);
         (10..101).collect()
     };
-    let put_off_among_the_others = |bench: &mut Bench| {
+    let reset_among_the_others = |bench: &mut Bench| {
         bench.owners.deadline[12] = at(deadline + 30);
         bench.owners.deadline[11] = at(deadline + 30);
         (10..100).filter(|key| ![11, 12].contains(key)).chain([11, 12]).collect()
     };
-    let put_off_beyond = |bench: &mut Bench| {
+    let reset_beyond = |bench: &mut Bench| {
         bench.owners.deadline[12] = at(2 * deadline);
         (10..100).filter(|key| *key != 12).collect()
     };
@@ -164,8 +164,8 @@ fn a_crowd_that_is_disturbed_while_it_leaves_keeps_its_order() {
         &cancelled,
         &joined_by_an_earlier_one,
         &joined_by_an_equal_one,
-        &put_off_among_the_others,
-        &put_off_beyond,
+        &reset_among_the_others,
+        &reset_beyond,
         &brought_forward,
     ];
     for (case, disturb) in cases.into_iter().enumerate() {

@@ -7,7 +7,7 @@ use crate::bench::{Bench, at, width};
 
 #[test]
 fn a_split_that_its_moves_cut_short_keeps_all_timers_in_order() {
-    // In one slot of level 0, the last first, so that it must be split. Every third was put off beyond the drain, or into
+    // In one slot of level 0, the last first, so that it must be split. Every third was reset to later: beyond the drain, into
     // another slot that is due, or within its own.
     let now = 3 * width(0);
     for moves in [1, 2, 7, 50] {
@@ -25,7 +25,7 @@ fn a_split_that_its_moves_cut_short_keeps_all_timers_in_order() {
         let mut left: Vec<usize> = (0..100).collect();
         let mut calls = 0;
         // Each call asks those that it moves or finds due, and the one at which it stops. Meanwhile timers go that were
-        // found due, that were not judged yet and that were put off, and one comes.
+        // found due, that were not judged yet and that were reset, and one comes.
         loop {
             let before = bench.owners.asked;
             let due = bench.wheel.next_due(&mut bench.owners, at(60_500), &mut { moves });
@@ -40,7 +40,7 @@ fn a_split_that_its_moves_cut_short_keeps_all_timers_in_order() {
                 left.push(key);
                 break;
             }
-            // 22 of the hundred are put off beyond the slot; between two of those lie nine at most.
+            // 22 of the hundred are reset beyond the slot; between two of those lie nine at most.
             assert!(bench.owners.asked - before <= 9 * moves + 10, "{} asked", bench.owners.asked - before);
             assert_eq!(bench.wheel.next_wake(), Some(at(0)), "it would sleep in the middle of a split");
             assert_eq!(bench.wheel.earliest(), Nanos::ZERO);
@@ -74,7 +74,7 @@ fn a_cascade_goes_on_where_its_moves_were_used_up() {
 
 #[test]
 fn a_crowd_that_was_reset_to_later_is_moved_in_slices() {
-    // Armed in order and then put off in silence, one and all: to find that out is work that is granted in slices.
+    // Armed in order and then reset to later in silence, one and all: to find that out is work that is granted in slices.
     let mut bench = Bench::new(0);
     for key in 0..100 {
         bench.add(10);
