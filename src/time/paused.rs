@@ -351,7 +351,7 @@ impl Advance {
 }
 
 /// The last moment that a clock shows.
-const END: Nanos = Nanos::new(Nanos::NEVER.get() - 1);
+const END: Nanos = Nanos::LAST;
 
 const NOT_PAUSED: &str = "`advance` while the runtime's time is not paused: call `time::pause` first, or build the \
                           runtime with `start_paused(true)`";
