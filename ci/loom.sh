@@ -124,7 +124,7 @@ twin() {
 
 # The driver: the state word, the entry, the park.
 
-twin "fire: the state is swapped before the waker is copied" driver/src/entry/linked.rs \
+twin "fire: the state is swapped before the waker is copied" driver/src/timer/entry/linked.rs \
 '            let copy = entry.waker.with(|held| {' \
 '            if let Err(now_at) = leave(&entry.state, deadline) {
                 state = now_at;
@@ -134,17 +134,17 @@ twin "fire: the state is swapped before the waker is copied" driver/src/entry/li
             let copy = entry.waker.with(|held| {' \
     loom_fire_against_drop_after_ready loom_fire_against_drop
 
-twin "StateCell::load: Acquire becomes Relaxed" driver/src/state.rs \
+twin "StateCell::load: Acquire becomes Relaxed" driver/src/timer/state.rs \
 'decode(self.0.load(Ordering::Acquire))' 'decode(self.0.load(Ordering::Relaxed))' \
     loom_fire_publishes_what_came_before_it loom_fire_against_drop_after_ready
 
-twin "StateCell::leave: AcqRel becomes Relaxed" driver/src/state.rs \
-'compare_exchange(deadline.get(), to, Ordering::AcqRel, Ordering::Acquire)' \
+twin "StateCell::leave: Release becomes Relaxed" driver/src/timer/state.rs \
+'compare_exchange(deadline.get(), to, Ordering::Release, Ordering::Relaxed)' \
 'compare_exchange(deadline.get(), to, Ordering::Relaxed, Ordering::Relaxed)' \
     loom_fire_publishes_what_came_before_it loom_fire_against_drop_after_ready
 
-twin "extend: a store in the place of the compare-and-swap" driver/src/state.rs \
-'            match self.0.compare_exchange_weak(seen, deadline.get(), Ordering::AcqRel, Ordering::Acquire) {
+twin "extend: a store in the place of the compare-and-swap" driver/src/timer/state.rs \
+'            match self.0.compare_exchange_weak(seen, deadline.get(), Ordering::Relaxed, Ordering::Acquire) {
                 Ok(_) => return Ok(()),
                 Err(now) => seen = now,
             }' \
@@ -153,29 +153,29 @@ twin "extend: a store in the place of the compare-and-swap" driver/src/state.rs 
             seen = 0;' \
     loom_fire_against_reset_to_later
 
-twin "fire: the deadline is kept after the state has moved on" driver/src/entry/linked.rs \
+twin "fire: the deadline is kept after the state has moved on" driver/src/timer/entry/linked.rs \
 '            entry.keep(deadline);
-            let told = Told::of(entry);' \
+            let traced = entry.traced();' \
 '            let leave = |state: &StateCell, at: Nanos| leave(state, at).inspect(|()| entry.keep(at));
-            let told = Told::of(entry);' \
+            let traced = entry.traced();' \
     loom_fire_against_a_look_at_the_deadline
 
-twin "poll: the state is not read again after locking" driver/src/entry/mod.rs \
+twin "poll: the state is not read again after locking" driver/src/timer/entry/mod.rs \
 '        let unwanted = match self.state.load() {' '        let unwanted = match State::Deadline(self.deadline()) {' \
     loom_fire_against_poll_with_another_waker
 
-twin "reset to earlier: the state is not read again after locking" driver/src/entry/mod.rs \
+twin "reset to earlier: the state is not read again after locking" driver/src/timer/entry/mod.rs \
 '        if !matches!(self.state.load(), State::Deadline(_)) {
             drop(locked);' \
 '        if false {
             drop(locked);' \
     loom_fire_against_reset_to_earlier_while_due
 
-twin "reset to earlier: left to the old deadline" driver/src/entry/mod.rs \
+twin "reset to earlier: left to the old deadline" driver/src/timer/entry/mod.rs \
 'Err(State::Deadline(_)) => this.bring_forward(deadline),' 'Err(State::Deadline(_)) => {}' \
     loom_fire_against_reset_to_earlier
 
-twin "drop: the state is not read again after locking" driver/src/entry/mod.rs \
+twin "drop: the state is not read again after locking" driver/src/timer/entry/mod.rs \
 '        let mut locked = self.handle.lock();
         match self.state.load() {' \
 '        let state = self.state.load();
@@ -183,7 +183,7 @@ twin "drop: the state is not read again after locking" driver/src/entry/mod.rs \
         match state {' \
     loom_fire_against_drop loom_two_owners_against_fire loom_shutdown_against_drop_and_reset
 
-twin "park: its end is published after the lock was let go" driver/src/driver/mod.rs \
+twin "park: its end is published after the lock was let go" driver/src/timer/driver.rs \
 '        inner.parked_until = Some(wake.unwrap_or(Nanos::NEVER));
         wake
 ' \
@@ -193,11 +193,11 @@ twin "park: its end is published after the lock was let go" driver/src/driver/mo
 ' \
     loom_arming_earlier_against_park
 
-twin "arm: the park counts as ended before it is" driver/src/driver/shared.rs \
+twin "arm: the park counts as ended before it is" driver/src/timer/shared.rs \
 '        self.parked_until = Some(wake);' '        self.parked_until = None;' \
     loom_two_threads_that_arm_earlier_against_park
 
-twin "arm: the driver may be closed" driver/src/entry/mod.rs \
+twin "arm: the driver may be closed" driver/src/timer/entry/mod.rs \
 '        if locked.is_closed() {' '        if false {' \
     loom_shutdown_against_poll
 

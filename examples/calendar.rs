@@ -148,19 +148,17 @@ async fn wait_for_jobs(options: &Options) -> Result<Vec<(Zoned, Job)>, jiff::Err
     let moment = |wall: &Zoned| start + wall.duration_since(&begin).unsigned_abs();
 
     let mut jobs = TimerMap::new();
-    let open = "the map is not closed before the end";
     for job in Job::ALL {
         let first = job.next(&begin)?;
-        jobs.set_at(job, (), moment(&first)).expect(open);
+        jobs.insert_at(job, (), moment(&first));
     }
     let mut ran = Vec::new();
     while let Some((job, ())) = jobs.next_expired().await {
         let now = wall(Instant::now())?;
         if now >= end {
-            drop(jobs.close());
-            continue;
+            break;
         }
-        jobs.set_at(job, (), moment(&job.next(&now)?)).expect(open);
+        jobs.insert_at(job, (), moment(&job.next(&now)?));
         ran.push((now, job));
     }
     Ok(ran)

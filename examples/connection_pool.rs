@@ -2,9 +2,9 @@
 //! silent for thirty.
 //!
 //! Nobody waits for a week: the runtime's time is virtual, and jumps from one deadline to the next. The pool is a
-//! `TimerMap`: a heartbeat moves its connection's expiry, and what is not moved comes out. At the end every
-//! connection that fell silent must have been closed exactly then, to the nanosecond, and no other: then the exit
-//! status is 0, and otherwise 1.
+//! `TimerMap` that all tasks share: a heartbeat resets its connection's time, and what is not reset comes out. All of
+//! them are on one thread, so the map needs neither a lock nor a handle. At the end every connection that fell silent
+//! must have been closed exactly then, to the nanosecond, and no other: then the exit status is 0, and otherwise 1.
 //!
 //! Run it with `cargo run --release --example connection_pool`.
 
@@ -13,6 +13,7 @@ mod duration;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -20,8 +21,7 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
-use mainspring::time::timer_map::TimerMapHandle;
-use mainspring::time::{Instant, TimerMap, sleep};
+use mainspring::time::{Instant, TimerMap, sleep, timeout};
 use mainspring::{Builder, spawn};
 
 /// A week of a connection pool, under a virtual clock.
@@ -66,6 +66,9 @@ fn main() -> ExitCode {
 /// A connection, known to the pool by its number.
 type Id = u64;
 
+/// The connections, each with how long it may be silent. It is borrowed for the length of a call or of a poll.
+type Pool = Rc<RefCell<TimerMap<Id, Duration>>>;
+
 /// What happened, to be compared with what should have.
 #[derive(Default)]
 struct Ledger {
@@ -85,11 +88,10 @@ fn run(options: &Options) -> Result<String, String> {
     let real = std::time::Instant::now();
     let ledger = Rc::new(RefCell::new(Ledger::default()));
     let left = runtime.block_on(async {
-        let mut pool = TimerMap::new();
-        let handle = pool.handle();
+        let pool = Pool::default();
         for number in 0..options.clients {
             let client = Client {
-                pool: handle.clone(),
+                pool: pool.clone(),
                 ledger: ledger.clone(),
                 heartbeat: options.heartbeat,
                 expire: options.expire,
@@ -97,20 +99,14 @@ fn run(options: &Options) -> Result<String, String> {
             };
             drop(spawn(client.live()));
         }
-        let end = spawn({
-            let handle = handle.clone();
-            let duration = options.duration;
-            async move {
-                sleep(duration).await;
-                handle.close();
+        // Also when the pool is empty it waits for more connections: the time ends the loop.
+        let closing = async {
+            while let Some((id, expire)) = poll_fn(|cx| pool.borrow_mut().poll_expired(cx)).await {
+                ledger.borrow_mut().close(id, expire);
             }
-        });
-        drop(handle);
-        while let Some((id, expire)) = pool.next_expired().await {
-            ledger.borrow_mut().close(id, expire);
-        }
-        drop(end);
-        pool.close().count()
+        };
+        let _elapsed = timeout(options.duration, closing).await;
+        pool.borrow().len()
     });
     drop(runtime);
     ledger.borrow().judge(left)?;
@@ -157,7 +153,7 @@ impl Ledger {
 
 /// Somebody who connects, sends heartbeats for a while, falls silent, and connects anew.
 struct Client {
-    pool: TimerMapHandle<Id, Duration>,
+    pool: Pool,
     ledger: Rc<RefCell<Ledger>>,
     heartbeat: Duration,
     expire: Duration,
@@ -169,16 +165,11 @@ impl Client {
         loop {
             sleep(Duration::from_nanos(self.random.below(10_000_000_000))).await;
             let id = self.open();
-            if self.pool.set(id, self.expire, self.expire).is_err() {
-                return;
-            }
+            self.pool.borrow_mut().insert(id, self.expire, self.expire);
             for _ in 0..self.random.below(2_000) {
                 sleep(self.heartbeat).await;
                 self.note(id);
-                // The pool is closed at the end of the week.
-                if self.pool.move_to(id, self.expire).is_err() {
-                    return;
-                }
+                self.pool.borrow_mut().reset(&id, self.expire);
             }
             // Silent. The pool will notice.
             sleep(self.expire).await;

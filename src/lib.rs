@@ -20,12 +20,14 @@
 //! ```
 //!
 //! * [`block_on`], [`Runtime`], [`runtime`]: running programs, and the knobs.
-//! * [`spawn`], [`task`]: tasks, which need not be `Send`.
+//! * [`spawn`], [`task`]: tasks, which need not be `Send`. From another thread: [`Handle::spawn`], and for such tasks
+//!   [`Handle::spawn_with`].
 //! * [`sleep`], [`timeout`], [`interval`], [`time`]: timers.
 //! * [`time::pause`], [`time::advance`], [`Builder::start_paused`]: time that a program controls, for tests and
 //!   simulations. [`Builder::clock`]: another clock than the monotonic one.
 //! * [`Handle::metrics`], [`Handle::dump`], [`dump`]: what a runtime does, and what is pending.
-//! * [`net`]: TCP and UDP sockets (feature `net`, on by default).
+//! * [`net`]: TCP and UDP sockets, their options before they are bound or connected ([`net::TcpSocket`]), and look-ups of
+//!   names ([`net::lookup_host`]); feature `net`, on by default.
 //!
 //! # The feature `tracing`
 //!

@@ -59,11 +59,6 @@ impl Panics {
         }
     }
 
-    /// The first panic, if there was any.
-    pub(crate) fn into_first(self) -> Option<Payload> {
-        self.first
-    }
-
     /// Resumes the first panic, if there was any. On a thread that unwinds already it is disposed of.
     #[inline]
     pub(crate) fn resume(self) {
@@ -141,7 +136,7 @@ mod tests {
         assert_eq!(returned, [Some(0), None, Some(2), None, Some(4)]);
         let first = catch_unwind(AssertUnwindSafe(|| panics.resume())).unwrap_err();
         assert_eq!(*first.downcast::<String>().unwrap(), "1");
-        assert!(Panics::new().into_first().is_none());
+        assert!(Panics::new().first.is_none());
     }
 
     #[test]
@@ -152,7 +147,7 @@ mod tests {
             panics.keep(Box::new("the first"));
             panics.keep(Box::new(Bomb { depth, drops: drops.clone() }));
             assert_eq!(drops.load(Ordering::SeqCst), dropped, "depth {depth}");
-            assert_eq!(*panics.into_first().unwrap().downcast::<&str>().unwrap(), "the first");
+            assert_eq!(*panics.first.unwrap().downcast::<&str>().unwrap(), "the first");
             quietly(|| Bomb::raise(depth));
         }
     }

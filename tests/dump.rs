@@ -32,7 +32,7 @@ async fn rest() {
 }
 
 #[test]
-fn a_task_is_named_by_another_line_than_the_one_that_spawned_it() {
+fn a_task_is_named_by_the_line_that_spawned_it() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     let first = line!() + 1;
@@ -51,7 +51,7 @@ fn a_task_is_named_by_another_line_than_the_one_that_spawned_it() {
 }
 
 #[test]
-fn a_task_that_was_given_a_name_is_shown_without_it() {
+fn a_task_that_was_given_a_name_is_shown_with_it() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     let (worker, other) =
@@ -81,7 +81,7 @@ fn a_task_that_was_given_a_name_is_shown_without_it() {
 }
 
 #[test]
-fn a_timer_is_named_by_a_line_of_the_library() {
+fn a_timer_is_named_by_the_line_that_made_it() {
     let _watchdog = watchdog(LONG);
     block_on(async {
         let mut due = Vec::new();
@@ -124,7 +124,7 @@ fn a_timer_is_named_by_a_line_of_the_library() {
         });
         waits!({
             let mut map = TimerMap::new();
-            map.set("key", (), HOUR).expect("it is open");
+            map.insert("key", (), HOUR);
             async move { map.next().await }
         });
         rest().await;
@@ -141,7 +141,7 @@ fn a_timer_is_named_by_a_line_of_the_library() {
 }
 
 #[test]
-fn who_waits_for_a_timer_is_somebody_else() {
+fn who_waits_for_a_timer_is_told() {
     let _watchdog = watchdog(LONG);
     block_on(async {
         let (one, other) = (spawn(sleep(HOUR)), spawn(timeout(2 * HOUR, sleep(3 * HOUR))));
@@ -166,7 +166,7 @@ fn who_waits_for_a_timer_is_somebody_else() {
 }
 
 #[test]
-fn a_task_that_runs_or_is_ready_is_said_to_wait() {
+fn a_task_that_runs_or_is_ready_is_not_said_to_wait() {
     let _watchdog = watchdog(LONG);
     block_on(async {
         let seen = Rc::new(RefCell::new(None));
@@ -196,7 +196,7 @@ fn a_task_that_runs_or_is_ready_is_said_to_wait() {
 }
 
 #[test]
-fn what_has_ended_or_was_dropped_is_still_pending() {
+fn what_has_ended_or_was_dropped_is_not_pending() {
     let _watchdog = watchdog(LONG);
     block_on(async {
         let short = spawn(sleep(ms(1)));
@@ -216,7 +216,7 @@ fn what_has_ended_or_was_dropped_is_still_pending() {
 }
 
 #[test]
-fn a_task_that_waits_for_a_socket_is_shown_with_a_timer() {
+fn a_task_that_waits_for_a_socket_is_shown_without_a_timer() {
     let _watchdog = watchdog(LONG);
     block_on(async {
         let socket = UdpSocket::bind(("127.0.0.1", 0)).await.unwrap();
@@ -231,7 +231,7 @@ fn a_task_that_waits_for_a_socket_is_shown_with_a_timer() {
 }
 
 #[test]
-fn another_thread_gets_no_answer() {
+fn another_thread_gets_an_answer() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     drop(runtime.spawn(sleep(HOUR)));
@@ -266,7 +266,7 @@ fn another_thread_gets_no_answer() {
 }
 
 #[test]
-fn a_runtime_that_is_blocked_or_idle_or_gone_hangs_who_asks() {
+fn a_runtime_that_is_blocked_or_idle_or_gone_hangs_nobody_who_asks() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
@@ -418,7 +418,7 @@ fn a_dump_that_times_out_says_who_keeps_the_runtime() {
 }
 
 #[test]
-fn an_answer_that_panics_takes_the_others_with_it() {
+fn an_answer_that_panics_takes_no_other_with_it() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     let (sender, receiver) = channel();
@@ -464,7 +464,7 @@ fn who_asks_for_a_dump_is_in_no_dump_and_has_no_number() {
 }
 
 #[test]
-fn a_look_makes_virtual_time_jump() {
+fn a_look_does_not_make_virtual_time_jump() {
     let _watchdog = watchdog(LONG);
     let runtime = Builder::new().start_paused(true).auto_advance(false).build().unwrap();
     let handle = runtime.handle().clone();
@@ -486,7 +486,7 @@ fn a_look_makes_virtual_time_jump() {
 }
 
 #[test]
-fn a_dump_made_while_the_runtime_ends_panics() {
+fn a_dump_made_while_the_runtime_ends_does_not_panic() {
     let _watchdog = watchdog(LONG);
     struct Looks(Handle);
     impl Drop for Looks {
@@ -507,7 +507,7 @@ fn a_dump_made_while_the_runtime_ends_panics() {
 }
 
 #[test]
-fn thousands_are_out_of_order_or_incomplete() {
+fn thousands_are_complete_and_in_order() {
     let _watchdog = watchdog(LONG);
     block_on(async {
         // At every level of the wheel, and some of it cascading.
@@ -567,7 +567,7 @@ mod example {
     }
 
     #[test]
-    fn the_example_does_not_answer_a_signal() {
+    fn the_example_answers_a_signal() {
         let _watchdog = watchdog(2 * LONG);
         let (child, lines) = start("dump", &["--duration", "10min"]);
         let first = lines.recv_timeout(LONG).expect("it says how to ask");
@@ -595,7 +595,7 @@ mod example {
     }
 
     #[test]
-    fn the_watchdog_does_not_name_the_task_that_blocks() {
+    fn the_watchdog_names_the_task_that_blocks() {
         let _watchdog = watchdog(2 * LONG);
         let (mut child, lines) = start("watchdog", &[]);
         assert!(child.0.wait().expect("it ends").success());
@@ -606,7 +606,7 @@ mod example {
     }
 
     #[test]
-    fn the_example_does_not_end() {
+    fn the_example_ends() {
         let _watchdog = watchdog(2 * LONG);
         let (mut child, lines) = start("dump", &["--duration", "50ms"]);
         assert!(child.0.wait().expect("it ends").success());

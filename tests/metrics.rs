@@ -11,7 +11,7 @@ use mainspring::time::{Instant, Tolerance, advance};
 use mainspring::{Builder, Runtime, block_on, sleep, spawn};
 
 #[test]
-fn a_timer_that_ends_a_sleep_is_no_cause() {
+fn a_timer_that_ends_a_sleep_is_counted_as_the_cause() {
     let _watchdog = watchdog(LONG);
     block_on(async {
         for _ in 0..5 {
@@ -25,7 +25,7 @@ fn a_timer_that_ends_a_sleep_is_no_cause() {
 }
 
 #[test]
-fn another_thread_is_no_cause() {
+fn another_thread_that_ends_a_sleep_is_counted_as_the_cause() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
@@ -46,7 +46,7 @@ fn another_thread_is_no_cause() {
 
 #[cfg(feature = "net")]
 #[test]
-fn a_socket_is_no_cause() {
+fn a_socket_that_ends_a_sleep_is_counted_as_the_cause() {
     use mainspring::net::UdpSocket;
     let _watchdog = watchdog(LONG);
     block_on(async {
@@ -64,7 +64,7 @@ fn a_socket_is_no_cause() {
 }
 
 #[test]
-fn a_sleep_that_slack_put_off_is_not_counted_or_any_is() {
+fn parks_that_outlast_the_earliest_deadline_are_counted_and_no_others() {
     let _watchdog = watchdog(LONG);
     for (tolerance, widens) in
         [(Tolerance::Precise, false), (Tolerance::Fixed { ratio: 0.5, max: Duration::from_millis(1) }, true)]
@@ -105,7 +105,7 @@ fn a_sleep_that_slack_put_off_is_not_counted_or_any_is() {
 }
 
 #[test]
-fn lateness_is_not_what_the_clock_says() {
+fn lateness_is_what_the_clock_says() {
     let _watchdog = watchdog(LONG);
     let runtime = Builder::new().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -133,7 +133,7 @@ fn lateness_is_not_what_the_clock_says() {
 }
 
 #[test]
-fn the_longest_turn_is_forgotten_or_of_something_else() {
+fn the_longest_turn_is_remembered_with_what_it_was_made_of() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
@@ -153,7 +153,7 @@ fn the_longest_turn_is_forgotten_or_of_something_else() {
 }
 
 #[test]
-fn tasks_that_have_ended_are_alive() {
+fn tasks_that_have_ended_are_not_alive() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
@@ -177,7 +177,7 @@ fn tasks_that_have_ended_are_alive() {
 }
 
 #[test]
-fn moves_and_resets_are_not_told_apart() {
+fn moves_and_resets_are_told_apart() {
     let _watchdog = watchdog(LONG);
     let runtime = Builder::new().start_paused(true).build().unwrap();
     runtime.block_on(async {

@@ -7,14 +7,13 @@ mod common;
 use std::collections::{BTreeMap, HashSet};
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::StreamExt;
 use mainspring::spawn;
 use mainspring::task::unconstrained;
-use mainspring::time::delay_queue::{DelayQueueHandle, Expired, Key};
+use mainspring::time::delay_queue::{Expired, Key};
 use mainspring::time::{DelayQueue, Instant, advance, advance_to, sleep};
 use proptest::prelude::*;
 
@@ -45,11 +44,10 @@ fn poll<T>(probe: &Arc<Probe>, queue: &mut DelayQueue<T>) -> Poll<Option<T>> {
 }
 
 #[test]
-fn it_may_be_sent_and_so_may_its_handle() {
+fn it_may_be_sent_and_moved() {
     fn send_sync<T: Send + Sync>() {}
     fn unpin<T: Unpin>() {}
     send_sync::<DelayQueue<u8>>();
-    send_sync::<DelayQueueHandle<std::cell::Cell<u8>>>();
     send_sync::<Key>();
     unpin::<DelayQueue<std::marker::PhantomPinned>>();
 }
@@ -367,7 +365,7 @@ fn due_values_do_not_starve_the_other_tasks() {
 }
 
 #[test]
-fn memory_is_kept_given_back_and_compacted() {
+fn memory_is_reserved_kept_and_given_back() {
     manual().block_on(async {
         let mut queue = DelayQueue::with_capacity(1_000);
         assert!(queue.capacity() >= 1_000 && queue.is_empty());
@@ -379,20 +377,30 @@ fn memory_is_kept_given_back_and_compacted() {
             assert!(dropped.count() <= n, "a removed value is gone at once");
         }
         assert_eq!(dropped.count(), 6_300);
-        queue.compact();
-        assert!(queue.capacity() <= 128, "{}", queue.capacity());
-        for (n, key) in keys.iter().enumerate() {
-            assert_eq!(queue.try_deadline(key).is_some(), n % 64 == 0);
-        }
-        queue.reset(&keys[64], ms(1));
-        advance(ms(1)).await;
-        assert_eq!(due_now(&mut queue).await[0].key(), keys[64], "a key stays what it was");
+        queue.shrink_to_fit();
+        assert_eq!(queue.capacity(), 6_400, "each page holds a value");
+        (0..6_000).for_each(|_| ignore(queue.insert(dropped.token(), HOUR)));
+        assert_eq!(queue.capacity(), 6_400, "there is room for them on these pages");
         queue.clear();
-        assert_eq!(dropped.count(), 6_400);
+        assert_eq!(dropped.count(), 12_400);
+        queue.shrink_to_fit();
+        assert_eq!(queue.capacity(), 0);
         queue.reserve(500);
         assert!(queue.capacity() >= 500);
         queue.shrink_to_fit();
         assert_eq!(queue.capacity(), 0);
+    });
+}
+
+#[test]
+fn a_dropped_queue_drops_its_values() {
+    manual().block_on(async {
+        let dropped = Dropped::default();
+        let mut queue = DelayQueue::new();
+        queue.insert(dropped.token(), HOUR);
+        queue.insert(dropped.token(), Duration::ZERO);
+        drop(queue);
+        assert_eq!(dropped.count(), 2);
     });
 }
 
@@ -423,222 +431,22 @@ fn after_its_runtime_it_says_so() {
     assert!(panicked.message.contains("was dropped before the deadline"), "{}", panicked.message);
 }
 
-#[test]
-fn other_threads_put_in_move_and_remove() {
-    let _dog = watchdog(LONG);
-    mainspring::block_on(async {
-        let mut queue = DelayQueue::new();
-        let mine = queue.insert(u64::MAX, HOUR);
-        let handle = queue.handle();
-        let threads: Vec<_> = (0..4u64)
-            .map(|thread| {
-                let handle = handle.clone();
-                std::thread::spawn(move || {
-                    let start = Instant::now();
-                    for n in 0..500 {
-                        let key = handle.insert(thread * 1_000 + n, ms(n % 7)).unwrap();
-                        match n % 5 {
-                            0 => handle.remove(&key).unwrap(),
-                            1 => handle.reset(&key, ms(1)).unwrap(),
-                            2 => handle.reset_at(&key, start).unwrap(),
-                            _ => {}
-                        }
-                    }
-                })
-            })
-            .collect();
-        handle.reset(&mine, ms(50)).unwrap();
-        drop(handle);
-        let mut seen = HashSet::new();
-        while let Some(expired) = queue.next_expired().await {
-            assert!(seen.insert(expired.into_inner()), "twice");
-        }
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!(seen.len(), 4 * 400 + 1);
-        assert!(seen.iter().all(|n| n % 5 != 0 || *n == u64::MAX));
-    });
-}
-
-#[test]
-fn keys_of_handles_are_keys_of_the_queue() {
-    manual().block_on(async {
-        let mut queue = DelayQueue::new();
-        let handle = queue.handle();
-        let (own, sent) = (queue.insert("own", ms(2)), handle.insert("sent", ms(1)).unwrap());
-        assert!(queue.try_deadline(&sent).is_none(), "not before the next poll");
-        assert!(due_now(&mut queue).await.is_empty());
-        assert_eq!(queue.peek(), Some(sent));
-        queue.reset(&sent, ms(3));
-        queue.compact();
-        advance(ms(3)).await;
-        let due = due_now(&mut queue).await;
-        assert_eq!(due.iter().map(Expired::key).collect::<Vec<_>>(), [own, sent]);
-        // Stale, from either side.
-        handle.remove(&sent).unwrap();
-        handle.reset(&own, HOUR).unwrap();
-        let again = handle.insert("again", ms(1)).unwrap();
-        assert_ne!(again, sent);
-        assert!(due_now(&mut queue).await.is_empty());
-        assert_eq!(queue.len(), 1);
-        assert!(queue.try_remove(&sent).is_none());
-        assert_eq!(queue.remove(&again).into_inner(), "again");
-        assert_eq!(handle.backlog(), 0);
-    });
-}
-
-#[test]
-fn a_batch_from_other_threads_wakes_once() {
-    manual().block_on(async {
-        let probe = Probe::new();
-        let mut queue = DelayQueue::new();
-        let handle = queue.handle();
-        for batch in 1..=3 {
-            assert!(poll(&probe, &mut queue).is_pending());
-            let copy = handle.clone();
-            std::thread::spawn(move || (0..1_000).for_each(|n| ignore(copy.insert(n, HOUR).unwrap())))
-                .join()
-                .unwrap();
-            assert_eq!((probe.wakes(), handle.backlog()), (batch, 1_000));
-        }
-        assert!(poll(&probe, &mut queue).is_pending());
-        assert_eq!(queue.len(), 3_000);
-    });
-}
-
-#[test]
-fn many_commands_are_carried_out_in_slices_and_none_is_lost() {
-    let _dog = watchdog(LONG);
-    manual().block_on(unconstrained(async {
-        let probe = Probe::new();
-        let mut queue = DelayQueue::new();
-        let handle = queue.handle();
-        (0..5_000).for_each(|n| ignore(handle.insert(n, Duration::ZERO).unwrap()));
-        drop(handle);
-        let mut seen = vec![];
-        loop {
-            match poll(&probe, &mut queue) {
-                Poll::Ready(Some(n)) => seen.push(n),
-                Poll::Ready(None) => break,
-                Poll::Pending => assert!(probe.wakes() > 0),
-            }
-            assert!(queue.len() <= 1_024 * (seen.len() + 1));
-        }
-        assert_eq!(seen.len(), 5_000);
-    }));
-}
-
-#[test]
-fn with_a_handle_an_empty_queue_waits_and_without_it_ends() {
-    manual().block_on(async {
-        let probe = Probe::new();
-        let mut queue = DelayQueue::<u8>::new();
-        assert_eq!(poll(&probe, &mut queue), Poll::Ready(None));
-        let handle = queue.handle();
-        assert!(poll(&probe, &mut queue).is_pending());
-        let other = handle.clone();
-        drop(handle);
-        assert_eq!(probe.wakes(), 0);
-        drop(other);
-        assert_eq!(probe.wakes(), 1);
-        assert_eq!(poll(&probe, &mut queue), Poll::Ready(None));
-        // A value put in by the owner wakes a task that waits for handles, too.
-        let _handle = queue.handle();
-        assert!(poll(&probe, &mut queue).is_pending());
-        queue.insert(1, Duration::ZERO);
-        assert_eq!(probe.wakes(), 2);
-        assert_eq!(poll(&probe, &mut queue), Poll::Ready(Some(1)));
-    });
-}
-
-#[test]
-fn a_handle_made_while_the_task_waits_reaches_it() {
-    manual().block_on(async {
-        let probe = Probe::new();
-        let mut queue = DelayQueue::new();
-        queue.insert(1, HOUR);
-        assert!(poll(&probe, &mut queue).is_pending());
-        let handle = queue.handle();
-        handle.insert(2, Duration::ZERO).unwrap();
-        assert_eq!(probe.wakes(), 1);
-        assert_eq!(poll(&probe, &mut queue), Poll::Ready(Some(2)));
-    });
-}
-
-#[test]
-fn a_dropped_queue_is_closed_and_drops_what_was_sent() {
-    manual().block_on(async {
-        let dropped = Dropped::default();
-        let mut queue = DelayQueue::new();
-        let handle = queue.handle();
-        let key = handle.insert(dropped.token(), HOUR).unwrap();
-        queue.insert(dropped.token(), HOUR);
-        drop(queue);
-        assert_eq!(dropped.count(), 2);
-        assert!(handle.is_closed() && handle.insert(dropped.token(), HOUR).is_err());
-        assert!(handle.remove(&key).is_err() && handle.reset(&key, HOUR).is_err());
-        assert_eq!(dropped.count(), 3, "who cannot put in has nothing left");
-        let error = std::io::Error::from(handle.remove(&key).unwrap_err());
-        assert_eq!(error.to_string(), "the timers are closed");
-    });
-}
-
-#[test]
-fn values_and_wakers_may_use_the_handle_as_they_go() {
-    struct Chatty(DelayQueueHandle<Option<Chatty>>, Arc<AtomicUsize>);
-    impl Drop for Chatty {
-        fn drop(&mut self) {
-            // Under a lock of the queue's this would never end.
-            self.1.fetch_add(1, Ordering::SeqCst);
-            let _ = self.0.insert(None, Duration::ZERO);
-            drop(self.0.clone());
-        }
-    }
-    let _dog = watchdog(LONG);
-    manual().block_on(async {
-        let count = Arc::new(AtomicUsize::new(0));
-        let mut queue = DelayQueue::new();
-        let handle = queue.handle();
-        let of_waker = handle.clone();
-        let probe = Probe::with(move || ignore(of_waker.insert(None, HOUR)));
-        assert!(queue.poll_expired(&mut Context::from_waker(&probe.waker())).is_pending());
-        let key = handle.insert(Some(Chatty(handle.clone(), count.clone())), HOUR).unwrap();
-        assert_eq!(probe.wakes(), 1);
-        assert!(queue.poll_expired(&mut Context::from_waker(&probe.waker())).is_pending());
-        assert_eq!(queue.len(), 2);
-        handle.remove(&key).unwrap();
-        // The value is dropped in this poll, and what its drop sends is seen at once or with the next.
-        let mut due = due_now(&mut queue).await;
-        due.extend(due_now(&mut queue).await);
-        assert_eq!((due.len(), count.load(Ordering::SeqCst)), (1, 1));
-        handle.insert(Some(Chatty(handle.clone(), count.clone())), HOUR).unwrap();
-        drop(queue);
-        assert_eq!(count.load(Ordering::SeqCst), 2);
-        drop(Chatty(handle.clone(), count.clone()));
-    });
-}
-
 /// A step of the comparison with a sorted map.
 #[derive(Clone, Debug)]
 enum Op {
     Insert(u64),
-    Send(u64),
     Remove(usize),
     Reset(usize, u64),
-    SendReset(usize, u64),
     Advance(u64),
-    Compact,
     Clear,
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         5 => delay().prop_map(Op::Insert),
-        2 => delay().prop_map(Op::Send),
         2 => any::<usize>().prop_map(Op::Remove),
         3 => (any::<usize>(), delay()).prop_map(|(which, delay)| Op::Reset(which, delay)),
-        1 => (any::<usize>(), delay()).prop_map(|(which, delay)| Op::SendReset(which, delay)),
         4 => delay().prop_map(|delay| Op::Advance(delay.min(1 << 50))),
-        1 => Just(Op::Compact),
         1 => Just(Op::Clear),
     ]
 }
@@ -646,7 +454,6 @@ fn op() -> impl Strategy<Value = Op> {
 /// The queue, drained whenever time has passed, against a map sorted by deadline and order of insertion.
 async fn compare(ops: Vec<Op>) {
     let mut queue = DelayQueue::new();
-    let handle = queue.handle();
     let mut model: BTreeMap<(Instant, u64), Key> = BTreeMap::new();
     let mut gone = Vec::new();
     let mut number = 0;
@@ -654,12 +461,9 @@ async fn compare(ops: Vec<Op>) {
         let pick = |which: usize| model.keys().nth(which % model.len().max(1)).copied();
         let at = |nanos: u64| Instant::now() + Duration::from_nanos(nanos).max(Duration::from_nanos(1));
         match op {
-            Op::Insert(nanos) | Op::Send(nanos) => {
+            Op::Insert(nanos) => {
                 number += 1;
-                let key = match op {
-                    Op::Insert(_) => queue.insert_at(number, at(nanos)),
-                    _ => handle.insert_at(number, at(nanos)).unwrap(),
-                };
+                let key = queue.insert_at(number, at(nanos));
                 model.insert((at(nanos), number), key);
             }
             Op::Remove(which) => {
@@ -669,13 +473,10 @@ async fn compare(ops: Vec<Op>) {
                     gone.push(key);
                 }
             }
-            Op::Reset(which, nanos) | Op::SendReset(which, nanos) => {
+            Op::Reset(which, nanos) => {
                 if let Some(first) = pick(which) {
                     let key = model.remove(&first).unwrap();
-                    match op {
-                        Op::Reset(..) => queue.reset_at(&key, at(nanos)),
-                        _ => handle.reset_at(&key, at(nanos)).unwrap(),
-                    }
+                    queue.reset_at(&key, at(nanos));
                     model.insert((at(nanos), first.1), key);
                 }
             }
@@ -696,13 +497,11 @@ async fn compare(ops: Vec<Op>) {
                     "forgotten"
                 );
             }
-            Op::Compact => queue.compact(),
             Op::Clear => {
                 queue.clear();
                 gone.extend(std::mem::take(&mut model).into_values());
             }
         }
-        // Takes in what the handle has sent.
         assert!(due_now(&mut queue).await.is_empty());
         assert_eq!(queue.len(), model.len());
         assert_eq!(queue.peek().as_ref(), model.values().next());

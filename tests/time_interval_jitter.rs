@@ -145,12 +145,19 @@ fn a_new_period_of_zero_panics_at_the_caller() {
     });
 }
 
+/// Ticks with jitter.
+fn jittered(mut ticks: Interval, most: Duration) -> Interval {
+    ticks.set_jitter(most);
+    ticks
+}
+
 #[test]
 fn jitter_delays_ticks_and_not_their_schedule() {
     let _watchdog = watchdog(LONG);
     block_on(async {
         let (period, most) = (ms(4), ms(3));
-        let mut ticks = interval(period).jitter(most).jitter_seed(42).precise();
+        let mut ticks = jittered(interval(period).precise(), most);
+        ticks.set_jitter_seed(42);
         let mut expected = None;
         let mut late = 0;
         for n in 0..100 {
@@ -169,16 +176,22 @@ fn jitter_delays_ticks_and_not_their_schedule() {
 #[test]
 fn the_first_tick_is_delayed_too() {
     let _watchdog = watchdog(LONG);
-    let outside = interval(HOUR).jitter(Duration::MAX).jitter_seed(1);
+    let long = |mut ticks: Interval| {
+        ticks.set_jitter(Duration::MAX);
+        ticks.set_jitter_seed(1);
+        ticks
+    };
+    let outside = long(interval(HOUR));
     block_on(async {
         // A delay of up to 292 years, of which the first is not a short one with this seed.
-        let inside = interval(HOUR).jitter(Duration::MAX).jitter_seed(1);
-        let later = interval_at(Instant::now(), HOUR).jitter(Duration::MAX).jitter_seed(1);
+        let inside = long(interval(HOUR));
+        let later = long(interval_at(Instant::now(), HOUR));
         for mut ticks in [outside, inside, later] {
             assert!(poll!(pin!(ticks.tick())).is_pending());
             assert!(poll!(pin!(ticks.tick())).is_pending());
             // Taking the jitter away lets it tick at once.
-            let mut ticks = ticks.jitter(Duration::ZERO);
+            assert_eq!(ticks.jitter(), Duration::MAX);
+            ticks.set_jitter(Duration::ZERO);
             ticks.tick().await;
             assert!(poll!(pin!(ticks.tick())).is_pending());
         }
@@ -188,7 +201,7 @@ fn the_first_tick_is_delayed_too() {
 #[test]
 fn a_jittered_interval_made_outside_starts_at_its_first_poll() {
     let _watchdog = watchdog(LONG);
-    let mut ticks = interval(ms(2)).jitter(ms(1));
+    let mut ticks = jittered(interval(ms(2)), ms(1));
     thread::sleep(ms(10));
     let start = Instant::now();
     block_on(async {
@@ -202,7 +215,8 @@ fn a_jittered_interval_made_outside_starts_at_its_first_poll() {
 fn delays_longer_than_the_period_lose_no_tick() {
     let _watchdog = watchdog(LONG);
     block_on(async {
-        let mut ticks = interval(ms(5)).jitter(ms(20)).jitter_seed(3);
+        let mut ticks = jittered(interval(ms(5)), ms(20));
+        ticks.set_jitter_seed(3);
         let first = ticks.tick().await;
         for n in 1..=30 {
             assert_eq!(ticks.tick().await, first + n * ms(5));
@@ -215,7 +229,7 @@ fn skip_leaves_out_what_was_missed_under_jitter_also_before_the_runtime_began() 
     let _watchdog = watchdog(LONG);
     let long_ago = Instant::now() - HOUR;
     block_on(async {
-        let mut ticks = interval_at(long_ago, ms(50)).jitter(ms(10));
+        let mut ticks = jittered(interval_at(long_ago, ms(50)), ms(10));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         assert_eq!(ticks.tick().await, long_ago);
         let next = ticks.tick().await;
@@ -232,7 +246,7 @@ fn jitter_spreads_a_crowd() {
         let crowd: Vec<_> = (0..64)
             .map(|_| {
                 spawn(async move {
-                    let mut ticks = interval_at(start, HOUR).jitter(ms(200)).precise();
+                    let mut ticks = jittered(interval_at(start, HOUR).precise(), ms(200));
                     ticks.tick().await.elapsed()
                 })
             })
@@ -252,13 +266,14 @@ fn jitter_spreads_a_crowd() {
 fn a_reset_sets_the_schedule_and_the_delay_comes_on_top() {
     let _watchdog = watchdog(LONG);
     block_on(async {
-        let mut ticks = interval(HOUR).jitter(us(500));
+        let mut ticks = jittered(interval(HOUR), us(500));
         ticks.tick().await;
         let at = Instant::now() + ms(1);
         ticks.reset_at(at);
         assert_eq!(ticks.tick().await, at);
         ticks.reset_after(ms(1));
-        let ticks = &mut ticks.jitter(Duration::MAX).jitter_seed(1);
+        ticks.set_jitter(Duration::MAX);
+        ticks.set_jitter_seed(1);
         assert!(poll!(pin!(ticks.tick())).is_pending());
     });
 }

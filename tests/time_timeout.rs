@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant as StdInstant};
 
-use common::{Dropped, HOUR, LONG, metrics, ms, panicked, turn, us, watchdog};
+use common::{Dropped, HOUR, LONG, metrics, ms, panicked, paused, turn, us, watchdog};
 use futures::channel::oneshot;
 use futures::poll;
 use mainspring::time::error::Elapsed;
@@ -222,6 +222,24 @@ fn the_inner_future_can_be_seen_and_had_back() {
         assert_eq!(limited.get_ref().clone().into_inner(), 5);
         *limited.get_mut() = ready(6);
         assert_eq!(limited.into_inner().await, 6);
+    });
+}
+
+#[test]
+fn the_inner_future_can_be_changed_where_it_is_pinned_while_the_clock_runs_on() {
+    let _watchdog = watchdog(LONG);
+    let runtime = paused();
+    runtime.block_on(async {
+        let start = Instant::now();
+        let mut limited = pin!(timeout(ms(10), sleep(ms(20))));
+        assert!(poll!(limited.as_mut()).is_pending());
+        limited.as_mut().get_pin_mut().reset(start + ms(5));
+        assert_eq!(limited.as_mut().await, Ok(()));
+        assert_eq!(start.elapsed(), ms(5));
+        // The inner sleep is waited for anew, and until the same deadline.
+        limited.as_mut().get_pin_mut().reset(start + HOUR);
+        assert!(limited.await.is_err());
+        assert_eq!(start.elapsed(), ms(10));
     });
 }
 

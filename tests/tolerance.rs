@@ -116,7 +116,7 @@ fn a_tolerant_sleep_waits_for_company() {
 }
 
 #[test]
-fn a_precise_timer_among_tolerant_ones_is_not_put_off() {
+fn a_precise_timer_among_tolerant_ones_is_on_time() {
     let runtime =
         Builder::new().timer_tolerance(Tolerance::Fixed { ratio: 1.0, max: ms(5_000) }).build().unwrap();
     runtime.block_on(async {

@@ -117,7 +117,7 @@ impl Subscriber for Book {
 }
 
 #[test]
-fn a_timers_life_is_told_wrongly_or_twice() {
+fn a_timers_life_is_told_truly_and_once() {
     let _watchdog = watchdog(LONG);
     let book = Book::new();
     with_default(book.clone(), || {
@@ -160,7 +160,7 @@ fn a_timers_life_is_told_wrongly_or_twice() {
 }
 
 #[test]
-fn a_task_has_no_span_or_anothers_number() {
+fn a_task_has_a_span_with_its_own_number() {
     let _watchdog = watchdog(LONG);
     let book = Book::new();
     with_default(book.clone(), || {
@@ -183,7 +183,7 @@ fn a_task_has_no_span_or_anothers_number() {
 }
 
 #[test]
-fn parks_and_long_turns_are_kept_secret() {
+fn parks_and_long_turns_are_told() {
     let _watchdog = watchdog(LONG);
     let book = Book::new();
     with_default(book.clone(), || {
@@ -203,7 +203,7 @@ fn parks_and_long_turns_are_kept_secret() {
 }
 
 #[test]
-fn a_subscriber_that_uses_timers_stands_still() {
+fn a_subscriber_may_use_timers() {
     let _watchdog = watchdog(LONG);
     let runtime = Builder::new().start_paused(true).build().unwrap();
     let handle = runtime.handle().clone();
@@ -233,7 +233,7 @@ fn a_subscriber_that_uses_timers_stands_still() {
 }
 
 #[test]
-fn a_subscriber_that_panics_loses_a_wake_up() {
+fn a_subscriber_that_panics_loses_no_wake_up() {
     let _watchdog = watchdog(LONG);
     let runtime = Builder::new().start_paused(true).build().unwrap();
     let tasks: Vec<_> = (0..100).map(|_| runtime.spawn(sleep(ms(5)))).collect();

@@ -1,6 +1,6 @@
 //! Run with: cargo run --release -p mainspring-driver --example own_loop
 //!
-//! The driver embedded in the smallest loop there is: one thread that parks. A hundred timers run on it,
+//! The driver in the smallest loop there is: one thread that parks. A hundred timers run on it,
 //! under the ordinary combinators of `futures`. It ends with a short report, and with a failure if any timer
 //! was early or lost.
 
@@ -20,10 +20,10 @@ use mainspring_driver::{Clock, Driver, Handle};
 /// How many timers run all in all.
 const TIMERS: usize = 100;
 
-/// A waker that rouses the loop's thread.
-struct Rouse(Thread);
+/// A waker that unparks the loop's thread.
+struct Unparker(Thread);
 
-impl Wake for Rouse {
+impl Wake for Unparker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -32,7 +32,7 @@ impl Wake for Rouse {
 /// The loop, as the driver's contract has it: run what there is to run, park until the next timer, fire.
 fn block_on<F: Future>(driver: &mut Driver, clock: &Clock, future: F) -> F::Output {
     let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Rouse(thread::current())));
+    let waker = Waker::from(Arc::new(Unparker(thread::current())));
     loop {
         // 1. Run. Here that is one future; an executor would run its queue.
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {

@@ -3,10 +3,9 @@
 //! Ground rules:
 //!
 //! * Conversion and saturation live here and nowhere else: every `Duration` is legal, nothing panics.
-//! * No `Nanos` is larger than [`Nanos::NEVER`]. The values above it belong to
-//!   [`StateCell`](crate::StateCell), whose word is a deadline or one of its states, so a deadline can never
-//!   be mistaken for a state.
-//! * A clock never reads `NEVER`, so a timer set to it stays pending for good.
+//! * No `Nanos` is larger than [`Nanos::NEVER`]. The values above it belong to a timer's state, whose word is a
+//!   deadline or names a state, so a deadline can never be mistaken for one.
+//! * A clock never reads `NEVER`, only up to [`Nanos::LAST`], so a timer set to it stays pending for good.
 
 use core::fmt;
 use core::time::Duration;
@@ -37,6 +36,9 @@ impl Nanos {
     /// The end of time: a deadline that never comes. Seven values are left above it, for the states.
     pub const NEVER: Nanos = Nanos(u64::MAX - 7);
 
+    /// The latest time that a clock reads: just before [`Nanos::NEVER`].
+    pub const LAST: Nanos = Nanos(Nanos::NEVER.0 - 1);
+
     /// The point `nanos` nanoseconds after the clock began; anything beyond [`Nanos::NEVER`] becomes it.
     #[inline]
     pub const fn new(nanos: u64) -> Nanos {
@@ -64,13 +66,25 @@ impl Nanos {
     /// The point `duration` later, or [`Nanos::NEVER`] if that is too far.
     #[inline]
     pub const fn saturating_add(self, duration: Duration) -> Nanos {
-        Nanos::new(self.0.saturating_add(whole_nanos(duration)))
+        self.saturating_add_nanos(whole_nanos(duration))
+    }
+
+    /// The point `nanos` nanoseconds later, or [`Nanos::NEVER`] if that is too far.
+    #[inline]
+    pub const fn saturating_add_nanos(self, nanos: u64) -> Nanos {
+        Nanos::new(self.0.saturating_add(nanos))
     }
 
     /// The time from `earlier` to `self`; zero if `earlier` is not earlier.
     #[inline]
     pub const fn saturating_duration_since(self, earlier: Nanos) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.saturating_nanos_since(earlier))
+    }
+
+    /// The nanoseconds from `earlier` to `self`; zero if `earlier` is not earlier.
+    #[inline]
+    pub const fn saturating_nanos_since(self, earlier: Nanos) -> u64 {
+        self.0.saturating_sub(earlier.0)
     }
 }
 
@@ -108,5 +122,9 @@ mod tests {
         assert_eq!(Nanos::from_duration(d).get(), 3_141_592_653);
         assert_eq!(Nanos::from_duration(d).as_duration(), d);
         assert_eq!(Nanos::new(7).saturating_duration_since(Nanos::new(9)), Duration::ZERO);
+        assert_eq!(Nanos::new(9).saturating_nanos_since(Nanos::new(7)), 2);
+        assert_eq!(Nanos::new(9).saturating_add_nanos(7), Nanos::new(16));
+        assert_eq!(Nanos::new(9).saturating_add_nanos(u64::MAX), Nanos::NEVER);
+        assert!(Nanos::LAST < Nanos::NEVER && Nanos::LAST.saturating_add_nanos(1) == Nanos::NEVER);
     }
 }

@@ -5,54 +5,54 @@
 //!
 //! * A subscriber is foreign code. No event is sent under the lock, nor before the wakers of a batch have been called, so
 //!   that one that panics loses nobody's wake-up, nor the events of others.
-//! * Of an entry that has fired nothing is read any more. What is told of it was noted before.
+//! * Of an entry that has fired nothing is read any more. A [`TracedTimer`] was noted before.
 
 #[cfg(not(feature = "tracing"))]
-pub(crate) use off::{Batch, Told, cancelled, fired, reset, shut_down};
+pub(crate) use off::{Batch, TracedTimer, shut_down};
 #[cfg(feature = "tracing")]
-pub(crate) use on::{Batch, Told, cancelled, fired, reset, shut_down};
+pub(crate) use on::{Batch, TracedTimer, shut_down};
 
 #[cfg(feature = "tracing")]
 mod on {
     use std::panic::Location;
 
-    use crate::panics::Panics;
-    use crate::wake_list::WakeList;
-    use crate::{Nanos, TimerEntry};
+    use crate::Nanos;
+    use crate::wake::{Panics, WakeList};
 
-    /// What is to be told of a timer: which, and where it was made.
+    /// What events say of a timer: which it is, and where it was made.
     #[derive(Clone, Copy)]
-    pub(crate) struct Told {
+    pub(crate) struct TracedTimer {
         timer: usize,
         made_at: &'static Location<'static>,
     }
 
-    impl Told {
-        pub(crate) fn of(entry: &TimerEntry) -> Told {
-            Told { timer: std::ptr::from_ref(entry) as usize, made_at: entry.origin() }
+    impl TracedTimer {
+        /// The timer at this address.
+        pub(crate) fn new<T>(at: *const T, made_at: &'static Location<'static>) -> TracedTimer {
+            TracedTimer { timer: at as usize, made_at }
         }
 
         pub(crate) fn armed(self, deadline: Nanos) {
-            let Told { timer, made_at } = self;
+            let TracedTimer { timer, made_at } = self;
             let deadline_ns = deadline.get();
             tracing::trace!(target: "mainspring::timer", timer, deadline_ns, %made_at, "armed");
         }
-    }
 
-    pub(crate) fn reset(entry: &TimerEntry, deadline: Nanos) {
-        let Told { timer, made_at } = Told::of(entry);
-        let deadline_ns = deadline.get();
-        tracing::trace!(target: "mainspring::timer", timer, deadline_ns, %made_at, "reset");
-    }
+        pub(crate) fn reset(self, deadline: Nanos) {
+            let TracedTimer { timer, made_at } = self;
+            let deadline_ns = deadline.get();
+            tracing::trace!(target: "mainspring::timer", timer, deadline_ns, %made_at, "reset");
+        }
 
-    pub(crate) fn cancelled(entry: &TimerEntry) {
-        let Told { timer, made_at } = Told::of(entry);
-        tracing::trace!(target: "mainspring::timer", timer, %made_at, "cancelled");
-    }
+        pub(crate) fn cancelled(self) {
+            let TracedTimer { timer, made_at } = self;
+            tracing::trace!(target: "mainspring::timer", timer, %made_at, "cancelled");
+        }
 
-    pub(crate) fn fired(told: Told, late: u64) {
-        let Told { timer, made_at } = told;
-        tracing::trace!(target: "mainspring::timer", timer, late_ns = late, %made_at, "fired");
+        pub(crate) fn fired(self, late: u64) {
+            let TracedTimer { timer, made_at } = self;
+            tracing::trace!(target: "mainspring::timer", timer, late_ns = late, %made_at, "fired");
+        }
     }
 
     pub(crate) fn shut_down(timers: usize) {
@@ -61,7 +61,7 @@ mod on {
 
     /// The timers of a batch, until its wakers have been called.
     pub(crate) struct Batch {
-        fired: Vec<(Told, u64)>,
+        fired: Vec<(TracedTimer, u64)>,
         enabled: bool,
     }
 
@@ -72,15 +72,15 @@ mod on {
             Batch { fired: Vec::with_capacity(room), enabled }
         }
 
-        pub(crate) fn push(&mut self, told: Told, late: u64) {
+        pub(crate) fn push(&mut self, timer: TracedTimer, late: u64) {
             if self.enabled {
-                self.fired.push((told, late));
+                self.fired.push((timer, late));
             }
         }
 
         pub(crate) fn send(&mut self, panics: &mut Panics) {
-            for (told, late) in self.fired.drain(..) {
-                panics.catch(|| fired(told, late));
+            for (timer, late) in self.fired.drain(..) {
+                panics.catch(|| timer.fired(late));
             }
         }
     }
@@ -88,30 +88,32 @@ mod on {
 
 #[cfg(not(feature = "tracing"))]
 mod off {
-    use crate::panics::Panics;
-    use crate::{Nanos, TimerEntry};
+    use std::panic::Location;
+
+    use crate::Nanos;
+    use crate::wake::Panics;
 
     #[derive(Clone, Copy)]
-    pub(crate) struct Told;
+    pub(crate) struct TracedTimer;
 
-    impl Told {
+    impl TracedTimer {
         #[inline(always)]
-        pub(crate) fn of(_: &TimerEntry) -> Told {
-            Told
+        pub(crate) fn new<T>(_: *const T, _: &'static Location<'static>) -> TracedTimer {
+            TracedTimer
         }
 
         #[inline(always)]
         pub(crate) fn armed(self, _: Nanos) {}
+
+        #[inline(always)]
+        pub(crate) fn reset(self, _: Nanos) {}
+
+        #[inline(always)]
+        pub(crate) fn cancelled(self) {}
+
+        #[inline(always)]
+        pub(crate) fn fired(self, _: u64) {}
     }
-
-    #[inline(always)]
-    pub(crate) fn reset(_: &TimerEntry, _: Nanos) {}
-
-    #[inline(always)]
-    pub(crate) fn cancelled(_: &TimerEntry) {}
-
-    #[inline(always)]
-    pub(crate) fn fired(_: Told, _: u64) {}
 
     #[inline(always)]
     pub(crate) fn shut_down(_: usize) {}
@@ -125,7 +127,7 @@ mod off {
         }
 
         #[inline(always)]
-        pub(crate) fn push(&mut self, _: Told, _: u64) {}
+        pub(crate) fn push(&mut self, _: TracedTimer, _: u64) {}
 
         #[inline(always)]
         pub(crate) fn send(&mut self, _: &mut Panics) {}

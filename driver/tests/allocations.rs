@@ -1,70 +1,18 @@
 //! Steady state allocates nothing, and a burst's memory is given back: counted by the allocator itself, for
 //! the thread of each test alone.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
+
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
-use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
+use counting::{allocations, bytes};
 use mainspring_driver::{Driver, Handle, Nanos, TestClock, TimerEntry};
 
-thread_local! {
-    /// Calls that asked for memory.
-    static CALLS: Cell<u64> = const { Cell::new(0) };
-    /// Bytes in use, of those that this thread asked for and gave back.
-    static BYTES: Cell<i64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-fn count(calls: u64, bytes: i64) {
-    // A thread that is ending has no counters any more; it is not the test's.
-    let _ = CALLS.try_with(|all| all.set(all.get() + calls));
-    let _ = BYTES.try_with(|all| all.set(all.get() + bytes));
-}
-
-// SAFETY: every call is handed to the system's allocator as it came; the counters are plain cells of the
-// thread, so counting neither allocates nor panics.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(1, layout.size() as i64);
-        // SAFETY: the caller's promises are those of `System`.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        count(0, -(layout.size() as i64));
-        // SAFETY: as in `alloc`; `at` came from `System`.
-        unsafe { System.dealloc(at, layout) }
-    }
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(1, size as i64 - layout.size() as i64);
-        // SAFETY: as in `dealloc`.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// How often `work` asked for memory.
-fn allocations(work: impl FnOnce()) -> u64 {
-    let before = CALLS.get();
-    work();
-    CALLS.get() - before
-}
-
 #[test]
-fn the_counter_counts_nothing() {
+fn the_counter_counts() {
     assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(1)))), 1);
     assert_eq!(allocations(|| drop(std::hint::black_box(Vec::<u8>::new()))), 0);
-}
-
-struct Places(Vec<Place>);
-impl Store<usize> for Places {
-    fn set_place(&mut self, key: usize, place: Place) {
-        self.0[key] = place;
-    }
 }
 
 /// A driver, a clock and timers that stay where they are.
@@ -118,36 +66,7 @@ impl House {
 }
 
 #[test]
-fn the_bare_wheel_allocates_in_steady_state() {
-    const LIVE: usize = 1_000;
-    let mut places = Places(vec![Place::NOWHERE; LIVE]);
-    let mut wheel = Wheel::new(Nanos::ZERO);
-    let mut number = 0;
-    let mut now = 0;
-    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut round = |rounds: usize| {
-        for _ in 0..rounds {
-            for key in 0..LIVE {
-                random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-                number += 1;
-                let deadline = Nanos::new(now + (random >> 40));
-                wheel.insert(&mut places, key, deadline, Rank::new(number, Slack::ZERO));
-            }
-            for key in (0..LIVE).step_by(3) {
-                let place = places.0[key];
-                assert_eq!(wheel.remove(&mut places, place), Some(key));
-            }
-            now += 1 << 24;
-            while wheel.next_due(&mut places, Nanos::new(now), &mut { usize::MAX }) != Due::Idle {}
-            assert!(wheel.is_empty());
-        }
-    };
-    round(300);
-    assert_eq!(allocations(|| round(100)), 0);
-}
-
-#[test]
-fn making_arming_and_dropping_a_timer_allocates() {
+fn making_arming_and_dropping_a_timer_allocates_nothing() {
     let mut house = House::new(0);
     let once = || {
         let now = house.now();
@@ -163,7 +82,7 @@ fn making_arming_and_dropping_a_timer_allocates() {
 }
 
 #[test]
-fn timers_that_fire_and_are_armed_again_allocate() {
+fn timers_that_fire_and_are_armed_again_allocate_nothing() {
     let mut house = House::new(1_000);
     let allocated = house.steady(|house| {
         let now = house.now();
@@ -178,7 +97,7 @@ fn timers_that_fire_and_are_armed_again_allocate() {
 }
 
 #[test]
-fn a_crowd_that_ticks_together_allocates_at_every_tick() {
+fn a_crowd_that_ticks_together_allocates_nothing() {
     // Between two ticks all of the crowd's memory is free, for a moment.
     for period in [MS, 100 * MS] {
         let mut house = House::new(5_000);
@@ -197,7 +116,7 @@ fn a_crowd_that_ticks_together_allocates_at_every_tick() {
 }
 
 #[test]
-fn timers_that_are_moved_to_a_later_time_allocate_when_their_old_cell_comes_due() {
+fn timers_that_are_moved_to_a_later_time_allocate_nothing_when_their_old_cell_comes_due() {
     // A heartbeat: every message pushes the expiry back, and the wheel finds out later.
     let mut house = House::new(5_000);
     let now = house.now();
@@ -213,7 +132,7 @@ fn timers_that_are_moved_to_a_later_time_allocate_when_their_old_cell_comes_due(
 }
 
 #[test]
-fn timers_that_are_moved_to_an_earlier_time_allocate() {
+fn timers_that_are_moved_to_an_earlier_time_allocate_nothing() {
     let mut house = House::new(500);
     let allocated = house.steady(|house| {
         let now = house.now();
@@ -227,9 +146,9 @@ fn timers_that_are_moved_to_an_earlier_time_allocate() {
 }
 
 #[test]
-fn a_bursts_memory_is_never_given_back() {
+fn a_bursts_memory_is_given_back() {
     let mut house = House::new(1);
-    let before = BYTES.get();
+    let before = bytes();
     {
         let mut burst = House::new(0);
         std::mem::swap(&mut burst.timers, &mut house.timers);
@@ -239,7 +158,7 @@ fn a_bursts_memory_is_never_given_back() {
         for timer in &mut house.timers {
             let _ = timer.as_mut().poll_elapsed(&mut Context::from_waker(Waker::noop()));
         }
-        assert!(BYTES.get() - before > 2_400_000);
+        assert!(bytes() - before > 2_400_000);
         assert_eq!(house.turn(MS), 100_000);
         std::mem::swap(&mut burst.timers, &mut house.timers);
     }
@@ -249,6 +168,6 @@ fn a_bursts_memory_is_never_given_back() {
         house.arm(0, next);
         house.turn(next);
     }
-    let kept = BYTES.get() - before;
+    let kept = bytes() - before;
     assert!(kept < 150_000, "{kept} bytes are kept");
 }

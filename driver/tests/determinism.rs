@@ -56,7 +56,7 @@ fn trace(seed: u64) -> Vec<(u64, Vec<usize>, Option<Nanos>)> {
 }
 
 #[test]
-fn the_same_seed_gives_another_trace() {
+fn the_same_seed_gives_the_same_trace() {
     let runs = if cfg!(miri) { 3 } else { 1000 };
     let first = trace(0x9E37_79B9_7F4A_7C15);
     let fired: usize = first.iter().map(|(_, woken, _)| woken.len()).sum();

@@ -1,5 +1,5 @@
 //! The life of a `TimerEntry`: armed, moved, fired, cancelled, dropped, forgotten, in every order, also after
-//! its driver is gone. Each test bears the name of the failure it guards against.
+//! its driver is gone. Each test bears the name of the promise it keeps.
 
 mod probe;
 
@@ -8,7 +8,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use futures::executor::block_on;
-use mainspring_driver::{Driver, Handle, Nanos, StateCell, TimerEntry, WakeList, Wheel};
+use mainspring_driver::wheel::Wheel;
+use mainspring_driver::{Driver, Handle, Nanos, TimerEntry};
 use probe::{Fixture, Probe, READY, poll};
 
 const MS: u64 = 1_000_000;
@@ -44,15 +45,13 @@ const _: () = {
     assert!(Ask::<Driver>::SEND && Ask::<Driver>::SYNC && Ask::<Driver>::UNPIN);
     assert!(!Ask::<Driver>::CLONE, "one driver parks and fires, and one only");
     assert!(Ask::<Handle>::SEND && Ask::<Handle>::SYNC && Ask::<Handle>::CLONE);
-    assert!(Ask::<StateCell>::SEND && Ask::<StateCell>::SYNC && !Ask::<StateCell>::CLONE);
-    assert!(Ask::<WakeList>::SEND && Ask::<WakeList>::SYNC);
     // A wheel is what its keys are.
     assert!(Ask::<Wheel<u32>>::SEND && Ask::<Wheel<u32>>::SYNC);
     assert!(!Ask::<Wheel<*const u8>>::SEND && !Ask::<Wheel<*const u8>>::SYNC);
 };
 
 #[test]
-fn a_timer_dropped_on_the_tick_it_is_due_is_fired() {
+fn a_timer_dropped_on_the_tick_it_is_due_does_not_fire() {
     // tokio #3229: dropped while it waits in the list of those to be fired. A budget of one leaves the
     // second one of the batch waiting.
     let mut f = Fixture::new();
@@ -71,7 +70,7 @@ fn a_timer_dropped_on_the_tick_it_is_due_is_fired() {
 }
 
 #[test]
-fn a_timer_reset_after_it_fired_stays_fired() {
+fn a_timer_reset_after_it_fired_fires_again() {
     // tokio #2587.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
@@ -89,7 +88,7 @@ fn a_timer_reset_after_it_fired_stays_fired() {
 }
 
 #[test]
-fn a_timer_moved_onto_anothers_tick_and_dropped_leaves_a_hole() {
+fn a_timer_moved_onto_anothers_tick_and_dropped_leaves_no_hole() {
     // `b` is moved onto `c`'s tick, `a` fires, then `b` is dropped.
     for (silent, b_at) in [(true, 2 * MS), (false, 9 * MS)] {
         let mut f = Fixture::new();
@@ -109,7 +108,7 @@ fn a_timer_moved_onto_anothers_tick_and_dropped_leaves_a_hole() {
 }
 
 #[test]
-fn a_timer_moved_in_memory_before_its_first_poll_dangles() {
+fn a_timer_may_be_moved_in_memory_before_its_first_poll() {
     let mut f = Fixture::new();
     let timers: Vec<TimerEntry> = (1..=50).map(|i| f.handle.sleep_until(Nanos::new(i * MS))).collect();
     let mut timers: Vec<_> = timers.into_iter().rev().map(Box::pin).collect();
@@ -126,7 +125,7 @@ fn a_timer_moved_in_memory_before_its_first_poll_dangles() {
 }
 
 #[test]
-fn a_timer_that_is_forgotten_dangles() {
+fn a_timer_that_is_forgotten_does_no_harm() {
     // To forget a pinned box leaks it: the wheel may point at it for ever.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
@@ -144,7 +143,7 @@ fn a_timer_that_is_forgotten_dangles() {
 }
 
 #[test]
-fn a_timer_dropped_in_any_state_keeps_its_waker_or_its_place() {
+fn a_timer_dropped_in_any_state_gives_back_its_waker_and_its_place() {
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     drop(f.at(MS));
@@ -166,7 +165,7 @@ fn a_timer_dropped_in_any_state_keeps_its_waker_or_its_place() {
 }
 
 #[test]
-fn a_cancelled_timer_fires_or_cannot_be_armed_again() {
+fn a_cancelled_timer_does_not_fire_and_can_be_armed_again() {
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let mut timer = f.armed(MS, &probe.waker());
@@ -181,7 +180,7 @@ fn a_cancelled_timer_fires_or_cannot_be_armed_again() {
 }
 
 #[test]
-fn a_reset_before_the_first_poll_is_lost() {
+fn a_reset_before_the_first_poll_counts() {
     for to in [MS, 5 * MS, 20 * MS] {
         let mut f = Fixture::new();
         let mut timer = f.at(10 * MS);
@@ -194,7 +193,7 @@ fn a_reset_before_the_first_poll_is_lost() {
 }
 
 #[test]
-fn a_reset_to_the_past_before_the_first_poll_waits() {
+fn a_reset_to_the_past_before_the_first_poll_is_ready_at_once() {
     let mut f = Fixture::starting_at(10 * MS);
     f.advance_to(10 * MS);
     for to in [0, 1, 10 * MS - 1, 10 * MS] {
@@ -206,7 +205,7 @@ fn a_reset_to_the_past_before_the_first_poll_waits() {
 }
 
 #[test]
-fn a_reset_to_a_later_time_fires_at_the_old_one_or_never() {
+fn a_reset_to_a_later_time_fires_at_the_new_one() {
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let mut timer = f.armed(MS, &probe.waker());
@@ -220,7 +219,7 @@ fn a_reset_to_a_later_time_fires_at_the_old_one_or_never() {
 }
 
 #[test]
-fn a_reset_to_an_earlier_time_fires_at_the_old_one() {
+fn a_reset_to_an_earlier_time_fires_at_the_new_one() {
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let mut timer = f.armed(u64::MAX, &probe.waker());
@@ -236,7 +235,7 @@ fn a_reset_to_an_earlier_time_fires_at_the_old_one() {
 }
 
 #[test]
-fn a_reset_to_the_past_does_not_wake() {
+fn a_reset_to_the_past_wakes() {
     let mut f = Fixture::starting_at(10 * MS);
     f.advance_to(20 * MS);
     for to in [0, 10 * MS, 20 * MS] {
@@ -273,7 +272,7 @@ fn a_reset_to_the_past_does_not_wake() {
 }
 
 #[test]
-fn a_timer_without_end_fires_or_cannot_be_cancelled() {
+fn a_timer_without_end_never_fires_and_can_be_cancelled() {
     // tokio #3551, #5183, #5710.
     let mut f = Fixture::starting_at(12_345);
     let probe = Probe::new(&f.handle);
@@ -302,7 +301,7 @@ fn a_timer_without_end_fires_or_cannot_be_cancelled() {
 }
 
 #[test]
-fn the_end_of_time_comes() {
+fn the_end_of_time_never_comes() {
     // Even if somebody reads it off a clock.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
@@ -334,7 +333,7 @@ fn timers_at(f: &Fixture, deadlines: &[u64]) -> Vec<(probe::Timer, Probe)> {
 }
 
 #[test]
-fn a_reset_takes_a_timer_out_of_the_order_of_registration() {
+fn a_reset_keeps_the_place_in_the_order_of_registration() {
     let mut f = Fixture::new();
     let mut timers = timers_at(&f, &[9 * MS, 7 * MS, 2 * MS, 7 * MS, 7 * MS, 100 * MS]);
     timers[0].0.as_mut().reset(Nanos::new(7 * MS));
@@ -347,7 +346,7 @@ fn a_reset_takes_a_timer_out_of_the_order_of_registration() {
 }
 
 #[test]
-fn a_timer_that_is_armed_again_keeps_its_old_number() {
+fn a_timer_that_is_armed_again_gets_a_new_sequence_number() {
     let mut f = Fixture::new();
     let mut timers = timers_at(&f, &[MS, 5 * MS, 2 * MS, 5 * MS]);
     f.advance_to(MS);
@@ -363,14 +362,14 @@ fn a_timer_that_is_armed_again_keeps_its_old_number() {
 }
 
 #[test]
-fn timers_found_due_late_fire_by_registration_and_not_by_deadline() {
+fn timers_found_due_late_fire_by_deadline_and_then_by_registration() {
     let mut f = Fixture::new();
     let mut timers = timers_at(&f, &[5_000, 90 * MS, 300, MS, 4_000, 300]);
     assert_eq!(order(&mut f, 100 * MS, &mut timers), [2, 5, 4, 0, 3, 1]);
 }
 
 #[test]
-fn a_poll_with_another_waker_leaves_the_old_one_or_drops_both() {
+fn a_poll_with_another_waker_replaces_the_old_one() {
     let mut f = Fixture::new();
     let (old, new) = (Probe::new(&f.handle), Probe::new(&f.handle));
     let mut timer = f.armed(MS, &old.waker());
@@ -384,7 +383,7 @@ fn a_poll_with_another_waker_leaves_the_old_one_or_drops_both() {
 }
 
 #[test]
-fn a_timer_that_outlives_its_driver_hangs() {
+fn a_timer_that_outlives_its_driver_says_that_it_was_shut_down() {
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let mut armed = f.armed(MS, &probe.waker());
@@ -418,7 +417,7 @@ fn a_timer_that_outlives_its_driver_hangs() {
     miri,
     ignore = "each of its thousands of wakes asks another thread, which takes Miri a quarter of an hour"
 )]
-fn a_shutdown_in_the_middle_of_a_drain_loses_timers() {
+fn a_shutdown_in_the_middle_of_a_drain_loses_no_timer() {
     // With a slot half dealt and a batch half fired, and wakers that drop further timers.
     for budget in [1, 7, 60, 90] {
         let mut f = Fixture::new();
@@ -443,9 +442,9 @@ fn a_shutdown_in_the_middle_of_a_drain_loses_timers() {
 }
 
 #[test]
-fn a_tolerance_is_lost_or_changes_when_a_timer_fires() {
+fn a_tolerance_lasts_and_does_not_change_when_a_timer_fires() {
     let mut f = Fixture::new();
-    // Others to be gathered, so close that what a park is put off by shows; they would wait for long.
+    // Others to be gathered, so close that how far a park is extended shows; they would wait for long.
     let mut others: Vec<_> = (1..200).map(|i| f.at(64 * MS + i * MS / 20)).collect();
     for other in &mut others {
         other.as_mut().set_tolerance(Some(Duration::from_secs(5)));

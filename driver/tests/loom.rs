@@ -3,8 +3,8 @@
 //! Run with `bash ci/loom.sh`, which can also show that each of these is able to fail.
 //!
 //! The clock is a test clock, which loom does not watch: time is set before the threads start. What loom does
-//! watch is the lock, the state word, and the cell with the waker, the place and the rank; an entry that is
-//! dropped counts as written, so a driver that still reads it is found.
+//! watch is the lock, the state word, and the two cells of an entry: one with its waker, one with its place and
+//! tolerance. An entry that is dropped counts as written, so a driver that still reads it is found.
 #![cfg(loom)]
 
 use std::future::Future;

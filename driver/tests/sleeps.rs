@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use mainspring_driver::{Clock, Driver};
 
-struct Rouse(thread::Thread);
-impl Wake for Rouse {
+struct Unparker(thread::Thread);
+impl Wake for Unparker {
     fn wake(self: std::sync::Arc<Self>) {
         self.0.unpark();
     }
@@ -19,7 +19,7 @@ impl Wake for Rouse {
 /// The loop of the driver's contract, around one future.
 fn block_on<F: Future>(driver: &mut Driver, clock: &Clock, future: F) -> F::Output {
     let mut future = pin!(future);
-    let waker = Waker::from(std::sync::Arc::new(Rouse(thread::current())));
+    let waker = Waker::from(std::sync::Arc::new(Unparker(thread::current())));
     let start = Instant::now();
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -33,7 +33,7 @@ fn block_on<F: Future>(driver: &mut Driver, clock: &Clock, future: F) -> F::Outp
 }
 
 #[test]
-fn a_sleep_ends_early() {
+fn a_sleep_never_ends_early() {
     const SLEEPS: u64 = 2_000;
     let clock = Clock::monotonic();
     let thread = thread::current();

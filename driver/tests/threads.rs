@@ -1,5 +1,5 @@
-//! Timers that are polled, moved and dropped on one thread while the driver runs on another. Each test bears
-//! the name of the failure it guards against; a hang ends in a panic that says who waits for what.
+//! Timers that are polled, moved and dropped on one thread while the driver runs on another. Each test
+//! bears the name of the promise it keeps; a hang ends in a panic that says who waits for what.
 
 mod probe;
 
@@ -25,16 +25,16 @@ impl Random {
 }
 
 /// Unparks a thread, and counts.
-struct Rouse(Thread, AtomicUsize);
-impl Rouse {
-    fn new() -> Arc<Rouse> {
-        Arc::new(Rouse(thread::current(), AtomicUsize::new(0)))
+struct Unparker(Thread, AtomicUsize);
+impl Unparker {
+    fn new() -> Arc<Unparker> {
+        Arc::new(Unparker(thread::current(), AtomicUsize::new(0)))
     }
     fn wakes(&self) -> usize {
         self.1.load(SeqCst)
     }
 }
-impl Wake for Rouse {
+impl Wake for Unparker {
     fn wake(self: Arc<Self>) {
         self.1.fetch_add(1, SeqCst);
         self.0.unpark();
@@ -43,7 +43,7 @@ impl Wake for Rouse {
 
 /// Waits for the timer, but not for ever.
 fn wait_for(timer: &mut Timer) -> Result<(), Shutdown> {
-    let waker = Waker::from(Rouse::new());
+    let waker = Waker::from(Unparker::new());
     let start = Instant::now();
     loop {
         if let Poll::Ready(result) = poll(timer, &waker) {
@@ -99,7 +99,7 @@ impl Running {
 }
 
 #[test]
-fn a_timer_used_on_other_threads_is_lost_or_fires_early() {
+fn a_timer_used_on_other_threads_is_neither_lost_nor_early() {
     for round in 0..20 {
         let running = Running::new(if round % 2 == 0 { 4 } else { 1_000 });
         let users: Vec<_> = (0..3)
@@ -115,7 +115,7 @@ fn a_timer_used_on_other_threads_is_lost_or_fires_early() {
 
 fn use_timers(handle: &Handle, seed: u64) {
     let mut random = Random(seed);
-    let other = Waker::from(Rouse::new());
+    let other = Waker::from(Unparker::new());
     for _ in 0..60 {
         let mut timer = Box::pin(handle.sleep(Duration::from_nanos(random.below(300_000))));
         let first = poll(&mut timer, if random.below(2) == 0 { &other } else { Waker::noop() });
@@ -140,7 +140,7 @@ fn use_timers(handle: &Handle, seed: u64) {
 }
 
 #[test]
-fn a_timer_armed_around_the_park_is_slept_through() {
+fn a_timer_armed_around_the_park_ends_it() {
     // tokio #3190, #6682. The driver has nothing to wait for: each of these must end its park.
     let running = Running::new(100);
     let mut random = Random(3);
@@ -155,7 +155,7 @@ fn a_timer_armed_around_the_park_is_slept_through() {
 }
 
 #[test]
-fn a_shorter_timer_does_not_end_the_park_or_a_longer_one_does() {
+fn a_shorter_timer_ends_the_park_and_a_longer_one_does_not() {
     let unparks = Arc::new(AtomicUsize::new(0));
     let counted = unparks.clone();
     let clock = TestClock::new(Nanos::ZERO);
@@ -212,15 +212,15 @@ fn a_thread_held_up_before_its_unpark_holds_up_no_earlier_timer() {
     let (arrived, first_arrived) = std::sync::mpsc::channel();
     let (release, held_up) = std::sync::mpsc::channel::<()>();
     let first = Mutex::new(Some((arrived, held_up)));
-    let roused = Arc::new(AtomicUsize::new(0));
-    let rouse = roused.clone();
+    let unparks = Arc::new(AtomicUsize::new(0));
+    let unparker = unparks.clone();
     let unpark = move || {
         let first = first.lock().expect("no call panicked").take();
         if let Some((arrived, held_up)) = first {
             arrived.send(()).expect("the test waits for it");
             held_up.recv_timeout(HANG).expect("nobody let it go on");
         }
-        rouse.fetch_add(1, SeqCst);
+        unparker.fetch_add(1, SeqCst);
     };
     let mut driver = Driver::new(TestClock::new(Nanos::ZERO).clock(), unpark);
     assert_eq!(driver.next_wake(), None);
@@ -235,13 +235,13 @@ fn a_thread_held_up_before_its_unpark_holds_up_no_earlier_timer() {
     let late = arm(100 * MS);
     first_arrived.recv_timeout(HANG).expect("the first thread ends the park");
     let _early = arm(MS).join().expect("armed");
-    assert_eq!(roused.load(SeqCst), 1, "the earlier timer relies on a thread that is held up");
+    assert_eq!(unparks.load(SeqCst), 1, "the earlier timer relies on a thread that is held up");
     // One that is not earlier than both has nothing to end.
     let _between = arm(50 * MS).join().expect("armed");
-    assert_eq!(roused.load(SeqCst), 1);
+    assert_eq!(unparks.load(SeqCst), 1);
     release.send(()).expect("the first thread waits");
     let _late = late.join().expect("armed");
-    assert_eq!(roused.load(SeqCst), 2);
+    assert_eq!(unparks.load(SeqCst), 2);
 }
 
 /// A driver on a thread of its own that drains when it is told to, so that races can be staged.
@@ -311,10 +311,10 @@ fn rounds() -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn a_waker_replaced_while_its_timer_fires_is_not_woken() {
+fn a_task_that_replaces_its_waker_while_its_timer_fires_learns_of_it() {
     let mut racer = Racer::new();
     for now in rounds() {
-        let (old, new) = (Rouse::new(), Rouse::new());
+        let (old, new) = (Unparker::new(), Unparker::new());
         let mut timer = Box::pin(racer.handle.sleep_until(Nanos::new(now)));
         assert!(poll(&mut timer, &Waker::from(old.clone())).is_pending());
         let waker = Waker::from(new.clone());
@@ -332,11 +332,11 @@ fn a_waker_replaced_while_its_timer_fires_is_not_woken() {
 }
 
 #[test]
-fn a_timer_dropped_while_it_fires_is_used_afterwards() {
+fn a_timer_dropped_while_it_fires_is_not_used_afterwards() {
     let mut racer = Racer::new();
     for now in rounds() {
-        let rouse = Rouse::new();
-        let waker = Waker::from(rouse.clone());
+        let unparker = Unparker::new();
+        let waker = Waker::from(unparker.clone());
         let arm = |_| {
             let mut timer = Box::pin(racer.handle.sleep_until(Nanos::new(now)));
             assert!(poll(&mut timer, &waker).is_pending());
@@ -349,40 +349,40 @@ fn a_timer_dropped_while_it_fires_is_used_afterwards() {
             true => timers.iter_mut().for_each(|timer| timer.as_mut().cancel()),
             false => drop(std::mem::take(&mut timers)),
         });
-        assert!(rouse.wakes() <= 8);
-        assert_eq!(Arc::strong_count(&rouse), 1, "a waker was leaked");
+        assert!(unparker.wakes() <= 8);
+        assert_eq!(Arc::strong_count(&unparker), 1, "a waker was leaked");
     }
     racer.stop();
 }
 
 #[test]
-fn a_timer_put_off_while_it_fires_is_lost_or_fires_early() {
+fn a_timer_reset_to_later_while_it_fires_is_neither_lost_nor_early() {
     let mut racer = Racer::new();
     for now in rounds() {
-        let rouse = Rouse::new();
-        let waker = Waker::from(rouse.clone());
+        let unparker = Unparker::new();
+        let waker = Waker::from(unparker.clone());
         let later = Nanos::new(now + 5 * MS);
         let mut timer = Box::pin(racer.handle.sleep_until(Nanos::new(now)));
         assert!(poll(&mut timer, &waker).is_pending());
         racer.race(now, || timer.as_mut().reset(later));
         // Whoever came first, it is no longer elapsed, and waits for the new deadline.
         assert!(!timer.is_elapsed());
-        let fired = rouse.wakes();
+        let fired = unparker.wakes();
         assert!(poll(&mut timer, &waker).is_pending());
         racer.drain(now + 5 * MS - 1);
         assert!(!timer.is_elapsed());
         racer.drain(now + 5 * MS);
-        assert_eq!((timer.is_elapsed(), rouse.wakes()), (true, fired + 1));
+        assert_eq!((timer.is_elapsed(), unparker.wakes()), (true, fired + 1));
     }
     racer.stop();
 }
 
 #[test]
-fn a_timer_brought_forward_while_the_driver_runs_is_lost() {
+fn a_timer_brought_forward_while_the_driver_runs_is_not_lost() {
     let mut racer = Racer::new();
     for now in rounds() {
-        let rouse = Rouse::new();
-        let waker = Waker::from(rouse.clone());
+        let unparker = Unparker::new();
+        let waker = Waker::from(unparker.clone());
         let mut timer = Box::pin(racer.handle.sleep_until(Nanos::new(now + 900 * MS)));
         assert!(poll(&mut timer, &waker).is_pending());
         // Before, at and after the time to which the driver is on its way.
@@ -391,13 +391,13 @@ fn a_timer_brought_forward_while_the_driver_runs_is_lost() {
         if !timer.is_elapsed() {
             racer.drain(now + 2);
         }
-        assert_eq!((timer.is_elapsed(), rouse.wakes()), (true, 1));
+        assert_eq!((timer.is_elapsed(), unparker.wakes()), (true, 1));
     }
     racer.stop();
 }
 
 #[test]
-fn a_shutdown_leaves_somebody_waiting_or_uses_what_was_dropped() {
+fn a_shutdown_leaves_nobody_waiting_and_uses_nothing_that_was_dropped() {
     for round in 0..20 {
         let running = Running::new(8);
         let users: Vec<_> = (0..4)

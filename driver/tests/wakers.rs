@@ -1,5 +1,5 @@
 //! Wakers are foreign code: they cancel, reset, arm and drop timers, panic, and come back into the driver.
-//! Each test bears the name of the failure it guards against; the probes assert in every `clone`, `wake` and
+//! Each test bears the name of the promise it keeps; the probes assert in every `clone`, `wake` and
 //! `drop` of a waker that the driver's lock is free.
 
 mod probe;
@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use mainspring_driver::{Driver, Nanos, TestClock, WakeList};
+use mainspring_driver::{Driver, Nanos, TestClock};
 use probe::{Fixture, Probe, READY, Timer, poll};
 
 const MS: u64 = 1_000_000;
-const BATCH: usize = WakeList::CAPACITY;
+/// So many wakers are woken between two locks.
+const BATCH: usize = 32;
 
 /// Timers that a waker can get at.
 type Shelf = Arc<Mutex<Vec<Option<Timer>>>>;
@@ -33,7 +34,7 @@ fn put(shelf: &Shelf, index: usize, timer: Timer) {
 }
 
 #[test]
-fn batches_lose_their_first_or_last_timer() {
+fn batches_lose_neither_their_first_nor_their_last_timer() {
     for count in [1, BATCH - 1, BATCH, BATCH + 1, 2 * BATCH, 2 * BATCH + 1] {
         let mut f = Fixture::new();
         let probes: Vec<_> = (0..count).map(|_| Probe::new(&f.handle)).collect();
@@ -45,7 +46,7 @@ fn batches_lose_their_first_or_last_timer() {
 }
 
 #[test]
-fn a_waker_that_drops_all_that_are_due_with_it_hangs_or_wakes_the_dropped() {
+fn a_waker_that_drops_all_that_are_due_with_it_has_none_of_them_woken() {
     // tokio, `drop_from_wake`. The first batch is on its way already; nobody of the others may be woken.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
@@ -57,7 +58,7 @@ fn a_waker_that_drops_all_that_are_due_with_it_hangs_or_wakes_the_dropped() {
 }
 
 #[test]
-fn a_waker_that_cancels_or_moves_its_siblings_loses_or_repeats_them() {
+fn a_waker_that_cancels_or_moves_its_siblings_neither_loses_nor_repeats_them() {
     // What the first one does to the others, in its own batch, in a later one and in the slots beyond: a
     // timer that was collected already has fired, whatever is done to it then.
     for in_batch in [true, false] {
@@ -86,7 +87,7 @@ fn a_waker_that_cancels_or_moves_its_siblings_loses_or_repeats_them() {
         let woken: Vec<_> = siblings.iter().map(Probe::wakes).collect();
         let collected = usize::from(in_batch);
         assert_eq!(woken, [collected, collected, 1, 1]);
-        // The cancelled one starts anew, and so does the one that was put off.
+        // The cancelled one starts anew, and so does the one that was reset.
         for (what, expected) in [(0, READY), (1, Poll::Pending), (2, READY), (3, READY)] {
             let mut timer = take(&timers, fill + what).expect("still there");
             assert_eq!(poll(&mut timer, &siblings[what].waker()), expected, "sibling {what}");
@@ -97,7 +98,7 @@ fn a_waker_that_cancels_or_moves_its_siblings_loses_or_repeats_them() {
 }
 
 #[test]
-fn a_waker_that_arms_timers_without_end_keeps_the_driver_busy() {
+fn a_waker_that_arms_timers_without_end_does_not_keep_the_driver_busy() {
     // libuv #4245: each one that fires arms the next for now.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
@@ -116,7 +117,7 @@ fn a_waker_that_arms_timers_without_end_keeps_the_driver_busy() {
 }
 
 #[test]
-fn a_timer_that_a_waker_arms_for_soon_is_slept_through() {
+fn a_timer_that_a_waker_arms_for_soon_is_not_slept_through() {
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let timers: Shelf = Arc::default();
@@ -136,7 +137,7 @@ fn a_timer_that_a_waker_arms_for_soon_is_slept_through() {
 }
 
 #[test]
-fn one_that_panics_takes_the_wake_ups_of_others_with_it() {
+fn a_waker_that_panics_takes_nobody_elses_wake_up_with_it() {
     // tokio #4069.
     for kth in [0, 1, 31, 32, 39] {
         let mut f = Fixture::new();
@@ -157,7 +158,7 @@ fn one_that_panics_takes_the_wake_ups_of_others_with_it() {
 }
 
 #[test]
-fn many_that_panic_hide_the_first_or_end_the_process() {
+fn of_many_wakers_that_panic_the_first_panic_goes_on() {
     // Each batch has its own panics; the first of all is the one that is reported.
     for shutdown in [false, true] {
         let mut f = Fixture::new();
@@ -198,7 +199,7 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn a_payload_that_panics_as_it_is_dropped_ends_the_process_or_loses_a_wake_up() {
+fn a_payload_that_panics_as_it_is_dropped_neither_ends_the_process_nor_loses_a_wake_up() {
     for depth in [1, 2, 3, 100, u32::MAX] {
         for how in ["process", "shutdown", "drop", "drop by a panic"] {
             let mut f = Fixture::new();
@@ -244,7 +245,7 @@ fn a_payload_that_panics_as_it_is_dropped_ends_the_process_or_loses_a_wake_up() 
 }
 
 #[test]
-fn a_panic_during_shutdown_loses_the_others() {
+fn a_panic_during_shutdown_loses_nobody_else() {
     for by_drop in [false, true] {
         let mut f = Fixture::new();
         let probes: Vec<_> = (0..40).map(|_| Probe::new(&f.handle)).collect();
@@ -259,7 +260,7 @@ fn a_panic_during_shutdown_loses_the_others() {
 }
 
 #[test]
-fn a_driver_dropped_by_a_panic_ends_the_process() {
+fn a_driver_dropped_by_a_panic_does_not_end_the_process() {
     let clock = TestClock::new(Nanos::ZERO);
     let driver = Driver::new(clock.clock(), || ());
     let probe = Probe::new(driver.handle());
@@ -275,7 +276,7 @@ fn a_driver_dropped_by_a_panic_ends_the_process() {
 }
 
 #[test]
-fn a_clone_that_panics_poisons_the_timer() {
+fn a_clone_that_panics_leaves_the_timer_usable() {
     // tokio #3689. At the first poll, and when a waker is replaced.
     let mut f = Fixture::new();
     let (bad, good) = (Probe::new(&f.handle), Probe::new(&f.handle));
@@ -294,7 +295,7 @@ fn a_clone_that_panics_poisons_the_timer() {
 }
 
 #[test]
-fn a_waker_whose_drop_comes_back_into_the_driver_hangs() {
+fn a_waker_may_come_back_into_the_driver_as_it_is_dropped() {
     // tokio #5429. The drop of a waker that is replaced, cancelled, dropped with its timer or found elapsed.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
@@ -329,7 +330,7 @@ fn a_waker_whose_drop_comes_back_into_the_driver_hangs() {
 }
 
 #[test]
-fn a_timer_that_is_dropped_or_put_off_wakes_somebody() {
+fn a_timer_that_is_dropped_or_reset_to_later_wakes_nobody() {
     // ngx-rust #294: timers are dropped and moved with a lock of the user's held. Nobody is woken then, save
     // by a reset to the past and by a shutdown.
     let mut f = Fixture::new();
@@ -353,7 +354,7 @@ fn a_timer_that_is_dropped_or_put_off_wakes_somebody() {
 }
 
 #[test]
-fn a_timer_dropped_by_another_thread_between_two_batches_is_woken_afterwards() {
+fn a_timer_dropped_by_another_thread_between_two_batches_is_not_woken_afterwards() {
     // The first batch's waker waits until another thread has dropped the timers of the second.
     let mut f = Fixture::new();
     let (first, second) = (Probe::new(&f.handle), Probe::new(&f.handle));
@@ -379,4 +380,23 @@ fn a_timer_dropped_by_another_thread_between_two_batches_is_woken_afterwards() {
     let left = other.join().expect("no drop panicked");
     assert_eq!((first.wakes(), second.wakes(), left.len()), (BATCH, 5, 5));
     assert_eq!((f.live(), second.wakers()), (0, 0));
+}
+
+#[test]
+fn a_timer_that_ends_while_its_new_waker_is_cloned_says_how_it_ended() {
+    // Cloning is foreign code, and comes before the lock: meanwhile the timer fires, or the driver is closed.
+    for close in [false, true] {
+        let mut f = Fixture::new();
+        let probe = Probe::new(&f.handle);
+        let mut timer = f.armed(MS, Waker::noop());
+        probe.on_clone(move || {
+            if close {
+                f.driver.shutdown();
+            } else {
+                assert_eq!(f.advance_to(MS), 1);
+            }
+        });
+        assert_eq!(poll(&mut timer, &probe.waker()).map(|ended| ended.is_err()), Poll::Ready(close));
+        assert_eq!(probe.wakers(), 0);
+    }
 }

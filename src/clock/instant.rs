@@ -89,9 +89,7 @@ impl Instant {
     /// The current moment.
     #[inline]
     pub fn now() -> Instant {
-        // Read first, so that the clock does not wait for the way to the runtime to be found.
-        let now = system::now();
-        from_nanos(super::current(|clock| clock.now_is(now)).unwrap_or(now))
+        from_nanos(super::current(RuntimeClock::now).unwrap_or_else(system::now))
     }
 
     /// The same moment, given by std; see [above](Instant#conversion-to-and-from-std) for a runtime whose time is not the

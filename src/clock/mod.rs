@@ -63,10 +63,10 @@ impl RuntimeClock {
         }
     }
 
-    /// The time by this clock, for someone who has just read the [system's](system::now).
+    /// The time by this clock.
     #[inline]
-    fn now_is(&self, system: Nanos) -> Nanos {
-        if self.is_system() { self.timers.now_is(system) } else { self.timers.now() }
+    fn now(&self) -> Nanos {
+        self.timers.now()
     }
 
     /// Whether its time is the process's: it goes by the system's monotonic clock, and never was paused.

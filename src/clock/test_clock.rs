@@ -27,6 +27,19 @@ use super::system;
 /// was suspended so far: see [there](crate::time::Instant#conversion-to-and-from-std).
 ///
 /// Nothing here wakes a machine that sleeps: a timer that came due meanwhile fires when it is awake again.
+///
+/// ```
+/// use mainspring::Builder;
+/// use mainspring::time::Clock;
+///
+/// // Timers go on while the machine is suspended, where the system can do that.
+/// let runtime = match Builder::new().clock(Clock::Boottime).build() {
+///     Err(error) if error.kind() == std::io::ErrorKind::Unsupported => Builder::new().build()?,
+///     runtime => runtime?,
+/// };
+/// assert_eq!(runtime.block_on(async { "done" }), "done");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Clock {

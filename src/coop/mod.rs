@@ -138,6 +138,14 @@ pub fn cooperative<F: Future>(future: F) -> Cooperative<F> {
 
 pin_project! {
     /// A future that takes part in the cooperative budget. Made by [`cooperative`].
+    ///
+    /// ```
+    /// use mainspring::task::{Cooperative, cooperative};
+    /// use std::future::{Ready, ready};
+    ///
+    /// let future: Cooperative<Ready<i32>> = cooperative(ready(5));
+    /// assert_eq!(mainspring::block_on(future), 5);
+    /// ```
     #[derive(Debug)]
     #[must_use = "futures do nothing unless they are awaited or polled"]
     pub struct Cooperative<F> {
@@ -188,6 +196,14 @@ pub fn unconstrained<F: Future>(future: F) -> Unconstrained<F> {
 
 pin_project! {
     /// A future that the cooperative budget does not limit. Made by [`unconstrained`].
+    ///
+    /// ```
+    /// use mainspring::task::{Unconstrained, unconstrained};
+    /// use std::future::{Ready, ready};
+    ///
+    /// let future: Unconstrained<Ready<i32>> = unconstrained(ready(5));
+    /// assert_eq!(mainspring::block_on(future), 5);
+    /// ```
     #[derive(Debug)]
     #[must_use = "futures do nothing unless they are awaited or polled"]
     pub struct Unconstrained<F> {

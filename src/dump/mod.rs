@@ -67,6 +67,21 @@ use crate::runtime::{Handle, Runtime, Snapshot};
 use crate::task::Id;
 
 /// What a runtime had pending at one moment. See [the module](self).
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::{Handle, sleep, spawn};
+///
+/// mainspring::block_on(async {
+///     let task = spawn(sleep(Duration::from_secs(30)));
+///     mainspring::task::yield_now().await;
+///     let dump = Handle::current().dump()?;
+///     assert_eq!(dump.timers_of(task.id()).count(), 1);
+///     assert!(dump.timers[0].deadline > dump.at);
+///     # Ok::<(), mainspring::dump::DumpError>(())
+/// })?;
+/// # Ok::<(), mainspring::dump::DumpError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Dump {
@@ -79,6 +94,19 @@ pub struct Dump {
 }
 
 /// A task.
+///
+/// ```
+/// mainspring::block_on(async {
+///     let worker = mainspring::task::Builder::new().name("worker");
+///     let task = worker.spawn(std::future::pending::<()>());
+///     let dump = mainspring::Handle::current().dump()?;
+///     let info = &dump.tasks[0];
+///     assert_eq!((info.id, info.name.as_deref()), (task.id(), Some("worker")));
+///     assert_eq!(info.spawned_at.file(), file!());
+///     # Ok::<(), mainspring::dump::DumpError>(())
+/// })?;
+/// # Ok::<(), mainspring::dump::DumpError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskInfo {
@@ -93,6 +121,22 @@ pub struct TaskInfo {
 }
 
 /// A timer.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::{Handle, sleep, spawn};
+///
+/// mainspring::block_on(async {
+///     spawn(sleep(Duration::from_secs(30)));
+///     mainspring::task::yield_now().await;
+///     let dump = Handle::current().dump()?;
+///     let timer = &dump.timers[0];
+///     assert!(timer.deadline - dump.at <= Duration::from_secs(30));
+///     assert_eq!(timer.made_at.file(), file!());
+///     # Ok::<(), mainspring::dump::DumpError>(())
+/// })?;
+/// # Ok::<(), mainspring::dump::DumpError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TimerInfo {
@@ -105,6 +149,21 @@ pub struct TimerInfo {
 }
 
 /// Who is woken by a timer.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::dump::Wakes;
+/// use mainspring::{Handle, sleep, spawn};
+///
+/// mainspring::block_on(async {
+///     let task = spawn(sleep(Duration::from_secs(30)));
+///     mainspring::task::yield_now().await;
+///     let dump = Handle::current().dump()?;
+///     assert_eq!(dump.timers[0].wakes, Wakes::Task(task.id()));
+///     # Ok::<(), mainspring::dump::DumpError>(())
+/// })?;
+/// # Ok::<(), mainspring::dump::DumpError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Wakes {
@@ -128,7 +187,7 @@ impl Dump {
             state: task.state,
         });
         let timers = timers.iter().map(|timer| {
-            let (data, functions) = (timer.waits.data(), timer.waits.vtable());
+            let (data, functions) = (timer.waker_data, timer.waker_vtable);
             let task = ids.get(&data).filter(|_| functions == list.functions);
             let wakes = match task {
                 Some(id) => Wakes::Task(*id),
@@ -148,6 +207,17 @@ impl Dump {
 }
 
 /// Why there is no dump.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let runtime = mainspring::Runtime::new()?;
+/// let handle = runtime.handle().clone();
+/// assert!(handle.dump().unwrap_err().is_elsewhere());
+/// drop(runtime);
+/// assert!(handle.dump_within(Duration::from_secs(1)).unwrap_err().is_shutdown());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DumpError(Reason);
 

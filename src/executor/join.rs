@@ -158,6 +158,16 @@ impl<T> fmt::Debug for JoinHandle<T> {
 /// Aborts a task, from any thread, and gives no result. Made by [`JoinHandle::abort_handle`].
 ///
 /// It keeps nothing running and no future; the task's memory is freed when the last of its handles and wakers goes.
+///
+/// ```
+/// mainspring::block_on(async {
+///     let task = mainspring::spawn(std::future::pending::<()>());
+///     let abort = task.abort_handle();
+///     // Also from another thread.
+///     std::thread::spawn(move || abort.abort()).join().unwrap();
+///     assert!(task.await.unwrap_err().is_cancelled());
+/// });
+/// ```
 #[derive(Clone)]
 pub struct AbortHandle {
     task: TaskRef,

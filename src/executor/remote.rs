@@ -21,7 +21,7 @@ use super::join::JoinHandle;
 use super::local;
 use super::numbers::Numbers;
 use super::polling::Polling;
-use super::task::{self, Pool, TaskRef};
+use super::task::{self, Pool, TaskRef, Unsent};
 use super::task_list::{Origin, Spawned, TaskList};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use mainspring_driver::Unpark;
@@ -60,7 +60,24 @@ impl Remote {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let (task, mut claim) = task::remote(future, spawned, self.clone());
+        self.send(task::remote(future, spawned, self.clone()))
+    }
+
+    /// As [`spawn_as`](Remote::spawn_as), of a task whose future `build` makes on the owner's thread, where the task is
+    /// polled for the first time. Only `build` need be Send.
+    pub(crate) fn spawn_built<B, F>(self: &Arc<Self>, build: B, spawned: Spawned) -> JoinHandle<F::Output>
+    where
+        B: FnOnce() -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        self.send(task::built(build, spawned, self.clone()))
+    }
+
+    fn send<F: Future + 'static>(
+        self: &Arc<Self>,
+        (task, mut claim): (TaskRef, Unsent<F>),
+    ) -> JoinHandle<F::Output> {
         if let Err(item) = self.push(Item::Spawn(task)) {
             // The inbox did not keep it, so that this thread has the task for itself again.
             drop(item);

@@ -31,6 +31,19 @@ pub(crate) struct ListedTask {
 }
 
 /// What a task is doing.
+///
+/// ```
+/// use mainspring::dump::TaskState;
+///
+/// mainspring::block_on(async {
+///     mainspring::spawn(std::future::pending::<()>()).detach();
+///     // It was not polled yet.
+///     let dump = mainspring::Handle::current().dump()?;
+///     assert_eq!(dump.tasks[0].state, TaskState::Ready);
+///     # Ok::<(), mainspring::dump::DumpError>(())
+/// })?;
+/// # Ok::<(), mainspring::dump::DumpError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TaskState {

@@ -28,7 +28,26 @@ pub use futures_io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite};
 
 use crate::reactor::Way;
 
-/// What an operation on a socket needs: see [`TcpStream::try_io`](crate::net::TcpStream::try_io).
+/// What an operation on a socket waits for; see [`TcpStream::try_io`](crate::net::TcpStream::try_io).
+///
+/// ```
+/// use mainspring::io::Interest;
+/// use mainspring::net::TcpListener;
+/// # #[cfg(unix)]
+/// use std::os::fd::AsFd;
+///
+/// # #[cfg(unix)]
+/// mainspring::block_on(async {
+///     let listener = TcpListener::bind("127.0.0.1:0").await?;
+///     let client = std::net::TcpStream::connect(listener.local_addr()?)?;
+///     // A call of one's own, by a copy of the socket that std can use.
+///     let copy = std::net::TcpListener::from(listener.as_fd().try_clone_to_owned()?);
+///     let (_stream, peer) = listener.async_io(Interest::Readable, || copy.accept()).await?;
+///     assert_eq!(peer, client.local_addr()?);
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Interest {

@@ -44,7 +44,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 pub trait ToSocketAddrs: sealed::ToTarget {}
 
 mod sealed {
-    /// What the public trait really does.
+    /// Does what the public trait promises.
     pub trait ToTarget {
         /// Understands the address.
         fn to_target(&self) -> std::io::Result<super::Target>;
@@ -53,7 +53,7 @@ mod sealed {
 
 use self::sealed::ToTarget;
 
-/// An address as far as it is understood without asking anybody.
+/// An address, as far as it is understood without a lookup.
 #[derive(Debug)]
 pub enum Target {
     /// One literal address.
@@ -64,7 +64,7 @@ pub enum Target {
     Name(String, u16),
 }
 
-/// Addresses to be tried in turn.
+/// Addresses to be tried in turn, at least one.
 #[derive(Debug)]
 pub(super) enum Addrs {
     One([SocketAddr; 1]),
@@ -82,11 +82,58 @@ impl Addrs {
 
 /// The addresses that `addr` stands for.
 pub(super) async fn addrs(addr: impl ToSocketAddrs) -> io::Result<Addrs> {
-    match addr.to_target()? {
-        Target::One(addr) => Ok(Addrs::One([addr])),
-        Target::Many(addrs) => Ok(Addrs::Many(addrs)),
-        Target::Name(host, port) => Ok(Addrs::Many(resolve::lookup(host, port).await?)),
+    let addrs = match addr.to_target()? {
+        Target::One(addr) => return Ok(Addrs::One([addr])),
+        Target::Many(addrs) => addrs,
+        Target::Name(host, port) => resolve::lookup(host, port).await?,
+    };
+    if addrs.is_empty() {
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "the address stands for no socket address at all",
+        ));
     }
+    Ok(Addrs::Many(addrs))
+}
+
+/// Looks the addresses up that `host` stands for: at least one, in the order in which they should be tried.
+///
+/// A host that is an IP address is understood on the spot. Any other name is looked up with the system's resolver, on a
+/// thread of its own. While that takes, the runtime runs on, and virtual time does not move by itself.
+///
+/// The port is part of the address, as in `"localhost:80"` or `("localhost", 80)`; 0 will do if it does not matter.
+/// [`TcpStream::connect`](super::TcpStream::connect) and its kind look names up themselves.
+///
+/// # Errors
+///
+/// Those of [`ToSocketAddrs`]; and the system's, if it cannot make a thread.
+///
+/// # Cancel safety
+///
+/// Dropping the future abandons the lookup, whose thread ends when the resolver answers. A lookup that was begun again has
+/// a thread of its own.
+///
+/// # Examples
+///
+/// ```
+/// use mainspring::net::lookup_host;
+///
+/// mainspring::block_on(async {
+///     for addr in lookup_host("localhost:80").await? {
+///         println!("{addr}");
+///     }
+///     let addrs: Vec<_> = lookup_host(("127.0.0.1", 80)).await?.collect();
+///     assert_eq!(addrs, ["127.0.0.1:80".parse().unwrap()]);
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+pub async fn lookup_host<T: ToSocketAddrs>(host: T) -> io::Result<impl Iterator<Item = SocketAddr>> {
+    let (one, many) = match addrs(host).await? {
+        Addrs::One([addr]) => (Some(addr), Vec::new()),
+        Addrs::Many(addrs) => (None, addrs),
+    };
+    Ok(one.into_iter().chain(many))
 }
 
 /// Implements the trait with a conversion that cannot fail.

@@ -2,57 +2,80 @@
 //!
 //! Ground rules:
 //!
-//! * A descriptor is lent, not given. It stays non-blocking and registered with the reactor; who closes it spoils the
-//!   socket.
-//! * The reactor hears of news once. Who finds out behind the socket's back that there is nothing (more), and does not
-//!   say so by [`try_io`](TcpStream::try_io), leaves it believing that there is.
+//! * A descriptor is lent, not given. It stays non-blocking and registered with the reactor, and must not be closed.
+//! * The reactor is edge-triggered: it hears of an event once. A foreign system call that finds nothing has to be made inside
+//!   of [`try_io`](TcpStream::try_io); otherwise the socket is still taken to be ready.
 
-use super::{TcpListener, TcpStream, UdpSocket};
+use super::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use crate::io::Interest;
 use std::io;
+#[cfg(unix)]
+use std::os::fd::OwnedFd as Owned;
+#[cfg(windows)]
+use std::os::windows::io::OwnedSocket as Owned;
 
 macro_rules! lend {
-    ($($socket:ty),*) => {$(
-        /// The descriptor, for system calls of your own. It is non-blocking.
-        ///
-        /// Make those that read, write or accept inside of [`try_io`](Self::try_io) or [`async_io`](Self::async_io): if
-        /// they find that there is nothing to do and the socket is not told, `readable` and `writable` return at once
-        /// from then on, and a loop around them spins.
+    ($([$($socket:ty),*] |$it:ident| $inner:expr, $doc:literal;)*) => {$($(
+        #[doc = $doc]
         #[cfg(unix)]
         impl std::os::fd::AsFd for $socket {
             fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-                self.registered.socket().as_fd()
+                let $it = self;
+                $inner.as_fd()
             }
         }
 
         #[cfg(unix)]
         impl std::os::fd::AsRawFd for $socket {
             fn as_raw_fd(&self) -> std::os::fd::RawFd {
-                self.registered.socket().as_raw_fd()
+                let $it = self;
+                $inner.as_raw_fd()
             }
         }
 
-        /// The socket of the system, for calls of your own. It is non-blocking.
-        ///
-        /// Make those that read or write inside of `try_io` or `async_io`: if they find that there is nothing to do and the
-        /// socket is not told, `readable` and `writable` return at once from then on, and a loop around them spins.
+        #[doc = $doc]
         #[cfg(windows)]
         impl std::os::windows::io::AsSocket for $socket {
             fn as_socket(&self) -> std::os::windows::io::BorrowedSocket<'_> {
-                self.registered.socket().as_socket()
+                let $it = self;
+                $inner.as_socket()
             }
         }
 
         #[cfg(windows)]
         impl std::os::windows::io::AsRawSocket for $socket {
             fn as_raw_socket(&self) -> std::os::windows::io::RawSocket {
-                self.registered.socket().as_raw_socket()
+                let $it = self;
+                $inner.as_raw_socket()
             }
         }
-    )*};
+    )*)*};
 }
 
-lend!(TcpListener, TcpStream, UdpSocket);
+lend! {
+    [TcpListener, TcpStream, UdpSocket] |it| it.registered.socket(),
+    "The system's socket, for calls of your own. It is non-blocking.
+
+Make those that read, write or accept inside of `try_io` or `async_io`: if they find that there is nothing to do and the socket
+is not told, `readable` and `writable` return at once from then on, and a loop around them spins.";
+    [TcpSocket] |it| it.socket,
+    "The system's socket, for options that [`TcpSocket`] does not have.";
+}
+
+/// Takes over a socket of TCP that is neither connected nor listens, such as one of the crate `socket2`. That is not checked:
+/// if it is another one, the system's errors say so later.
+impl From<Owned> for TcpSocket {
+    fn from(socket: Owned) -> TcpSocket {
+        TcpSocket { socket: socket.into() }
+    }
+}
+
+/// Gives the system's socket away.
+impl From<TcpSocket> for Owned {
+    fn from(socket: TcpSocket) -> Owned {
+        socket.socket.into()
+    }
+}
 
 /// `try_io` and `async_io`, by the given way to perform a caller's operation on a socket.
 macro_rules! perform {
@@ -61,9 +84,9 @@ macro_rules! perform {
         impl $socket {
             /// Performs a system call of your own on this socket if that is ready for it, without waiting.
             ///
-            /// `op` fails with [`WouldBlock`](io::ErrorKind::WouldBlock) if, and only if, the socket was not ready: it is
-            /// then taken to be so no longer, and whoever waits for it waits for news. If there was news meanwhile, or a
-            /// signal interrupted it, `op` is called again.
+            /// `op` must fail with [`WouldBlock`](io::ErrorKind::WouldBlock) if, and only if, the socket was not ready. The
+            /// socket then counts as not ready until the next event. If there was an event meanwhile, or a signal interrupted
+            /// `op`, it is called again.
             ///
             /// # Errors
             ///
@@ -78,7 +101,7 @@ macro_rules! perform {
             }
 
             /// Like [`try_io`](Self::try_io), but waits until the socket is ready and `op` does not fail with `WouldBlock`.
-            /// Any number of tasks may.
+            /// Any number of tasks may wait at once.
             ///
             /// # Errors
             ///
@@ -109,7 +132,7 @@ perform! {
 
 macro_rules! convert {
     ($($socket:ident),*) => {$(
-        /// As [`from_std`](Self::from_std).
+        /// Does what [`from_std`](Self::from_std) does.
         impl TryFrom<std::net::$socket> for $socket {
             type Error = io::Error;
 
@@ -118,7 +141,7 @@ macro_rules! convert {
             }
         }
 
-        /// As `into_std`.
+        /// Does what `into_std` does.
         impl TryFrom<$socket> for std::net::$socket {
             type Error = io::Error;
 

@@ -1,5 +1,10 @@
 //! TCP and UDP sockets.
 //!
+//! * [`TcpListener`] accepts connections, and [`TcpStream`] is one. A [`TcpSocket`] is not either yet: for options that have
+//!   to be set before.
+//! * [`UdpSocket`] sends and receives datagrams.
+//! * [`lookup_host`] looks a name up, as all that take [`ToSocketAddrs`] do by themselves.
+//!
 //! A socket belongs to the runtime in which it was made, and its events come from there; but it is `Send` and
 //! `Sync`, may be used and dropped on any thread, and outlives its runtime as an error: once the runtime
 //! has shut down every operation on it fails.
@@ -58,12 +63,14 @@ mod resolve;
 mod tcp;
 mod udp;
 
-pub use self::addr::ToSocketAddrs;
-pub use self::tcp::{Incoming, OwnedReadHalf, OwnedWriteHalf, ReuniteError, TcpListener, TcpStream};
+pub use self::addr::{ToSocketAddrs, lookup_host};
+pub use self::tcp::{
+    Incoming, OwnedReadHalf, OwnedWriteHalf, ReuniteError, TcpListener, TcpSocket, TcpStream,
+};
 pub use self::udp::UdpSocket;
 
 use self::addr::Addrs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
 
 /// The first success of `attempt` on the addresses in turn, or the last failure.
@@ -71,16 +78,11 @@ async fn first_of<R, F: Future<Output = io::Result<R>>>(
     addrs: Addrs,
     mut attempt: impl FnMut(SocketAddr) -> F,
 ) -> io::Result<R> {
-    let mut last = None;
-    for &addr in addrs.as_slice() {
-        match attempt(addr).await {
-            Ok(result) => return Ok(result),
-            Err(error) => last = Some(error),
+    let [first @ .., last] = addrs.as_slice() else { unreachable!("there is at least one address") };
+    for &addr in first {
+        if let Ok(result) = attempt(addr).await {
+            return Ok(result);
         }
     }
-    Err(last.unwrap_or_else(no_address))
-}
-
-fn no_address() -> io::Error {
-    io::Error::new(ErrorKind::InvalidInput, "the address stands for no socket address at all")
+    attempt(*last).await
 }

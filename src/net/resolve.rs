@@ -11,7 +11,6 @@
 //!   code that panicked there would leave the cell dead. The waker itself is cloned and dropped outside.
 //! * The lookup's thread belongs to nobody, so a waker that panics on it is only reported.
 
-use super::no_address;
 use crate::panics::quietly;
 use crate::runtime::{Handle, context};
 use atomic_waker::AtomicWaker;
@@ -46,7 +45,7 @@ impl Wake for Task {
     }
 }
 
-/// The addresses of `host`, at least one. Fails also if no thread is to be had.
+/// Looks the addresses of `host` up. Fails also if the system cannot make a thread.
 pub(super) async fn lookup(host: String, port: u16) -> Answer {
     let lookup = Arc::new(Lookup::default());
     let theirs = lookup.clone();
@@ -58,8 +57,7 @@ pub(super) async fn lookup(host: String, port: u16) -> Answer {
     };
     thread::Builder::new().name("mainspring-lookup".into()).spawn(|| quietly(look_up))?;
     let mut task = None;
-    let addrs = poll_fn(|cx| lookup.poll(&mut task, cx)).await?;
-    if addrs.is_empty() { Err(no_address()) } else { Ok(addrs) }
+    poll_fn(|cx| lookup.poll(&mut task, cx)).await
 }
 
 impl Lookup {

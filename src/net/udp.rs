@@ -1,6 +1,6 @@
 //! A UDP socket.
 
-use super::{ToSocketAddrs, addr, first_of, no_address};
+use super::{ToSocketAddrs, addr, first_of};
 use crate::reactor::{Registered, Way};
 use crate::runtime::context;
 use std::future::ready;
@@ -30,18 +30,42 @@ use std::task::{Context, Poll};
 /// })
 /// # .unwrap();
 /// ```
+///
+/// With options that have to be set before it is bound, by the crate `socket2`:
+///
+/// ```
+/// use mainspring::net::UdpSocket;
+/// use socket2::{Domain, Protocol, Socket, Type};
+/// use std::net::SocketAddr;
+///
+/// mainspring::block_on(async {
+///     let addr: SocketAddr = "127.0.0.1:0".parse().unwrap();
+///     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
+///     socket.set_reuse_address(true)?;
+///     socket.set_recv_buffer_size(256 * 1024)?;
+///     socket.bind(&addr.into())?;
+///     let socket = UdpSocket::from_std(socket.into())?;
+///     println!("at {}", socket.local_addr()?);
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
 #[derive(Debug)]
 pub struct UdpSocket {
     pub(in crate::net) registered: Registered<mio::net::UdpSocket>,
 }
 
 impl UdpSocket {
-    /// Binds a socket to the first of the addresses that can be had. Port 0 lets the system choose one.
+    /// Binds a socket to the first of the addresses that can be bound. Port 0 lets the system choose one.
     ///
     /// # Errors
     ///
     /// Those of [`ToSocketAddrs`], the system's for the last address, and one of kind
     /// [`Other`](io::ErrorKind::Other) outside a runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// It waits only while a name is looked up. Dropping the future abandons the lookup, and nothing is bound.
     pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<UdpSocket> {
         first_of(addr::addrs(addr).await?, |addr| ready(UdpSocket::new(mio::net::UdpSocket::bind(addr))))
             .await
@@ -71,21 +95,25 @@ impl UdpSocket {
         self.registered.into_inner().map(Into::into)
     }
 
-    /// Sets the address that [`send`](Self::send) sends to, and receives from nobody else from now on. The
+    /// Sets the address that [`send`](Self::send) sends to, and from which alone datagrams are received from now on. The
     /// first of the addresses that the system accepts is taken; no packet is sent.
     ///
     /// # Errors
     ///
     /// Those of [`ToSocketAddrs`], and the system's for the last address.
+    ///
+    /// # Cancel safety
+    ///
+    /// It waits only while a name is looked up. Dropping the future abandons the lookup, and the socket stays as it was.
     pub async fn connect(&self, addr: impl ToSocketAddrs) -> io::Result<()> {
         first_of(addr::addrs(addr).await?, |addr| ready(self.registered.socket().connect(addr))).await
     }
 
     /// Waits until a datagram can be received, or there is an error. A `try_` method may still find none.
     ///
-    /// It goes by what the methods of this socket have found. A system call of your own that reads or writes by the
-    /// [descriptor](#trait-implementations) and finds nothing is to be made inside of [`try_io`](Self::try_io): else this
-    /// returns at once from then on.
+    /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by the
+    /// [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere, this returns at
+    /// once from then on.
     ///
     /// # Errors
     ///
@@ -100,9 +128,9 @@ impl UdpSocket {
 
     /// Waits until a datagram can be sent, or there is an error. A `try_` method may still have to wait.
     ///
-    /// It goes by what the methods of this socket have found. A system call of your own that reads or writes by the
-    /// [descriptor](#trait-implementations) and finds nothing is to be made inside of [`try_io`](Self::try_io): else this
-    /// returns at once from then on.
+    /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by the
+    /// [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere, this returns at
+    /// once from then on.
     ///
     /// # Errors
     ///
@@ -193,7 +221,7 @@ impl UdpSocket {
     ///
     /// If the future is dropped before it is ready, nothing was sent.
     pub async fn send_to(&self, buf: &[u8], target: impl ToSocketAddrs) -> io::Result<usize> {
-        let target = *addr::addrs(target).await?.as_slice().first().ok_or_else(no_address)?;
+        let target = addr::addrs(target).await?.as_slice()[0];
         self.registered.async_io(Way::Write, |socket| socket.send_to(buf, target)).await
     }
 
@@ -328,7 +356,7 @@ impl UdpSocket {
         self.registered.try_io(Way::Read, |socket| socket.peek_from(buf))
     }
 
-    /// Our address.
+    /// Returns the local address.
     ///
     /// # Errors
     ///
@@ -337,7 +365,7 @@ impl UdpSocket {
         self.registered.socket().local_addr()
     }
 
-    /// The address that this is connected to.
+    /// Returns the address that this is connected to.
     ///
     /// # Errors
     ///
@@ -355,7 +383,7 @@ impl UdpSocket {
         self.registered.socket().take_error()
     }
 
-    /// Whether packets may be sent to broadcast addresses (`SO_BROADCAST`).
+    /// Returns whether packets may be sent to broadcast addresses (`SO_BROADCAST`).
     ///
     /// # Errors
     ///
@@ -373,7 +401,7 @@ impl UdpSocket {
         self.registered.socket().set_broadcast(on)
     }
 
-    /// How many routers a packet from here may pass (`IP_TTL`).
+    /// Returns how many routers a packet from here may pass (`IP_TTL`).
     ///
     /// # Errors
     ///
@@ -391,7 +419,7 @@ impl UdpSocket {
         self.registered.socket().set_ttl(ttl)
     }
 
-    /// Whether IPv4 multicast packets from here come back to this machine.
+    /// Returns whether IPv4 multicast packets from here come back to this machine.
     ///
     /// # Errors
     ///
@@ -409,7 +437,7 @@ impl UdpSocket {
         self.registered.socket().set_multicast_loop_v4(on)
     }
 
-    /// How many routers an IPv4 multicast packet from here may pass.
+    /// Returns how many routers an IPv4 multicast packet from here may pass.
     ///
     /// # Errors
     ///
@@ -427,7 +455,7 @@ impl UdpSocket {
         self.registered.socket().set_multicast_ttl_v4(ttl)
     }
 
-    /// Whether IPv6 multicast packets from here come back to this machine.
+    /// Returns whether IPv6 multicast packets from here come back to this machine.
     ///
     /// # Errors
     ///

@@ -39,7 +39,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// A builder with the defaults.
+    /// Makes a builder with the defaults.
     pub fn new() -> Builder {
         Builder {
             event_interval: None,
@@ -54,7 +54,7 @@ impl Builder {
         }
     }
 
-    /// After how many polls, at the most, the runtime looks at its I/O and its timers while there is always a task to
+    /// Sets after how many polls, at the most, the runtime looks at its I/O and its timers while there is always a task to
     /// run. By default there is no such number: the runtime looks 50 µs after it looked last, and as soon as it finds
     /// that the next deadline has passed, however many polls that takes. Only while its time is
     /// [paused](crate::time::pause), or goes by a [`TestClock`](crate::time::TestClock), it counts: 61 polls.
@@ -71,7 +71,7 @@ impl Builder {
         self
     }
 
-    /// Whether tasks that were woken go before tasks that yielded, and among them those that a timer woke first; see
+    /// Sets whether tasks that were woken go before tasks that yielded, and among them those that a timer woke first; see
     /// [`spawn`](crate::spawn#in-which-order-tasks-run). Default: yes. If not, all ready tasks wait in one queue, first
     /// in, first out.
     ///
@@ -87,7 +87,7 @@ impl Builder {
         self
     }
 
-    /// How much of a backlog of timers a turn works off at the most: a timer that fires costs one, and so
+    /// Sets how much of a backlog of timers a turn works off at the most: a timer that fires costs one, and so
     /// does one that is moved within the wheel. What is left waits for the next turn, which does not sleep.
     /// Default: 512, which takes some tens of microseconds.
     ///
@@ -104,7 +104,7 @@ impl Builder {
         self
     }
 
-    /// How far a park may outlast the deadline of a timer that asks for no tolerance of its own, so that timers
+    /// Sets how far a park may outlast the deadline of a timer that asks for no tolerance of its own, so that timers
     /// end together. Default: [`Tolerance::Adaptive`].
     ///
     /// # Panics
@@ -115,7 +115,7 @@ impl Builder {
         self
     }
 
-    /// Which clock the runtime's timers go by. Default: [`Clock::Monotonic`].
+    /// Sets which clock the runtime's timers go by. Default: [`Clock::Monotonic`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -137,7 +137,7 @@ impl Builder {
         self
     }
 
-    /// Whether the runtime's time stands from the beginning, as after
+    /// Sets whether the runtime's time stands from the beginning, as after
     /// [`time::pause`](crate::time::pause). Default: no.
     ///
     /// It then jumps to the next deadline whenever this runtime has nothing left to run, also while another thread works
@@ -164,7 +164,7 @@ impl Builder {
         self
     }
 
-    /// Whether a runtime whose time is [paused](crate::time::pause) turns its clock on to the next deadline by
+    /// Sets whether a runtime whose time is [paused](crate::time::pause) turns its clock on to the next deadline by
     /// itself when it has nothing else to do. Default: yes. If not, time moves only by
     /// [`advance`](crate::time::advance) and [`advance_to`](crate::time::advance_to).
     pub fn auto_advance(mut self, auto_advance: bool) -> Builder {
@@ -172,7 +172,7 @@ impl Builder {
         self
     }
 
-    /// What [`time::wall_now`](crate::time::wall_now) shows when the runtime is built; from then on it goes by the
+    /// Sets what [`time::wall_now`](crate::time::wall_now) shows when the runtime is built; from then on it goes by the
     /// runtime's time. Default: what the system's clock shows, and as that does, until the runtime's time becomes
     /// virtual.
     pub fn wall_clock(mut self, now: SystemTime) -> Builder {
@@ -180,8 +180,8 @@ impl Builder {
         self
     }
 
-    /// Where the runtime's random numbers begin: everything that draws any in this runtime, which is the
-    /// [jitter](crate::time::Interval::jitter) of intervals, gets its own sequence from this number. The same seed gives the
+    /// Sets where the runtime's random numbers begin: everything that draws any in this runtime, which is the
+    /// [jitter](crate::time::Interval::set_jitter) of intervals, gets its own sequence from this number. The same seed gives the
     /// same sequences, in the order in which they are first drawn from.
     ///
     /// Default: if time is virtual from the beginning, by [`start_paused`](Builder::start_paused) or a
@@ -199,7 +199,8 @@ impl Builder {
     /// let run = |seed| {
     ///     let runtime = Builder::new().start_paused(true).seed(seed).build().unwrap();
     ///     runtime.block_on(async {
-    ///         let mut ticks = interval(Duration::from_secs(10)).jitter(Duration::from_secs(5));
+    ///         let mut ticks = interval(Duration::from_secs(10));
+    ///         ticks.set_jitter(Duration::from_secs(5));
     ///         ticks.tick().await;
     ///         Instant::now()
     ///     })

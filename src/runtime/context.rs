@@ -75,6 +75,13 @@ impl Stack {
 /// There is no runtime on this thread.
 ///
 /// It converts to an [`io::Error`].
+///
+/// ```
+/// use mainspring::Handle;
+///
+/// let error = Handle::try_current().unwrap_err();
+/// assert!(error.to_string().starts_with("no Mainspring runtime on this thread"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRuntime(());
 
@@ -103,6 +110,18 @@ impl From<NoRuntime> for io::Error {
 ///
 /// As it is dropped, if a guard that was made later is still alive. The thread has then left the guard's runtime all
 /// the same. During another panic there is no second one.
+///
+/// ```
+/// use mainspring::{Handle, Runtime};
+///
+/// let runtime = Runtime::new()?;
+/// {
+///     let _guard = runtime.handle().enter();
+///     assert!(Handle::try_current().is_ok());
+/// }
+/// assert!(Handle::try_current().is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[must_use = "the runtime is left when the guard is dropped"]
 pub struct EnterGuard<'a> {
     /// The serial of its entry; zero if it has none.

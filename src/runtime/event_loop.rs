@@ -276,7 +276,7 @@ impl EventLoop {
 
     fn turn_to(&mut self, at: Nanos) {
         // If another thread has let the clock go meanwhile it is not to be turned.
-        self.driver.handle().turn_to(at);
+        self.driver.handle().advance_to(at);
     }
 }
 

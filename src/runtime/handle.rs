@@ -121,7 +121,7 @@ impl Handle {
     ///     }
     ///     sleep(Duration::from_millis(1)).await;
     ///     let occupancy = Handle::current().occupancy();
-    ///     assert_eq!(occupancy.slots.iter().flatten().sum::<u32>(), 10);
+    ///     assert_eq!(occupancy.timers(), 10);
     /// });
     /// ```
     pub fn occupancy(&self) -> Occupancy {

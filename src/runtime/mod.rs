@@ -37,7 +37,7 @@ pub use context::{EnterGuard, NoRuntime};
 pub use handle::Handle;
 pub(crate) use inspect::{PollId, Snapshot};
 pub use mainspring_driver::Lateness;
-pub use mainspring_driver::wheel::Occupancy;
+pub use mainspring_driver::wheel::{LevelOccupancy, Occupancy};
 pub use metrics::{LongestTurn, Metrics};
 pub use runtime::{Runtime, block_on};
 pub(crate) use virtual_time::Hold;

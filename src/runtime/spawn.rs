@@ -1,4 +1,4 @@
-//! How a future becomes a task of a runtime: the three places it can be spawned from, and what is wrapped around it.
+//! How a future becomes a task of a runtime: the places it can be spawned from, and what is wrapped around it.
 
 use std::panic::Location;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ fn wrap<F: Future>(future: F, spawned: Spawned) -> impl Future<Output = F::Outpu
     guarded(trace::task(future, spawned.id.number(), spawned.at, None))
 }
 
-/// As [`wrap`], for a task that may have a name. Who spawns without one is spared what that adds to the future.
+/// As [`wrap`], for a task that may have a name. A task without one does without what that adds to the future.
 fn wrap_named<F: Future>(
     future: F,
     spawned: Spawned,
@@ -79,7 +79,7 @@ fn refuse<F: Future + 'static>(future: F, at: Origin) -> JoinHandle<F::Output> {
     assert!(
         handle.is_shutdown(),
         "`spawn` was called under `Handle::enter`, on another thread than the runtime's: a future that need not be `Send` \
-         cannot be taken there. Use `Handle::spawn`"
+         cannot be taken there. Use `Handle::spawn`, or `Handle::spawn_with`, which takes a closure that makes the future"
     );
     handle.remote().refuse(future, handle.remote().next(at))
 }
@@ -87,6 +87,14 @@ fn refuse<F: Future + 'static>(future: F, at: Origin) -> JoinHandle<F::Output> {
 impl Runtime {
     /// Makes `future` a task of this runtime. It is polled while a [`block_on`](Runtime::block_on) runs, and
     /// need not be `Send`.
+    ///
+    /// ```
+    /// let runtime = mainspring::Runtime::new()?;
+    /// let local = std::rc::Rc::new(5);
+    /// let task = runtime.spawn(async move { *local + 1 });
+    /// assert_eq!(runtime.block_on(task).unwrap(), 6);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[track_caller]
     pub fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
         let spawned = self.local().next(Location::caller());
@@ -104,7 +112,15 @@ impl Handle {
     /// Makes `future` a task of the runtime, from any thread. It is woken if it sleeps.
     ///
     /// If the runtime was dropped, the future is dropped here and now, and the handle's result says that it
-    /// was cancelled.
+    /// was cancelled. [`spawn_with`](Handle::spawn_with) takes futures that are not `Send`.
+    ///
+    /// ```
+    /// let runtime = mainspring::Runtime::new()?;
+    /// let handle = runtime.handle().clone();
+    /// let task = std::thread::spawn(move || handle.spawn(async { 6 * 7 })).join().unwrap();
+    /// assert_eq!(runtime.block_on(task).unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[track_caller]
     pub fn spawn<F>(&self, future: F) -> JoinHandle<F::Output>
     where
@@ -113,6 +129,46 @@ impl Handle {
     {
         let spawned = self.remote().next(Location::caller());
         self.remote().spawn_as(wrap(future, spawned), spawned)
+    }
+
+    /// Makes the future that `build` returns a task of the runtime, from any thread. It need not be `Send`: `build` is
+    /// called on the runtime's thread, as the task is polled for the first time, and the future stays there.
+    ///
+    /// A panic of `build` is one of the task. If the task is aborted before its first poll, `build` is dropped on the
+    /// runtime's thread, and never called.
+    ///
+    /// If the runtime was dropped, `build` is dropped here and now, and the handle's result says that the task was cancelled.
+    ///
+    /// ```
+    /// use std::rc::Rc;
+    /// use mainspring::Runtime;
+    ///
+    /// let runtime = Runtime::new()?;
+    /// let handle = runtime.handle().clone();
+    /// let elsewhere = std::thread::spawn(move || {
+    ///     handle.spawn_with(|| {
+    ///         // An `Rc` cannot come from another thread, but be made on this one.
+    ///         let count = Rc::new(41);
+    ///         async move {
+    ///             mainspring::task::yield_now().await;
+    ///             *count + 1
+    ///         }
+    ///     })
+    /// });
+    /// let task = elsewhere.join().unwrap();
+    /// assert_eq!(runtime.block_on(task).unwrap(), 42);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_with<B, F>(&self, build: B) -> JoinHandle<F::Output>
+    where
+        B: FnOnce() -> F + Send + 'static,
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        let spawned = self.remote().next(Location::caller());
+        // The closure is called inside of what is wrapped around the future, as part of the task's first poll.
+        self.remote().spawn_built(move || wrap(async move { build().await }, spawned), spawned)
     }
 
     #[track_caller]

@@ -30,12 +30,12 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Tasks without a name.
+    /// Makes a builder of tasks without a name.
     pub fn new() -> Builder {
         Builder::default()
     }
 
-    /// Tasks of this name.
+    /// Names the tasks that are spawned from now on.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Builder {
         self.name = Some(name.into());
         self

@@ -1,7 +1,8 @@
 //! Tasks: futures that run beside each other on the runtime's thread.
 //!
-//! [`spawn`] starts one, from within the runtime; its [`JoinHandle`] is a future of its result.
-//! [`Handle::spawn`](crate::runtime::Handle::spawn) starts one from another thread, and a [`Builder`] one that has a name.
+//! [`spawn`] starts one, from within the runtime; its [`JoinHandle`] is a future of its result. A [`Builder`] starts one that
+//! has a name. From another thread [`Handle::spawn`](crate::runtime::Handle::spawn) starts one that is `Send`, and
+//! [`Handle::spawn_with`](crate::runtime::Handle::spawn_with) one that need not be: it takes a closure that makes the future.
 //!
 //! # The cooperative budget
 //!
@@ -51,7 +52,8 @@ use crate::runtime::spawn;
 /// # Panics
 ///
 /// If this thread is in no runtime, or in one of another thread: use
-/// [`Handle::spawn`](crate::runtime::Handle::spawn) there. [`Runtime::spawn`](crate::Runtime::spawn) needs no guard.
+/// [`Handle::spawn`](crate::runtime::Handle::spawn) or [`spawn_with`](crate::runtime::Handle::spawn_with) there.
+/// [`Runtime::spawn`](crate::Runtime::spawn) needs no guard.
 ///
 /// ```
 /// use mainspring::{Runtime, spawn};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// The deadline passed before the future was ready.
+/// The error of a timeout: its deadline passed before the future was ready.
 ///
 /// It converts to an [`io::Error`] of the kind [`TimedOut`](io::ErrorKind::TimedOut).
 ///
@@ -34,7 +34,20 @@ impl From<Elapsed> for io::Error {
     }
 }
 
-/// Why a timer cannot work. The `try_` forms return it; the others panic with it.
+/// The reason why a timer cannot work. The `try_` forms return it; the others panic with it.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::try_sleep;
+///
+/// let runtime = mainspring::Runtime::new()?;
+/// let guard = runtime.handle().enter();
+/// let sleep = try_sleep(Duration::from_secs(60));
+/// drop(guard);
+/// drop(runtime);
+/// assert!(futures::executor::block_on(sleep).unwrap_err().is_shutdown());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error(pub(super) Kind);
 
@@ -45,12 +58,12 @@ pub(super) enum Kind {
 }
 
 impl Error {
-    /// Whether the timer was made and polled outside any runtime.
+    /// Returns whether the timer was made and polled outside any runtime.
     pub fn is_no_runtime(&self) -> bool {
         self.0 == Kind::NoRuntime
     }
 
-    /// Whether the timer's runtime was dropped before the deadline.
+    /// Returns whether the timer's runtime was dropped before the deadline.
     pub fn is_shutdown(&self) -> bool {
         self.0 == Kind::Shutdown
     }
@@ -79,22 +92,50 @@ impl From<Error> for io::Error {
     }
 }
 
-/// The timers were closed, or whoever owned them is gone: nothing can be put in or changed any more.
+/// A [`TimerMap`](super::TimerMap) was closed, or is gone: its handles can change nothing any more. It contains what
+/// the call was given: key and value of an insertion, the key of a reset or a removal.
 ///
-/// It converts to an [`io::Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed(pub(super) ());
+/// It converts to an [`io::Error`], which drops that.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::TimerMap;
+///
+/// mainspring::block_on(async {
+///     let mut map = TimerMap::new();
+///     let handle = map.handle();
+///     drop(map);
+///     let closed = handle.insert("key", "value", Duration::ZERO).unwrap_err();
+///     assert_eq!(closed.to_string(), "the timer map is closed");
+///     assert_eq!(closed.into_inner(), ("key", "value"));
+/// });
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Closed<T>(pub(super) T);
 
-impl fmt::Display for Closed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the timers are closed")
+impl<T> Closed<T> {
+    /// What the call was given.
+    pub fn into_inner(self) -> T {
+        self.0
     }
 }
 
-impl std::error::Error for Closed {}
+impl<T> fmt::Debug for Closed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Closed").finish_non_exhaustive()
+    }
+}
 
-impl From<Closed> for io::Error {
-    fn from(error: Closed) -> io::Error {
-        io::Error::other(error)
+impl<T> fmt::Display for Closed<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the timer map is closed")
+    }
+}
+
+impl<T> std::error::Error for Closed<T> {}
+
+impl<T> From<Closed<T>> for io::Error {
+    fn from(_: Closed<T>) -> io::Error {
+        io::Error::other(Closed(()))
     }
 }

@@ -26,7 +26,7 @@ use super::timeout::{self, Timeout};
 /// });
 /// ```
 pub trait FutureExt: IntoFuture {
-    /// Gives this future so long and no longer; see [`timeout`](super::timeout()).
+    /// Limits how long this future may take; see [`timeout`](super::timeout()).
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ pub trait FutureExt: IntoFuture {
         timeout::timeout(duration, self)
     }
 
-    /// Gives this future until `deadline` and no longer; see [`timeout_at`](super::timeout_at).
+    /// Limits until when this future may take; see [`timeout_at`](super::timeout_at).
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 //!
 //! * [`sleep`] and [`sleep_until`] wait for a length of time or for a moment.
 //! * [`sleep_until_wall`] waits for a time of day, also if the clock is set meanwhile.
-//! * [`timeout`] and [`timeout_at`] give another future so long and no longer.
+//! * [`timeout`] and [`timeout_at`] limit how long another future may take.
 //! * [`interval`] and [`interval_at`] tick.
 //! * [`DelayQueue`] and [`TimerMap`] hold values until their time has come: any number of them on one timer,
 //!   found by key.
@@ -87,17 +87,17 @@
 //! * Resolution is a nanosecond, not a millisecond.
 //! * A stream's [`timeout`](StreamExt::timeout) says again and again that time is up while no item comes.
 //! * An interval can have its period changed ([`Interval::set_period`]) and its ticks spread
-//!   ([`Interval::jitter`]).
+//!   ([`Interval::set_jitter`]).
 //! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order, and [`advance`] goes
 //!   through those on its way instead of over them; [`advance_to`] jumps. A socket that has something to tell comes
 //!   before the jump, and the jump can be [switched off](crate::Builder::auto_advance).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
 pub mod delay_queue;
+mod due;
 pub mod error;
 mod future_ext;
 mod interval;
-mod keyed;
 mod paused;
 mod sleep;
 mod stream_ext;

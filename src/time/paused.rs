@@ -223,6 +223,23 @@ pub fn stand_still() -> StandStill {
 
 /// While it lives, the paused clock of its runtime does not move by itself. Made by [`stand_still`]. It may be sent to
 /// another thread; what that woke before it drops this is seen before time moves.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{Instant, StandStill, sleep, stand_still};
+///
+/// let runtime = mainspring::Builder::new().start_paused(true).build()?;
+/// runtime.block_on(async {
+///     let still: StandStill = stand_still();
+///     let start = Instant::now();
+///     let releaser = std::thread::spawn(move || drop(still));
+///     // Waits for the thread, and then not at all.
+///     sleep(Duration::from_secs(3600)).await;
+///     assert_eq!(start.elapsed(), Duration::from_secs(3600));
+///     releaser.join().unwrap();
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[must_use = "time goes on when it is dropped"]
 pub struct StandStill {
     _hold: Hold,
@@ -249,6 +266,22 @@ enum Goal {
 }
 
 /// The future of [`advance`] and [`advance_to`].
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{Advance, Instant, advance};
+///
+/// let runtime = mainspring::Builder::new().start_paused(true).build()?;
+/// runtime.block_on(async {
+///     let start = Instant::now();
+///     let advance: Advance = advance(Duration::from_secs(60));
+///     // Nothing happens before it is awaited.
+///     assert_eq!(start.elapsed(), Duration::ZERO);
+///     advance.await;
+///     assert_eq!(start.elapsed(), Duration::from_secs(60));
+/// });
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[must_use = "futures do nothing unless you `.await` or poll them"]
 pub struct Advance {
     handle: Handle,
@@ -307,7 +340,7 @@ impl Advance {
             Goal::Through(duration) => now.saturating_add(duration).min(END),
             Goal::To(moment) => {
                 let at = instant::to_nanos(moment).min(END).max(now);
-                timers.turn_to(at);
+                timers.advance_to(at);
                 at
             }
         }
@@ -315,7 +348,7 @@ impl Advance {
 }
 
 /// The last moment that a clock shows.
-const END: Nanos = Nanos::new(Nanos::NEVER.get() - 1);
+const END: Nanos = Nanos::LAST;
 
 const NOT_PAUSED: &str = "`advance` while the runtime's time is not paused: call `time::pause` first, or build the \
                           runtime with `start_paused(true)`";

@@ -58,6 +58,10 @@ pub fn sleep(duration: Duration) -> Sleep {
 
 /// Waits until `deadline`; one that has passed by the first poll is ready at that poll.
 ///
+/// # Cancel safety
+///
+/// Dropping it cancels it; `&mut` of a pinned sleep may be awaited again and again.
+///
 /// ```
 /// use std::time::Duration;
 /// use mainspring::time::{Instant, sleep_until};
@@ -74,7 +78,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep::new(When::At(deadline))
 }
 
-/// As [`sleep`], but a runtime that is missing or gone is an error, not a panic.
+/// Waits as [`sleep`] does, but returns an error if the runtime is missing or gone, instead of panicking.
 ///
 /// ```
 /// use std::time::Duration;
@@ -88,14 +92,18 @@ pub fn try_sleep(duration: Duration) -> TrySleep {
     TrySleep { sleep: sleep(duration) }
 }
 
-/// As [`sleep_until`], but a runtime that is missing or gone is an error, not a panic.
+/// Waits as [`sleep_until`] does, but returns an error if the runtime is missing or gone, instead of panicking.
+///
+/// # Cancel safety
+///
+/// Dropping it cancels it; `&mut` of a pinned one may be awaited again and again.
 #[track_caller]
 pub fn try_sleep_until(deadline: Instant) -> TrySleep {
     TrySleep { sleep: sleep_until(deadline) }
 }
 
 pin_project! {
-    /// The future of [`sleep`] and [`sleep_until`].
+    /// The future that [`sleep`] and [`sleep_until`] return.
     ///
     /// It may be polled, reset and dropped on any thread. Polled again after it is ready, it is ready again; as a
     /// [`FusedFuture`] it is terminated then, so that `futures::select!` in a loop takes it once, until it is
@@ -124,6 +132,10 @@ pin_project! {
     /// If it was made outside a runtime and is polled outside one, or if its runtime was dropped before the
     /// deadline, or before the first poll. The message says where the sleep was made. [`try_sleep`] returns an error
     /// instead.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it cancels it; `&mut` of a pinned sleep may be awaited again and again.
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct Sleep {
         #[pin]
@@ -199,7 +211,7 @@ impl Sleep {
         Sleep { inner: Inner::Waiting { timers: None, when, tolerance: None, origin: Location::caller() } }
     }
 
-    /// A sleep that never ends, until it is [reset](Sleep::reset).
+    /// Makes a sleep that never ends, until it is [reset](Sleep::reset).
     ///
     /// ```
     /// use std::pin::pin;
@@ -218,7 +230,7 @@ impl Sleep {
         Sleep::new(When::Never)
     }
 
-    /// When it ends. A sleep that has not started to count, because it was made outside a runtime and has
+    /// Returns when it ends. A sleep that has not started to count, because it was made outside a runtime and has
     /// not been polled, would end then if it were polled now. A moment before the first that this
     /// process asked for is given as that one.
     pub fn deadline(&self) -> Instant {
@@ -234,7 +246,7 @@ impl Sleep {
     }
 
     /// Lets the runtime end this sleep up to `most` late, so that it ends together with others: a wake-up is
-    /// the dearest thing about a timer. It still never ends early, and ends as soon as the runtime is awake
+    /// what costs most about a timer. It still never ends early, and ends as soon as the runtime is awake
     /// and its deadline has passed. Takes the place of the runtime's [`Tolerance`](super::Tolerance).
     ///
     /// ```
@@ -256,7 +268,7 @@ impl Sleep {
         Sleep { inner }
     }
 
-    /// Ends this sleep as exactly as the system can: no tolerance, also under load.
+    /// Lets the runtime end this sleep as exactly as the system can: no tolerance, also under load.
     pub fn precise(self) -> Sleep {
         self.tolerance(Duration::ZERO)
     }
@@ -270,7 +282,7 @@ impl Sleep {
         }
     }
 
-    /// Whether the runtime or a poll has found it to have ended. Until the sleep is polled or its runtime takes
+    /// Returns whether the runtime or a poll has found it to have ended. Until the sleep is polled or its runtime takes
     /// a turn it may not know yet.
     pub fn is_elapsed(&self) -> bool {
         matches!(&self.inner, Inner::Bound { entry } if entry.is_elapsed())
@@ -278,8 +290,8 @@ impl Sleep {
 
     /// Moves the deadline, to any moment; the sleep then waits for that, also if it had ended.
     ///
-    /// To a later moment it takes no lock. To a past one the sleep is ready at its next poll. Nobody is woken
-    /// unless the sleep is being waited for.
+    /// Moving it to a later moment takes no lock. If it is moved to a past one, the sleep is ready at its next poll, and a
+    /// task that waits for it is woken.
     ///
     /// ```
     /// use std::pin::pin;
@@ -418,12 +430,27 @@ impl fmt::Debug for Sleep {
 }
 
 pin_project! {
-    /// The future of [`try_sleep`] and [`try_sleep_until`].
+    /// The future that [`try_sleep`] and [`try_sleep_until`] return.
     ///
     /// # Errors
     ///
     /// If it was made outside a runtime and is polled outside one, or if its runtime was dropped before the
     /// deadline.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it cancels it; `&mut` of a pinned one may be awaited again and again.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::time::{Instant, try_sleep_until};
+    ///
+    /// mainspring::block_on(async {
+    ///     let deadline = Instant::now() + Duration::from_millis(1);
+    ///     assert_eq!(try_sleep_until(deadline).await, Ok(()));
+    ///     assert!(Instant::now() >= deadline);
+    /// });
+    /// ```
     #[derive(Debug)]
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct TrySleep {

@@ -5,8 +5,8 @@
 //! * The inner stream is polled first, and an item that is ready wins over a time that is up. A throttled
 //!   stream is the exception: while it waits, the inner stream is not polled at all.
 //! * One sleep serves all items; it is re-armed in place.
-//! * A result of the inner stream has been charged to the cooperative budget by whoever made it. What is made
-//!   here must be charged here, or a loop over it might never yield.
+//! * The inner stream charges its own results to the cooperative budget. A result that is made here must be charged here,
+//!   or a loop over it might never yield.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -36,12 +36,12 @@ use crate::coop::budget;
 /// });
 /// ```
 pub trait StreamExt: Stream {
-    /// Gives each item so long and no longer.
+    /// Limits how long each item may take.
     ///
     /// The clock for an item starts when a poll has found that it is not there yet, and stops with the item.
     /// If the time is up first, the stream yields [`Elapsed`] and goes on: the next poll that finds no item
     /// starts a new clock. So while nothing comes, there is one `Elapsed` every `duration` of waiting, and no
-    /// item is lost. Whoever has enough of it drops the stream. `Duration::MAX` never elapses.
+    /// item is lost. To stop, drop the stream. `Duration::MAX` never elapses.
     ///
     /// # Panics
     ///
@@ -80,9 +80,8 @@ pub trait StreamExt: Stream {
 
     /// Lets through at most one item per `duration`, the first at once.
     ///
-    /// After an item the inner stream is not polled before `duration` has passed since: what it does not
-    /// deliver waits with whoever makes it, and the end of the stream is seen no sooner than another item
-    /// would be. No item is lost, and what was late is not made up for. A `duration` of zero lets all through;
+    /// After an item the inner stream is not polled before `duration` has passed since: further items wait where they are
+    /// made, and the end of the stream is seen no sooner than another item would be. No item is lost, and what was late is not made up for. A `duration` of zero lets all through;
     /// `Duration::MAX` lets one.
     ///
     /// # Panics
@@ -129,7 +128,18 @@ enum ItemClock {
 }
 
 pin_project! {
-    /// The stream of [`StreamExt::timeout`]: the items of the inner one, or [`Elapsed`] where one took too long.
+    /// The stream that [`StreamExt::timeout`] returns: the items of the inner one, and [`Elapsed`] where one took too long.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use futures::{StreamExt, stream};
+    /// use mainspring::time::StreamExt as _;
+    ///
+    /// mainspring::block_on(async {
+    ///     let limited = stream::iter([1, 2]).timeout(Duration::from_secs(1)).precise();
+    ///     assert_eq!(limited.collect::<Vec<_>>().await, [Ok(1), Ok(2)]);
+    /// });
+    /// ```
     #[derive(Debug)]
     #[must_use = "streams do nothing unless they are polled"]
     pub struct StreamTimeout<S> {
@@ -148,27 +158,27 @@ impl<S> StreamTimeout<S> {
         StreamTimeout { delay: self.delay.tolerance(most), ..self }
     }
 
-    /// Notices that the time is up as exactly as the system can; see [`Sleep::precise`].
+    /// Lets the runtime notice as exactly as the system can that the time is up; see [`Sleep::precise`].
     pub fn precise(self) -> StreamTimeout<S> {
         self.tolerance(Duration::ZERO)
     }
 
-    /// The inner stream.
+    /// Returns the inner stream, to look at.
     pub fn get_ref(&self) -> &S {
         &self.stream
     }
 
-    /// The inner stream.
+    /// Returns the inner stream, to change it.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
-    /// The inner stream.
+    /// Returns the inner stream, to change it where it is pinned.
     pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut S> {
         self.project().stream
     }
 
-    /// The inner stream, without its timeouts.
+    /// Returns the inner stream, without its timeouts.
     pub fn into_inner(self) -> S {
         self.stream
     }
@@ -218,7 +228,18 @@ impl<S: FusedStream> FusedStream for StreamTimeout<S> {
 }
 
 pin_project! {
-    /// The stream of [`StreamExt::throttle`]: the items of the inner one, not too many of them.
+    /// The stream that [`StreamExt::throttle`] returns: the items of the inner one, at most one per duration.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use futures::{StreamExt, stream};
+    /// use mainspring::time::StreamExt as _;
+    ///
+    /// mainspring::block_on(async {
+    ///     let slowly = stream::iter([1, 2]).throttle(Duration::from_millis(1)).precise();
+    ///     assert_eq!(slowly.collect::<Vec<_>>().await, [1, 2]);
+    /// });
+    /// ```
     #[derive(Debug)]
     #[must_use = "streams do nothing unless they are polled"]
     pub struct Throttle<S> {
@@ -243,22 +264,22 @@ impl<S> Throttle<S> {
         self.tolerance(Duration::ZERO)
     }
 
-    /// The inner stream.
+    /// Returns the inner stream, to look at.
     pub fn get_ref(&self) -> &S {
         &self.stream
     }
 
-    /// The inner stream.
+    /// Returns the inner stream, to change it.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
-    /// The inner stream.
+    /// Returns the inner stream, to change it where it is pinned.
     pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut S> {
         self.project().stream
     }
 
-    /// The inner stream, without its throttle.
+    /// Returns the inner stream, without its throttle.
     pub fn into_inner(self) -> S {
         self.stream
     }

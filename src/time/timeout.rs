@@ -1,4 +1,4 @@
-//! `Timeout`: another future, for so long and no longer.
+//! `Timeout`: a limit to how long another future may take.
 //!
 //! Ground rules:
 //!
@@ -22,7 +22,7 @@ use super::instant::Instant;
 use super::sleep::{Sleep, When};
 use crate::coop::budget;
 
-/// Gives `future` so long and no longer.
+/// Limits how long `future` may take: if it is not ready after `duration`, the result is [`Elapsed`].
 ///
 /// The clock starts when the first poll finds `future` pending: the time spent inside that poll does not
 /// count. A future that is ready at once costs next to nothing, and one that is ready wins over a deadline
@@ -58,8 +58,14 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
     Timeout { value: future.into_future(), delay: Sleep::from_first_poll(When::After(duration)) }
 }
 
-/// Gives `future` until `deadline` and no longer. As [`timeout`], with a moment instead of a length of time: one that has
-/// passed when the first poll finds `future` pending elapses in that poll.
+/// Limits until when `future` may take: if it is not ready at `deadline`, the result is [`Elapsed`].
+///
+/// As [`timeout`], with a moment instead of a length of time. If that has passed when the first poll finds `future` pending,
+/// the timeout elapses in that poll.
+///
+/// # Cancel safety
+///
+/// That of the inner future.
 ///
 /// ```
 /// use std::time::Duration;
@@ -77,7 +83,11 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
 }
 
 pin_project! {
-    /// The future of [`timeout`] and [`timeout_at`].
+    /// The future that [`timeout`] and [`timeout_at`] return.
+    ///
+    /// # Cancel safety
+    ///
+    /// That of the inner future. `&mut` of a pinned timeout may be awaited again and again: its clock runs on.
     #[derive(Debug)]
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct Timeout<F> {
@@ -89,7 +99,7 @@ pin_project! {
 }
 
 impl<F> Timeout<F> {
-    /// When the time is up: `None` for a [`timeout`] whose clock has not started, because it was not polled
+    /// Returns when the time is up: `None` for a [`timeout`] whose clock has not started, because it was not polled
     /// yet.
     pub fn deadline(&self) -> Option<Instant> {
         self.delay.known_deadline()
@@ -100,22 +110,41 @@ impl<F> Timeout<F> {
         Timeout { value: self.value, delay: self.delay.tolerance(most) }
     }
 
-    /// Notices that the time is up as exactly as the system can; see [`Sleep::precise`].
+    /// Lets the runtime notice as exactly as the system can that the time is up; see [`Sleep::precise`].
     pub fn precise(self) -> Timeout<F> {
         self.tolerance(Duration::ZERO)
     }
 
-    /// The inner future.
+    /// Returns the inner future, to look at.
     pub fn get_ref(&self) -> &F {
         &self.value
     }
 
-    /// The inner future.
+    /// Returns the inner future, to change it.
     pub fn get_mut(&mut self) -> &mut F {
         &mut self.value
     }
 
-    /// The inner future, without its timeout.
+    /// Returns the inner future, to change it where it is pinned. Polling it there does not start the clock.
+    ///
+    /// ```
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    /// use mainspring::time::{Instant, sleep, timeout};
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut idle = pin!(timeout(Duration::from_secs(60), sleep(Duration::from_secs(30))));
+    ///     assert!(futures::poll!(idle.as_mut()).is_pending());
+    ///     // The inner sleep is moved, and the minute goes on.
+    ///     idle.as_mut().get_pin_mut().reset(Instant::now() + Duration::from_millis(1));
+    ///     assert_eq!(idle.await, Ok(()));
+    /// });
+    /// ```
+    pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut F> {
+        self.project().value
+    }
+
+    /// Returns the inner future, without its timeout.
     pub fn into_inner(self) -> F {
         self.value
     }

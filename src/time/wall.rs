@@ -82,6 +82,18 @@ pub fn sleep_until_wall(deadline: SystemTime) -> WallSleep {
 
 pin_project! {
     /// The future of [`sleep_until_wall`]. If it is polled after it is ready, it is ready again.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use mainspring::time::{WallSleep, sleep_until_wall};
+    ///
+    /// mainspring::block_on(async {
+    ///     let at = SystemTime::now() + Duration::from_millis(1);
+    ///     let sleep: WallSleep = sleep_until_wall(at).precise();
+    ///     assert_eq!(sleep.deadline(), at);
+    ///     sleep.await;
+    /// });
+    /// ```
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct WallSleep {
         deadline: SystemTime,

@@ -124,12 +124,17 @@ fn two_runs_of_one_program_give_one_trace() {
 
 /// When the ticks of three intervals come, of which one was made outside of the runtime and one has a seed of its own.
 fn jittered(builder: Builder) -> Vec<Vec<Duration>> {
-    let outside = interval(secs(1)).jitter(ms(900));
+    let jittered = || {
+        let mut ticks = interval(secs(1));
+        ticks.set_jitter(ms(900));
+        ticks
+    };
+    let outside = jittered();
     let runtime = builder.build().unwrap();
     runtime.block_on(async {
         let start = Instant::now();
-        let inside = interval(secs(1)).jitter(ms(900));
-        let own = interval(secs(1)).jitter(ms(900)).jitter_seed(7);
+        let (inside, mut own) = (jittered(), jittered());
+        own.set_jitter_seed(7);
         join_all([outside, inside, own].map(|mut ticks| async move {
             let mut moments = Vec::new();
             for _ in 0..10 {

@@ -1,12 +1,12 @@
 //! `Agenda`: values with the time at which each is due, under keys. A pure, safe data structure.
 //!
-//! It is the wheel with somebody to own the values: what a runtime's keyed timers are made of, and usable
+//! It is the wheel with an owner for the values: what a runtime's keyed timers are made of, and usable
 //! without any. It has no clock, no lock and no waker; its user tells it what time it is.
 //!
 //! Ground rules:
 //!
 //! * A key is the place of an entry and the entry's number. Numbers are given in the order of insertion and
-//!   never twice, so a key that has outlived its entry finds nothing, whoever lies there now.
+//!   never twice, so a key that has outlived its entry finds nothing, whatever lies there now.
 //! * The entry has the true deadline. One that moved to a later time stays where the wheel has filed it; the
 //!   wheel asks when it gets there ([`Store::deadline`]). To an earlier time, it is filed anew.
 //! * The wheel holds a cell for each entry and for nothing else.
@@ -14,24 +14,30 @@
 
 mod pages;
 
-use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
 use pages::Pages;
 
 use crate::Nanos;
 use crate::wheel::{Due, Place, Rank, Slack, Store, Wheel};
 
-/// Names an entry of an [`Agenda`]; it is not used for another entry ever after.
+/// Names an entry of an [`Agenda`]; it is never used for another one. Keys are ordered as their entries were put in.
 ///
 /// It means something to the agenda that gave it, and to no other.
-#[derive(Clone, Copy)]
+///
+/// ```
+/// use mainspring_driver::{Agenda, Nanos};
+/// use mainspring_driver::agenda::Key;
+///
+/// let mut agenda = Agenda::new();
+/// let first: Key = agenda.insert("first", Nanos::new(10));
+/// let second = agenda.insert("second", Nanos::new(10));
+/// assert!(first < second);
+/// assert_eq!(agenda.remove(first).map(|entry| entry.value), Some("first"));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     number: u64,
-    /// Where the entry lay when the key was made. [`Agenda::compact`] may have moved it since, so the number
-    /// alone says which entry it is.
     index: u32,
 }
 
@@ -42,32 +48,6 @@ impl Key {
     }
 }
 
-impl PartialEq for Key {
-    fn eq(&self, other: &Key) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Key {}
-
-impl PartialOrd for Key {
-    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Key {
-    fn cmp(&self, other: &Key) -> Ordering {
-        self.number.cmp(&other.number)
-    }
-}
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.number.hash(state);
-    }
-}
-
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key(#{})", self.number)
@@ -75,6 +55,15 @@ impl fmt::Debug for Key {
 }
 
 /// What was put into an [`Agenda`].
+///
+/// ```
+/// use mainspring_driver::{Agenda, Nanos};
+///
+/// let mut agenda = Agenda::new();
+/// let key = agenda.insert("value", Nanos::new(10));
+/// let entry = agenda.pop_due(Nanos::new(12)).unwrap();
+/// assert_eq!((entry.key, entry.deadline, entry.value), (key, Nanos::new(10), "value"));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry<T> {
@@ -87,6 +76,18 @@ pub struct Entry<T> {
 }
 
 /// What [`Agenda::pop_due_within`] found.
+///
+/// ```
+/// use mainspring_driver::agenda::Popped;
+/// use mainspring_driver::{Agenda, Nanos};
+///
+/// let mut agenda = Agenda::new();
+/// agenda.insert("value", Nanos::new(10));
+/// let mut moves = 100;
+/// let Popped::Entry(entry) = agenda.pop_due_within(Nanos::new(10), &mut moves) else { panic!("nothing is due") };
+/// assert_eq!(entry.value, "value");
+/// assert_eq!(agenda.pop_due_within(Nanos::new(10), &mut moves), Popped::Idle);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Popped<T> {
     /// This entry was due and has left.
@@ -121,7 +122,7 @@ pub enum Popped<T> {
 /// assert_eq!(agenda.remove(tea).unwrap().value, "tea");
 /// assert!(agenda.remove(tea).is_none());
 ///
-/// // The loop of whoever embeds it: sleep until the next deadline, then take what is due.
+/// // The loop of a program that embeds it: sleep until the next deadline, then take what is due.
 /// let mut now = Nanos::ZERO;
 /// let mut seen = vec![];
 /// while let Some(next) = agenda.next_deadline() {
@@ -138,8 +139,6 @@ pub struct Agenda<T> {
     wheel: Option<Wheel<u32>>,
     /// The latest time that it was told.
     latest: Nanos,
-    /// Where those entries lie that [`Agenda::compact`] has moved, by their numbers.
-    moved: HashMap<u64, u32>,
     next_number: u64,
 }
 
@@ -184,13 +183,7 @@ impl<T> Default for Agenda<T> {
 impl<T> Agenda<T> {
     /// An empty one. Allocates nothing.
     pub fn new() -> Agenda<T> {
-        Agenda {
-            entries: Pages::new(),
-            wheel: None,
-            latest: Nanos::ZERO,
-            moved: HashMap::new(),
-            next_number: 0,
-        }
+        Agenda { entries: Pages::new(), wheel: None, latest: Nanos::ZERO, next_number: 0 }
     }
 
     /// An empty one with room for `capacity` entries, which it keeps.
@@ -226,23 +219,22 @@ impl<T> Agenda<T> {
 
     /// Takes an entry out; `None` if it is not there any more.
     pub fn remove(&mut self, key: Key) -> Option<Entry<T>> {
-        let index = self.find(key)?;
-        self.unfile(index);
-        self.take(index)
+        let place = self.slot(key)?.place;
+        self.unfile(key.index, place);
+        self.take(key.index)
     }
 
     /// Moves an entry to another time. Says whether the entry was there. To a later time this is a few
     /// instructions; the wheel is not touched.
     pub fn reset(&mut self, key: Key, deadline: Nanos) -> bool {
-        let Some(index) = self.find(key) else { return false };
-        let Some(slot) = self.entries.get_mut(index) else { return false };
-        let rank = slot.rank();
+        let Some(slot) = self.slot_mut(key) else { return false };
+        let (rank, place) = (slot.rank(), slot.place);
         let earlier = deadline < slot.deadline;
         slot.deadline = deadline;
         if earlier {
-            self.unfile(index);
+            self.unfile(key.index, place);
             if let Some(wheel) = &mut self.wheel {
-                wheel.insert(&mut Owners(&mut self.entries), index, deadline, rank);
+                wheel.insert(&mut Owners(&mut self.entries), key.index, deadline, rank);
             }
         }
         true
@@ -250,18 +242,17 @@ impl<T> Agenda<T> {
 
     /// An entry's value.
     pub fn get(&self, key: Key) -> Option<&T> {
-        self.entries.get(self.find(key)?).map(|slot| &slot.value)
+        self.slot(key).map(|slot| &slot.value)
     }
 
     /// An entry's value.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        let index = self.find(key)?;
-        self.entries.get_mut(index).map(|slot| &mut slot.value)
+        self.slot_mut(key).map(|slot| &mut slot.value)
     }
 
     /// When an entry is due.
     pub fn deadline(&self, key: Key) -> Option<Nanos> {
-        self.entries.get(self.find(key)?).map(|slot| slot.deadline)
+        self.slot(key).map(|slot| slot.deadline)
     }
 
     /// The entry that is due next. Looks through the wheel's first slots, which takes longer the more entries
@@ -368,43 +359,19 @@ impl<T> Agenda<T> {
         self.entries.reserve(additional);
     }
 
-    /// Releases all memory that can be without moving an entry: entries lie on pages of sixty-four, and a page
-    /// with one entry stays.
+    /// Releases all memory that can be without moving an entry, and what was reserved with it. Entries lie on pages
+    /// of sixty-four, and a page with one entry stays: what is put in later lies there first.
     pub fn shrink_to_fit(&mut self) {
         if self.is_empty() {
             self.wheel = None;
         }
-        self.moved.shrink_to_fit();
         self.entries.shrink();
-    }
-
-    /// Moves entries together, so that they take as few pages as they can, and releases the rest. All keys
-    /// stay as good as they were; those of moved entries are looked up in a table from then on, until their
-    /// entries leave. O(n). Entries that were found due and have not been taken out stay where they are.
-    pub fn compact(&mut self) {
-        if let Some(wheel) = &mut self.wheel {
-            let (mut first, mut below) = (0, u32::MAX);
-            while let Some((from, to)) = self.entries.last_and_hole(first, below) {
-                (first, below) = (Pages::<Slot<T>>::page_of(to), from);
-                let Some(place) = self.entries.get(from).map(|slot| slot.place) else { break };
-                if place.is_due() {
-                    continue;
-                }
-                wheel.remove(&mut Owners(&mut self.entries), place);
-                let Some(slot) = self.entries.take(from) else { break };
-                let (rank, deadline) = (slot.rank(), slot.deadline);
-                self.moved.insert(slot.number, to);
-                self.entries.fill(to, slot);
-                wheel.insert(&mut Owners(&mut self.entries), to, deadline, rank);
-            }
-        }
-        self.shrink_to_fit();
     }
 
     /// Bytes that the agenda has allocated, about.
     pub fn allocated_bytes(&self) -> usize {
         let wheel = self.wheel.as_ref().map_or(0, Wheel::allocated_bytes);
-        self.entries.allocated_bytes() + wheel + self.moved.capacity() * size_of::<(u64, u32)>()
+        self.entries.allocated_bytes() + wheel
     }
 
     /// Asserts that the invariants hold. O(n); for tests.
@@ -417,22 +384,20 @@ impl<T> Agenda<T> {
         let Some(wheel) = &self.wheel else { return assert!(self.is_empty()) };
         assert_eq!(wheel.len(), self.len(), "entries without a cell, or cells without an entry");
         wheel.check(|index| self.entries.get(index).expect("a cell has an entry").place);
-        for (&number, &index) in &self.moved {
-            assert_eq!(self.entries.get(index).map(|slot| slot.number), Some(number), "a stale move");
-        }
     }
 
-    /// Where the entry of `key` lies now.
+    /// The entry of `key`, if it is there.
     #[inline]
-    fn find(&self, key: Key) -> Option<u32> {
-        if self.entries.get(key.index).is_some_and(|slot| slot.number == key.number) {
-            return Some(key.index);
-        }
-        if self.moved.is_empty() { None } else { self.moved.get(&key.number).copied() }
+    fn slot(&self, key: Key) -> Option<&Slot<T>> {
+        self.entries.get(key.index).filter(|slot| slot.number == key.number)
     }
 
-    fn unfile(&mut self, index: u32) {
-        let Some(place) = self.entries.get(index).map(|slot| slot.place) else { return };
+    #[inline]
+    fn slot_mut(&mut self, key: Key) -> Option<&mut Slot<T>> {
+        self.entries.get_mut(key.index).filter(|slot| slot.number == key.number)
+    }
+
+    fn unfile(&mut self, index: u32, place: Place) {
         if let Some(wheel) = &mut self.wheel {
             let removed = wheel.remove(&mut Owners(&mut self.entries), place);
             // A wrong place is a defect of the wheel. Nothing dangles by it, so a panic will do.
@@ -443,9 +408,6 @@ impl<T> Agenda<T> {
     /// Takes an entry that is in the wheel no more.
     fn take(&mut self, index: u32) -> Option<Entry<T>> {
         let Slot { number, deadline, value, .. } = self.entries.take(index)?;
-        if !self.moved.is_empty() {
-            self.moved.remove(&number);
-        }
         Some(Entry { key: Key { number, index }, deadline, value })
     }
 }

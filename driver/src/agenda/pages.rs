@@ -121,42 +121,6 @@ impl<T> Pages<T> {
         Some(value)
     }
 
-    /// The highest number under `below` at which a value lies, and one at which none does, on an earlier page
-    /// that is in use, from page `first` on: where the value may move so that pages become empty. All pages
-    /// are empty or full before the hole's.
-    pub(super) fn last_and_hole(&self, first: u32, below: u32) -> Option<(u32, u32)> {
-        let occupied = |id: u32| self.pages[id as usize].as_ref().map_or(0, |page| page.occupied);
-        let end = below.div_ceil(PAGE).min(self.pages.len() as u32);
-        let last = (first..end).rev().find_map(|id| {
-            // On the page at which the search ends, only what lies below counts.
-            let bits = match below - id * PAGE {
-                n if n >= PAGE => occupied(id),
-                n => occupied(id) & ((1 << n) - 1),
-            };
-            (bits != 0).then(|| id * PAGE + bits.ilog2())
-        })?;
-        let hole = (first..last / PAGE).find(|&id| !matches!(occupied(id), 0 | u64::MAX))?;
-        Some((last, hole * PAGE + occupied(hole).trailing_ones()))
-    }
-
-    /// The page on which a number lies.
-    pub(super) fn page_of(index: u32) -> u32 {
-        index / PAGE
-    }
-
-    /// Puts a value at a number at which there is none, on a page that is in use.
-    pub(super) fn fill(&mut self, index: u32, value: T) {
-        let (id, offset) = (index / PAGE, index % PAGE);
-        let page = self.page_mut(id);
-        debug_assert!(page.occupied & 1 << offset == 0 && page.occupied != 0);
-        page.occupied |= 1 << offset;
-        page.slots[offset as usize] = Some(value);
-        if page.occupied == u64::MAX {
-            self.unlink(id);
-        }
-        self.len += 1;
-    }
-
     /// All values with their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let pages = self.pages.iter().enumerate().filter_map(|(id, page)| Some((id as u32, page.as_ref()?)));
@@ -360,22 +324,5 @@ mod tests {
         assert!(pages.capacity() >= 5_000);
         pages.shrink();
         assert_eq!((pages.capacity(), pages.allocated_bytes()), (0, 0));
-    }
-
-    #[test]
-    fn the_last_value_finds_a_hole() {
-        let mut pages = Pages::new();
-        let numbers: Vec<u32> = (0..200).map(|n| pages.insert(n)).collect();
-        assert_eq!(pages.last_and_hole(0, u32::MAX), None, "the pages have no hole before the last value");
-        pages.take(numbers[3]);
-        pages.take(numbers[130]);
-        assert_eq!(pages.last_and_hole(0, u32::MAX), Some((199, 3)));
-        assert_eq!(pages.last_and_hole(0, 199), Some((198, 3)));
-        assert_eq!(pages.last_and_hole(1, u32::MAX), Some((199, 130)));
-        assert_eq!(pages.last_and_hole(0, 64), None, "a hole on the same page is none");
-        let value = pages.take(199).unwrap();
-        pages.fill(3, value);
-        pages.check();
-        assert_eq!(pages.get(3), Some(&199));
     }
 }

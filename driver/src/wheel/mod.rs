@@ -53,11 +53,12 @@ use level::{Occupied, SlotId};
 pub(crate) use peak::Peak;
 use slot::{Cell, Removed, Slots, Verdict};
 
-pub use occupancy::Occupancy;
+pub use occupancy::{LevelOccupancy, Occupancy};
 pub use place::Place;
-pub use rank::{Rank, Slack};
+pub use rank::Rank;
 
 use crate::Nanos;
+pub use crate::slack::Slack;
 
 /// While a slot is dealt or a batch is sorted, owners this many cells ahead are fetched into the cache.
 const AHEAD: u32 = 12;

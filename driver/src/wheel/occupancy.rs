@@ -1,19 +1,23 @@
-//! How full the slots of a wheel are: for whoever wants to look at it.
+//! How full the slots of a wheel are: for a view of it.
 //!
 //! Ground rules:
 //!
 //! * Only reads: 512 lengths that the slots keep anyway. It touches no cell and no timer, so it takes about a
 //!   microsecond, however many timers there are.
+//! * How many levels and slots there are, and how wide, is what the wheel says, and no part of a type.
 
-use super::level::{LEVELS, SLOTS, SlotId};
+use std::time::Duration;
+
+use super::level::{LEVELS, SLOTS, SlotId, shift};
 use super::{Nanos, Wheel};
 
 /// How many timers wait in each slot of a wheel. Made by [`Wheel::occupancy`] and
 /// [`Handle::occupancy`](crate::Handle::occupancy).
 ///
+/// How many levels there are, and how wide their slots, may differ from version to version.
+///
 /// ```
 /// use std::time::Duration;
-/// use mainspring_driver::wheel::Occupancy;
 /// use mainspring_driver::{Driver, Nanos, TestClock};
 ///
 /// let clock = TestClock::new(Nanos::ZERO);
@@ -23,39 +27,60 @@ use super::{Nanos, Wheel};
 /// assert!(timer.as_mut().poll(&mut cx).is_pending());
 ///
 /// let occupancy = driver.handle().occupancy();
-/// // 10 ms are two slots of level 1, of 4.2 ms each, and a bit.
-/// assert_eq!(occupancy.slots[1][2], 1);
-/// assert_eq!(Occupancy::slot_width(1), Duration::from_nanos(1 << 22));
+/// assert_eq!((occupancy.timers(), occupancy.due(), occupancy.elapsed()), (1, 0, Duration::ZERO));
+/// // It waits in the slot in whose time its deadline lies.
+/// let level = occupancy.levels().find(|level| level.slots.iter().any(|&timers| timers > 0)).unwrap();
+/// let slot = level.slots.iter().position(|&timers| timers > 0).unwrap();
+/// assert!(level.slot_width * slot as u32 <= Duration::from_millis(10));
+/// assert!(level.slot_width * (slot as u32 + 1) > Duration::from_millis(10));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Occupancy {
-    /// Timers in each slot of each level, level 0 first. Slots are counted from zero and do not rotate: those
-    /// ahead of the current one have larger numbers.
-    pub slots: [[u32; 64]; 8],
-    /// The slot of each level in which the wheel stands. Above level 0 it is empty, except while it is being
-    /// dealt out.
-    pub current: [u8; 8],
-    /// The slot that is being dealt out to lower levels, as (level, slot), if the last drain stopped in the
-    /// middle of one.
-    pub dealing: Option<(u8, u8)>,
-    /// Timers that have come due and left their slot, and are about to fire.
-    pub due: usize,
-    /// Up to when the wheel has been processed.
-    pub elapsed: Nanos,
-    /// Moves of timers within the wheel so far.
-    pub moved: u64,
+    slots: [[u32; SLOTS]; LEVELS],
+    current: [u8; LEVELS],
+    cascading: Option<SlotId>,
+    due: usize,
+    elapsed: Nanos,
+}
+
+/// One level of a wheel; see [`Occupancy::levels`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LevelOccupancy<'a> {
+    /// How much time a slot spans. The next level's are as wide as all slots of this one together.
+    pub slot_width: Duration,
+    /// Timers in each slot. Slots do not rotate: those ahead of the current one have larger indices.
+    pub slots: &'a [u32],
+    /// The slot in which the wheel stands. Above the first level it is empty, except while it cascades.
+    pub current: usize,
+    /// The slot whose timers are being moved to lower levels, if the last call that did so was cut short.
+    pub cascading: Option<usize>,
 }
 
 impl Occupancy {
-    /// How much time a slot of a level spans; the next level's is 64 times as much.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such level: there are eight.
-    pub const fn slot_width(level: usize) -> std::time::Duration {
-        assert!(level < LEVELS, "a wheel has eight levels");
-        std::time::Duration::from_nanos(1 << super::level::shift(level))
+    /// The levels, that with the narrowest slots first.
+    pub fn levels(&self) -> impl ExactSizeIterator<Item = LevelOccupancy<'_>> {
+        self.slots.iter().enumerate().map(|(level, slots)| LevelOccupancy {
+            slot_width: Duration::from_nanos(1 << shift(level)),
+            slots,
+            current: self.current[level].into(),
+            cascading: self.cascading.filter(|slot| slot.level() == level).map(SlotId::slot),
+        })
+    }
+
+    /// Timers in the wheel, those that are due included.
+    pub fn timers(&self) -> usize {
+        self.slots.iter().flatten().map(|&timers| timers as usize).sum::<usize>() + self.due
+    }
+
+    /// Timers that have come due and left their slot, and are about to fire.
+    pub fn due(&self) -> usize {
+        self.due
+    }
+
+    /// Up to when the wheel has been processed: the time since the driver's clock began.
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed.as_duration()
     }
 }
 
@@ -69,10 +94,9 @@ impl<K: Copy> Wheel<K> {
         Occupancy {
             slots,
             current: std::array::from_fn(|level| SlotId::current(self.elapsed, level).slot() as u8),
-            dealing: self.dealing.map(|id| (id.level() as u8, id.slot() as u8)),
+            cascading: self.dealing,
             due: self.batch[self.cursor..].iter().flatten().count(),
             elapsed: self.elapsed,
-            moved: self.moved,
         }
     }
 }
@@ -88,10 +112,6 @@ mod tests {
         fn set_place(&mut self, _: u64, _: Place) {}
     }
 
-    fn total(occupancy: &Occupancy) -> usize {
-        occupancy.slots.iter().flatten().map(|&n| n as usize).sum::<usize>() + occupancy.due
-    }
-
     #[test]
     fn every_timer_is_counted_where_it_waits() {
         let mut wheel = Wheel::new(Nanos::ZERO);
@@ -103,23 +123,23 @@ mod tests {
         let before = wheel.occupancy();
         let found = |level: usize, slot: usize| before.slots[level][slot];
         assert_eq!([found(0, 0), found(0, 1), found(1, 1), found(4, 1), found(7, 63)], [1, 2, 2, 1, 1]);
-        assert_eq!((total(&before), before.due, before.current), (deadlines.len(), 0, [0; 8]));
+        assert_eq!((before.timers(), before.due, before.current), (deadlines.len(), 0, [0; 8]));
 
         // Half of what is due leaves; the other half is due, and still counted.
         let mut moves = 100;
         let now = Nanos::new((1 << 22) + 70_000);
         for left in (2..deadlines.len()).rev() {
             assert!(matches!(wheel.next_due(&mut Nowhere, now, &mut moves), Due::Fire { .. }));
-            assert_eq!(total(&wheel.occupancy()), left);
+            assert_eq!(wheel.occupancy().timers(), left);
         }
         assert_eq!(wheel.next_due(&mut Nowhere, now, &mut moves), Due::Idle);
         let after = wheel.occupancy();
         assert_eq!((after.current[0], after.current[1], after.elapsed), (1, 1, now));
-        assert_eq!(after.moved, 2);
+        assert_eq!(wheel.moved(), 2);
     }
 
     #[test]
-    fn a_slot_being_dealt_is_named() {
+    fn a_slot_that_cascades_is_named() {
         let mut wheel = Wheel::new(Nanos::ZERO);
         for number in 0..10 {
             // For several slots of level 0: a slot that belongs into one is handed over as a whole.
@@ -130,14 +150,16 @@ mod tests {
         assert_eq!(wheel.next_due(&mut Nowhere, Nanos::new(1 << 23), &mut moves), Due::Exhausted);
         let occupancy = wheel.occupancy();
         let below: u32 = occupancy.slots[0].iter().sum();
-        assert_eq!((occupancy.dealing, occupancy.slots[1][1], below), (Some((1, 1)), 6, 4));
+        assert_eq!((occupancy.slots[1][1], below), (6, 4));
+        let cascading: Vec<_> = occupancy.levels().map(|level| level.cascading).collect();
+        assert_eq!(cascading, [None, Some(1), None, None, None, None, None, None]);
     }
 
     #[test]
     fn widths_are_those_of_the_levels() {
-        assert_eq!(Occupancy::slot_width(0).as_nanos(), 65_536);
-        for level in 1..LEVELS {
-            assert_eq!(Occupancy::slot_width(level), Occupancy::slot_width(level - 1) * 64);
-        }
+        let occupancy = Wheel::<u64>::new(Nanos::ZERO).occupancy();
+        let widths: Vec<_> = occupancy.levels().map(|level| level.slot_width).collect();
+        assert_eq!((widths[0].as_nanos(), widths.len()), (65_536, LEVELS));
+        assert!(widths.windows(2).all(|pair| pair[1] == pair[0] * 64));
     }
 }

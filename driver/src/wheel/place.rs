@@ -37,12 +37,6 @@ impl Place {
         in_slot.then_some((self.0 >> Place::OFFSET_BITS, self.0 & ((1 << Place::OFFSET_BITS) - 1)))
     }
 
-    /// Whether the cell was found due, and waits to leave.
-    #[inline]
-    pub(crate) fn is_due(self) -> bool {
-        self.slot_parts().is_none()
-    }
-
     #[inline]
     pub(super) fn batch_index(self) -> usize {
         (self.0 & !Place::BATCH) as usize

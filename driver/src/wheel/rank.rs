@@ -1,83 +1,20 @@
-//! `Rank`: a timer's number and its slack, in one word; `Slack`: how late a wake-up may be, in one byte.
+//! `Rank`: a timer's sequence number and its slack, in one word.
 //!
-//! Ground rules:
-//!
-//! * Ranks compare by number: at equal deadlines the lower one fires first. Numbers are unique in a wheel,
-//!   so the slack below them never decides.
-//! * Slack is rounded down, never up: a wake-up may come earlier than its slack allows, never later.
+//! Ground rule: ranks compare by sequence number: at equal deadlines the lower one fires first. The numbers are unique in
+//! a wheel, so the slack below them never decides.
 
 use std::fmt;
-use std::time::Duration;
 
-/// How long a park may outlast a deadline so that several end together: zero, or a length of time kept in
-/// one byte, rounded down by less than a fifth.
-///
-/// ```
-/// use std::time::Duration;
-/// use mainspring_driver::wheel::Slack;
-///
-/// let slack = Slack::at_most(Duration::from_micros(100));
-/// assert!(slack.as_duration() <= Duration::from_micros(100));
-/// assert!(slack.as_duration() > Duration::from_micros(80));
-/// assert_eq!(Slack::at_most(Duration::ZERO), Slack::ZERO);
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Slack(u8);
+use crate::slack::Slack;
 
-impl Slack {
-    /// No slack: the park ends at the deadline.
-    pub const ZERO: Slack = Slack(0);
-
-    /// The largest slack that can be kept and is at most `duration`.
-    #[inline]
-    pub const fn at_most(duration: Duration) -> Slack {
-        let nanos = duration.as_nanos();
-        Slack::at_most_nanos(if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 })
-    }
-
-    /// The largest slack that can be kept and is at most `nanos` nanoseconds.
-    #[inline]
-    pub const fn at_most_nanos(nanos: u64) -> Slack {
-        if nanos < 4 {
-            return Slack(nanos as u8);
-        }
-        // A leading one, two further bits, and how far they are shifted: 4 to 7 times a power of two.
-        let shift = nanos.ilog2() - 2;
-        let lead = (nanos >> shift) as u8;
-        Slack(shift as u8 * 4 + lead)
-    }
-
-    /// The slack in nanoseconds.
-    #[inline]
-    pub const fn as_nanos(self) -> u64 {
-        if self.0 < 4 {
-            return self.0 as u64;
-        }
-        let shift = (self.0 - 4) / 4;
-        let lead = 4 + (self.0 - 4) % 4;
-        (lead as u64) << shift
-    }
-
-    /// The slack as a duration.
-    pub const fn as_duration(self) -> Duration {
-        Duration::from_nanos(self.as_nanos())
-    }
-}
-
-impl fmt::Debug for Slack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}ns", self.as_nanos())
-    }
-}
-
-/// A timer's number, which orders equal deadlines, and its slack.
+/// A timer's sequence number, which orders equal deadlines, and its slack.
 ///
 /// ```
 /// use mainspring_driver::wheel::{Rank, Slack};
 ///
 /// let first = Rank::new(1, Slack::at_most_nanos(4096));
 /// assert!(first < Rank::new(2, Slack::ZERO));
-/// assert_eq!((first.number(), first.slack().as_nanos()), (1, 4096));
+/// assert_eq!((first.sequence(), first.slack().as_nanos()), (1, 4096));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank(u64);
@@ -90,57 +27,34 @@ impl Rank {
     /// Not smaller than any.
     pub(super) const LAST: Rank = Rank(u64::MAX);
 
-    /// The rank of the timer with this number, of which 56 bits are kept: at ten million timers a second
+    /// The rank of the timer with this sequence number, of which 56 bits are kept: at ten million timers a second
     /// they last for 228 years.
     #[inline]
-    pub const fn new(number: u64, slack: Slack) -> Rank {
-        Rank(number << Rank::SLACK_BITS | slack.0 as u64)
+    pub const fn new(sequence: u64, slack: Slack) -> Rank {
+        Rank(sequence << Rank::SLACK_BITS | slack.to_byte() as u64)
     }
 
-    /// The number.
+    /// The sequence number.
     #[inline]
-    pub const fn number(self) -> u64 {
+    pub const fn sequence(self) -> u64 {
         self.0 >> Rank::SLACK_BITS
     }
 
     /// The slack.
     #[inline]
     pub const fn slack(self) -> Slack {
-        Slack(self.0 as u8)
+        Slack::from_byte(self.0 as u8)
     }
 
-    /// The same number with another slack.
+    /// The same sequence number with another slack.
     #[inline]
     pub const fn with_slack(self, slack: Slack) -> Rank {
-        Rank::new(self.number(), slack)
+        Rank::new(self.sequence(), slack)
     }
 }
 
 impl fmt::Debug for Rank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{} +{:?}", self.number(), self.slack())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slack_is_never_rounded_up_and_little_down() {
-        let mut last = Slack::ZERO;
-        for shift in 0..64 {
-            for low in 0..64u64 {
-                let nanos = (1u64 << shift) + ((u128::from(low) << shift) >> 6) as u64;
-                let slack = Slack::at_most_nanos(nanos);
-                assert!(slack.as_nanos() <= nanos, "{nanos} became {slack:?}");
-                assert!(nanos - slack.as_nanos() <= nanos / 5, "{nanos} became {slack:?}");
-                assert!(slack.0 >= last.0, "not monotonic at {nanos}");
-                assert_eq!(Slack::at_most_nanos(slack.as_nanos()), slack);
-                last = slack;
-            }
-        }
-        assert_eq!(Slack::at_most(Duration::MAX), Slack::at_most_nanos(u64::MAX));
-        assert!(Slack::at_most_nanos(u64::MAX).0 < u8::MAX, "one byte is left for other uses");
+        write!(f, "#{} +{:?}", self.sequence(), self.slack())
     }
 }

@@ -63,7 +63,7 @@ impl Case {
         let stats = world.handle.stats();
         assert_eq!(stats.live, world.list.len());
         assert_eq!((stats.armed, stats.fired, stats.cancelled), (world.armed, world.fired, world.cancelled));
-        assert_eq!(stats.reset, world.put_off);
+        assert_eq!(stats.reset, world.reset_later);
         assert_eq!(self.unparks.load(SeqCst), world.unparked, "unparked too often, or not at all");
         assert!(world.list.iter().all(|t| !t.taken), "taken, but never woken");
         // What may be read without the lock is never later than the truth, and says when there is work to do.
@@ -94,7 +94,7 @@ impl Case {
         let pending = world.handle.pending();
         let mut listed: Vec<_> = world.list.iter().map(|t| (t.deadline, t.number)).collect();
         listed.sort_unstable();
-        assert!(pending.iter().map(|p| (p.deadline.get(), p.number)).eq(listed), "{pending:?}");
+        assert!(pending.iter().map(|p| (p.deadline.get(), p.sequence)).eq(listed), "{pending:?}");
         assert!(pending.iter().all(|p| p.origin.file().ends_with("world.rs")), "{pending:?}");
     }
 

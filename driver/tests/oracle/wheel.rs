@@ -29,7 +29,7 @@ struct Timer {
     /// When it may fire.
     deadline: u64,
     /// The deadline that it had when it first was due in the drain under way. It is settled at some moment
-    /// of a drain by which deadline a timer stands in the order; one that is put off after that, but not
+    /// of a drain by which deadline a timer stands in the order; one that is reset to later after that, but not
     /// beyond the drain's `now`, may keep its place or not. All others have one deadline only.
     first: u64,
     number: u64,
@@ -83,7 +83,7 @@ impl Case {
             4 => self.insert_crowd(op),
             5 => self.insert_special(op),
             6 => self.cancel(op),
-            7 => self.put_off(op),
+            7 => self.reset_later(op),
             8 => self.bring_forward(op),
             9 => self.check_next(true),
             10 => self.go_back(op),
@@ -148,7 +148,7 @@ impl Case {
     }
 
     /// To a later time, without telling the wheel: as a reset without the lock does.
-    fn put_off(&mut self, op: Op) {
+    fn reset_later(&mut self, op: Op) {
         if self.list.is_empty() {
             return;
         }
@@ -268,12 +268,12 @@ impl Case {
         let at = self.list.iter().position(|t| t.key == key);
         let index = at.expect("the wheel fired a timer that the list lacks");
         let timer = self.list.swap_remove(index);
-        assert_eq!((timer.number, timer.slack), (rank.number(), rank.slack()));
+        assert_eq!((timer.number, timer.slack), (rank.sequence(), rank.slack()));
         assert!(deadline <= self.now, "{timer:?} left early at {}", self.now);
         assert!(self.last < Some((deadline, timer.number)), "{timer:?} after {:?}", self.last);
         self.last = Some((deadline, timer.number));
         if timer.deadline > self.now {
-            // It was put off after its place in the order was settled; whoever takes it files it again.
+            // It was reset to later after its place in the order was settled; whoever takes it files it again.
             self.list.push(timer);
             self.wheel.insert(&mut self.owners, key, Nanos::new(timer.deadline), rank);
             return;

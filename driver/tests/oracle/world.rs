@@ -91,8 +91,8 @@ pub(super) struct World {
     pub(super) armed: u64,
     pub(super) fired: u64,
     pub(super) cancelled: u64,
-    /// How many registered ones were put off.
-    pub(super) put_off: u64,
+    /// How many registered ones were reset to later.
+    pub(super) reset_later: u64,
     pub(super) wakes: usize,
 }
 
@@ -113,7 +113,7 @@ impl World {
             armed: 0,
             fired: 0,
             cancelled: 0,
-            put_off: 0,
+            reset_later: 0,
             wakes: 0,
         };
         Arc::new(Log { world: Mutex::new(world), own: Mutex::new(vec![]) })
@@ -281,7 +281,7 @@ impl World {
             Poll::Pending => {
                 assert!(!(elapsed || near && passed), "pending at {clock}, due at {deadline}");
                 assert!(!self.closed);
-                // One that waits in the drain under way, put off to a time that a clock which went back does not
+                // One that waits in the drain under way, reset to a time that a clock which went back does not
                 // show yet, is for the drain to fire.
                 assert!(deadline > self.published || registered.is_some() && deadline > shown);
                 if registered.is_none() {
@@ -329,7 +329,7 @@ impl World {
             return;
         };
         if new >= old {
-            self.put_off += 1;
+            self.reset_later += 1;
             let due = self.is_due(self.list[at].deadline) && self.is_due(new);
             self.list[at].deadline = new;
             if !due {

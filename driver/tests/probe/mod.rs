@@ -1,4 +1,4 @@
-//! The tests' instruments: a driver on a clock that is turned by hand, and wakers that watch the driver.
+//! The tests' instruments: a driver on a test clock, and wakers that watch the driver.
 //!
 //! A [`Probe`]'s wakers see all that is done to them. In `clone`, `wake` and `drop` alike they assert that
 //! the driver's lock is free, by having another thread take it: foreign code must never run under it. They
@@ -49,7 +49,7 @@ impl Fixture {
         timer
     }
 
-    /// Turns the clock to `nanos` and fires all that is due. Returns how many that were.
+    /// Sets the clock to `nanos` and fires all that is due. Returns how many that were.
     pub(crate) fn advance_to(&mut self, nanos: u64) -> usize {
         self.clock.set(Nanos::new(nanos));
         let Processed { fired, more, .. } = self.driver.process(Nanos::new(nanos), usize::MAX);
@@ -84,6 +84,7 @@ struct Watch {
     drops: AtomicUsize,
     /// Run at each wake, in place of whatever a program does there.
     on_wake: Mutex<Option<Action>>,
+    on_clone: Mutex<Option<Action>>,
     on_drop: Mutex<Option<Action>>,
     /// The operation of that number, counted from one, panics; zero is none.
     panic_in_clone: AtomicUsize,
@@ -99,6 +100,7 @@ impl Probe {
             wakes: AtomicUsize::new(0),
             drops: AtomicUsize::new(0),
             on_wake: Mutex::new(None),
+            on_clone: Mutex::new(None),
             on_drop: Mutex::new(None),
             panic_in_clone: AtomicUsize::new(0),
             panic_in_wake: AtomicUsize::new(0),
@@ -117,6 +119,11 @@ impl Probe {
     /// Does `action` at every wake.
     pub(crate) fn on_wake(&self, action: impl FnMut() + Send + 'static) {
         *self.0.on_wake.lock().expect("no action panicked") = Some(Box::new(action));
+    }
+
+    /// Does `action` at every clone.
+    pub(crate) fn on_clone(&self, action: impl FnMut() + Send + 'static) {
+        *self.0.on_clone.lock().expect("no action panicked") = Some(Box::new(action));
     }
 
     /// Does `action` whenever a waker is dropped without having been woken.
@@ -155,6 +162,7 @@ impl Watch {
         let kth = self.clones.fetch_add(1, SeqCst) + 1;
         assert!(kth != self.panic_in_clone.load(SeqCst), "clone number {kth}");
         self.wakers.fetch_add(1, SeqCst);
+        run(&self.on_clone);
     }
 
     fn woken(&self) {

@@ -182,7 +182,8 @@ async fn idle(load: Rc<Load>, pause: Duration, times: u32) {
 /// Ticks for ever, spread by jitter.
 async fn tick(load: Rc<Load>, period: Duration) {
     let _present = Present::new(load);
-    let mut ticks = interval(period).jitter(period / 4);
+    let mut ticks = interval(period);
+    ticks.set_jitter(period / 4);
     loop {
         // A tick does not say when it was due, only for when it was scheduled: so it is not counted as late.
         ticks.tick().await;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use mainspring::runtime::{Metrics, Occupancy};
+use mainspring::runtime::{LevelOccupancy, Metrics, Occupancy};
 use mainspring::time::Instant;
 
 use crate::load::Load;
@@ -63,6 +63,17 @@ pub(crate) struct Count {
     pub(crate) per_second: f64,
 }
 
+/// A level of the wheel.
+#[derive(Clone, Debug)]
+pub(crate) struct Level {
+    pub(crate) slot_width: Duration,
+    /// Timers in each slot.
+    pub(crate) slots: Vec<u32>,
+    pub(crate) current: usize,
+    /// How lately each slot was dealt out to lower levels: zero for long ago or never, up to [`GLOW`].
+    pub(crate) dealt: Vec<u8>,
+}
+
 /// All that a frame is drawn from.
 #[derive(Clone, Debug)]
 pub(crate) struct Scene {
@@ -71,10 +82,8 @@ pub(crate) struct Scene {
     pub(crate) paused: bool,
     pub(crate) tasks: usize,
     pub(crate) live: usize,
-    pub(crate) slots: [[u32; 64]; 8],
-    pub(crate) current: [u8; 8],
-    /// How lately a slot was dealt out to lower levels: zero for long ago or never, up to [`GLOW`].
-    pub(crate) dealt: [[u8; 64]; 8],
+    /// The narrowest slots first.
+    pub(crate) levels: Vec<Level>,
     /// Armed, fired, cancelled, reset, moved within the wheel, wake-ups of the thread.
     pub(crate) counts: [(&'static str, Count); 6],
     pub(crate) lateness: Lateness,
@@ -86,8 +95,9 @@ pub(crate) struct Scene {
 #[derive(Debug)]
 pub(crate) struct Recorder {
     began: Instant,
-    dealt: [[u8; 64]; 8],
-    previous: Option<Occupancy>,
+    /// The latest frame's, and up to when the wheel had been processed then.
+    levels: Vec<Level>,
+    elapsed: Duration,
     history: VecDeque<(Instant, [u64; 6])>,
     lateness: Lateness,
     recent: VecDeque<u64>,
@@ -97,8 +107,8 @@ impl Recorder {
     pub(crate) fn new() -> Recorder {
         Recorder {
             began: Instant::now(),
-            dealt: [[0; 64]; 8],
-            previous: None,
+            levels: Vec::new(),
+            elapsed: Duration::ZERO,
             history: VecDeque::new(),
             lateness: Lateness::default(),
             recent: VecDeque::new(),
@@ -113,37 +123,39 @@ impl Recorder {
         let late = load.take_lateness();
         self.lateness.add(&late);
         push(&mut self.recent, HISTORY, late.worst.as_micros().try_into().unwrap_or(u64::MAX));
-        self.glow(&occupancy);
+        self.look(&occupancy);
         let counts = self.rates(now, counts(&metrics));
-        let (slots, current) = (occupancy.slots, occupancy.current);
-        self.previous = Some(occupancy);
         Scene {
             uptime: now - self.began,
             rate: load.rate(),
             paused: load.is_paused(),
             tasks: load.tasks(),
             live: metrics.timers_live(),
-            slots,
-            current,
-            dealt: self.dealt,
+            levels: self.levels.clone(),
             counts,
             lateness: self.lateness.clone(),
             recent: self.recent.iter().copied().collect(),
         }
     }
 
-    /// Lets what was dealt out since the last frame glow, and the others fade.
-    fn glow(&mut self, now: &Occupancy) {
-        self.dealt.iter_mut().flatten().for_each(|glow| *glow = glow.saturating_sub(1));
-        let Some(before) = &self.previous else { return };
-        // Slots of level 0 are not dealt: what is due in them fires.
-        for level in 1..8 {
-            for slot in passed(before, now, level) {
-                if before.slots[level][slot] > 0 && now.slots[level][slot] == 0 {
-                    self.dealt[level][slot] = GLOW;
+    /// Sees the levels. What was dealt out since the last frame glows, and the others fade.
+    fn look(&mut self, now: &Occupancy) {
+        let levels = now.levels().enumerate().map(|(number, level)| {
+            let LevelOccupancy { slot_width, slots, current, .. } = level;
+            let mut dealt = vec![0; slots.len()];
+            if let Some(before) = self.levels.get(number) {
+                dealt = before.dealt.iter().map(|glow| glow.saturating_sub(1)).collect();
+                for slot in passed(self.elapsed, now.elapsed(), &level) {
+                    // Slots of level 0 are not dealt: what is due in them fires.
+                    if number > 0 && before.slots[slot] > 0 && slots[slot] == 0 {
+                        dealt[slot] = GLOW;
+                    }
                 }
             }
-        }
+            Level { slot_width, slots: slots.to_vec(), current, dealt }
+        });
+        self.levels = levels.collect();
+        self.elapsed = now.elapsed();
     }
 
     fn rates(&mut self, now: Instant, totals: [(&'static str, u64); 6]) -> [(&'static str, Count); 6] {
@@ -159,12 +171,16 @@ impl Recorder {
 }
 
 /// The slots of a level that the wheel has entered between two frames.
-fn passed(before: &Occupancy, now: &Occupancy, level: usize) -> impl Iterator<Item = usize> + use<> {
-    let width = Occupancy::slot_width(level).as_nanos() as u64;
-    let (from, to) = (before.elapsed.get() / width, now.elapsed.get() / width);
+fn passed(
+    before: Duration,
+    now: Duration,
+    level: &LevelOccupancy<'_>,
+) -> impl Iterator<Item = usize> + use<> {
+    let (width, count) = (level.slot_width.as_nanos(), level.slots.len() as u128);
+    let (from, to) = (before.as_nanos() / width, now.as_nanos() / width);
     // All of them, if it has gone round.
-    let from = from.max(to.saturating_sub(64));
-    (from..to).map(|slot| (slot + 1) as usize % 64)
+    let from = from.max(to.saturating_sub(count));
+    (from..to).map(move |slot| ((slot + 1) % count) as usize)
 }
 
 fn counts(metrics: &Metrics) -> [(&'static str, u64); 6] {
@@ -209,16 +225,18 @@ mod tests {
             for _ in 0..30 {
                 mainspring::sleep(Duration::from_millis(10)).await;
                 scene = recorder.record(&load);
-                glowed |= scene.dealt.iter().flatten().any(|&glow| glow == GLOW);
+                glowed |= scene.levels.iter().flat_map(|level| &level.dealt).any(|&glow| glow == GLOW);
             }
             assert!(glowed, "no slot was seen being dealt out");
             assert_eq!(scene.recent.len(), 31);
             let (name, armed) = scene.counts[0];
             assert!(name == "armed" && armed.total > 0 && armed.per_second > 0.0);
             // The view's own sleep was armed and has fired, and so it is not in the wheel.
-            let in_slots: usize = scene.slots.iter().flatten().map(|&n| n as usize).sum();
+            let in_slots: usize =
+                scene.levels.iter().flat_map(|level| &level.slots).map(|&n| n as usize).sum();
             assert!(in_slots > 0 && scene.live > 0 && scene.tasks > 0);
-            assert!(scene.slots[5].iter().chain(&scene.slots[6]).any(|&n| n > 0), "the far ones are there");
+            let far = scene.levels[5..7].iter().flat_map(|level| &level.slots);
+            assert!(far.copied().any(|n| n > 0), "the far ones are there");
         });
     }
 }

@@ -14,14 +14,13 @@
 
 use std::time::Duration;
 
-use mainspring::runtime::Occupancy;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Paragraph, Sparkline, Widget};
 
-use crate::scene::{BUCKETS, Scene};
+use crate::scene::{BUCKETS, Level, Scene};
 
 /// Rows below which there are no borders, only the wheel.
 const ROOMY: u16 = 14;
@@ -108,8 +107,8 @@ fn levels(scene: &Scene, area: Rect, buffer: &mut Buffer) {
     let (label, count) = if area.width >= 64 + WIDE.0 + WIDE.1 { WIDE } else { NARROW };
     let room = area.width.saturating_sub(label + count);
     let columns = [64, 32, 16, 8].into_iter().find(|&columns| columns <= room).unwrap_or(0);
-    let shown = usize::from(area.height.min(8));
-    for (row, level) in (0..shown).rev().enumerate() {
+    let shown = scene.levels.iter().enumerate().take(area.height.into());
+    for (row, (number, level)) in shown.rev().enumerate() {
         let [name, cells, timers, _] = Layout::horizontal([
             Constraint::Length(label),
             Constraint::Length(columns),
@@ -118,29 +117,29 @@ fn levels(scene: &Scene, area: Rect, buffer: &mut Buffer) {
         ])
         .areas(Rect { y: area.y + row as u16, height: 1, ..area });
         let text = if label == WIDE.0 {
-            format!(" {level}  slots of {}", short(Occupancy::slot_width(level)))
+            format!(" {number}  slots of {}", short(level.slot_width))
         } else {
-            level.to_string()
+            number.to_string()
         };
         Line::styled(text, DIM).render(name, buffer);
         for (column, x) in (cells.left()..cells.right()).enumerate() {
-            let slots = 64 / usize::from(columns);
-            let (symbol, style) = cell(scene, level, column * slots..(column + 1) * slots);
+            let slots = level.slots.len() / usize::from(columns);
+            let (symbol, style) = cell(level, column * slots..(column + 1) * slots);
             if let Some(cell) = buffer.cell_mut((x, cells.y)) {
                 cell.set_symbol(symbol).set_style(style);
             }
         }
-        let sum = scene.slots[level].iter().map(|&n| u64::from(n)).sum();
+        let sum = level.slots.iter().map(|&n| u64::from(n)).sum();
         let style = if sum == 0 { DIM } else { Style::new() };
         Line::styled(grouped(sum), style).right_aligned().render(timers, buffer);
     }
 }
 
 /// How some slots of a level look as one cell.
-fn cell(scene: &Scene, level: usize, slots: std::ops::Range<usize>) -> (&'static str, Style) {
-    let timers: u32 = scene.slots[level][slots.clone()].iter().sum();
-    let dealt = scene.dealt[level][slots.clone()].iter().any(|&glow| glow > 0);
-    let now = slots.contains(&usize::from(scene.current[level]));
+fn cell(level: &Level, slots: std::ops::Range<usize>) -> (&'static str, Style) {
+    let timers: u32 = level.slots[slots.clone()].iter().sum();
+    let dealt = level.dealt[slots.clone()].iter().any(|&glow| glow > 0);
+    let now = slots.contains(&level.current);
     match (timers, now, dealt) {
         (0, true, _) => ("│", HAND),
         (0, _, true) => ("↓", DEALT),
@@ -248,14 +247,18 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
+    /// A level of that number, without timers.
+    fn level((current, number): (usize, u32)) -> Level {
+        let slot_width = Duration::from_nanos(1 << (16 + 6 * number));
+        Level { slot_width, slots: vec![0; 64], current, dealt: vec![0; 64] }
+    }
+
     fn scene() -> Scene {
-        let mut slots = [[0; 64]; 8];
-        slots[0][5] = 1;
-        slots[1][10] = 2;
-        slots[2][40] = 8;
-        slots[3][63] = 5_000;
-        let mut dealt = [[0; 64]; 8];
-        dealt[2][39] = 4;
+        let mut levels: Vec<_> = [5, 9, 39, 0, 0, 0, 0, 0].into_iter().zip(0..).map(level).collect();
+        for (number, slot, timers) in [(0, 5, 1), (1, 10, 2), (2, 40, 8), (3, 63, 5_000)] {
+            levels[number].slots[slot] = timers;
+        }
+        levels[2].dealt[39] = 4;
         let mut lateness = Lateness::default();
         (0..40).for_each(|n| lateness.count(Duration::from_micros(10 * n)));
         Scene {
@@ -264,9 +267,7 @@ mod tests {
             paused: true,
             tasks: 12_345,
             live: 5_011,
-            slots,
-            current: [5, 9, 39, 0, 0, 0, 0, 0],
-            dealt,
+            levels,
             counts: [("armed", Count { total: 1_234_567, per_second: 1_599.6 }); 6],
             lateness,
             recent: (0..300).collect(),
@@ -307,7 +308,7 @@ mod tests {
     #[test]
     fn a_slot_that_was_dealt_out_shows_it_unless_the_hand_is_there() {
         let mut scene = scene();
-        scene.dealt[4][7] = 1;
+        scene.levels[4].dealt[7] = 1;
         let lines = drawn(&scene, 96, 28);
         assert_eq!(lines[5].chars().nth(1 + 22 + 7), Some('↓'), "{}", lines[5]);
         assert_eq!(lines[7].chars().nth(1 + 22 + 39), Some('│'));
@@ -330,8 +331,7 @@ mod tests {
     fn no_size_is_too_small_or_too_large() {
         let mut scenes = vec![scene(), scene()];
         scenes[1].recent.clear();
-        scenes[1].slots = [[u32::MAX; 64]; 8];
-        scenes[1].slots.iter_mut().for_each(|slots| slots.iter_mut().for_each(|n| *n /= 64));
+        scenes[1].levels.iter_mut().for_each(|level| level.slots.fill(u32::MAX / 64));
         scenes[1].lateness = Lateness { buckets: [u64::MAX / 9; 8], worst: Duration::MAX };
         for scene in &scenes {
             for width in [0, 1, 2, 8, 16, 40, 50, 93, 95, 96, 200] {
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn numbers_are_short_and_grouped() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        let widths: Vec<_> = (0..8).map(|level| short(Occupancy::slot_width(level))).collect();
+        let widths: Vec<_> = (0..8).map(|number| short(level((0, number)).slot_width)).collect();
         let expected = ["65.5 µs", "4.2 ms", "268 ms", "17.2 s", "18.3 min", "19.5 h", "52.1 d", "9.1 y"];
         assert_eq!(widths, expected);
         assert_eq!([0, 50, 1_000].map(|n| short(Duration::from_micros(n))), ["0 µs", "50 µs", "1 ms"]);

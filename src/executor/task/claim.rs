@@ -38,6 +38,27 @@ where
     F: Future + Send + 'static,
     F::Output: Send,
 {
+    unsent(future, spawned, remote)
+}
+
+/// As [`remote`], of a task whose future `build` makes as the task is polled for the first time. That future need not be
+/// Send.
+pub(in crate::executor) fn built<B, F>(
+    build: B,
+    spawned: Spawned,
+    remote: Arc<Remote>,
+) -> (TaskRef, Unsent<impl Future<Output = F::Output> + 'static>)
+where
+    B: FnOnce() -> F + Send + 'static,
+    F: Future + 'static,
+    F::Output: Send,
+{
+    // Before its first poll, on the owner's thread, an async block has nothing in it but what it captures: `build`.
+    unsent(async move { build().await }, spawned, remote)
+}
+
+/// As [`remote`]. The caller sees to it that `future`, until it is polled, may go from thread to thread.
+fn unsent<F: Future + 'static>(future: F, spawned: Spawned, remote: Arc<Remote>) -> (TaskRef, Unsent<F>) {
     let (task, claim) = new(future, spawned, remote, None);
     (task, Unsent { claim, _future: PhantomData })
 }
@@ -66,7 +87,7 @@ fn new<F: Future + 'static>(
     (task, Claim { task: ManuallyDrop::new(claimed), left: EMPTY, _output: PhantomData })
 }
 
-/// The claim to a task that may come back from where it was sent. Its future is Send.
+/// The claim to a task that may come back from where it was sent. Its future may go from thread to thread until it is polled.
 pub(in crate::executor) struct Unsent<F: Future> {
     claim: Claim<F::Output>,
     _future: PhantomData<F>,
@@ -79,8 +100,8 @@ impl<F: Future + 'static> Unsent<F> {
     ///
     /// If somebody else has a reference to the task.
     pub(in crate::executor) fn refuse(&mut self) {
-        // SAFETY: The task was made from an `F`, in `remote`, the only place where an `Unsent` is made, and that
-        // demands that the future may go from thread to thread.
+        // SAFETY: The task was made from an `F`, in `unsent`, the only place where an `Unsent` is made. Its callers see to
+        // it that a future that was not polled, as that of a task without an executor, may go from thread to thread.
         unsafe { cell::refuse::<F>(&mut self.claim.task) }
     }
 
@@ -156,7 +177,7 @@ impl<T> Claim<T> {
         }
         let mut result = None;
         // SAFETY: This is the one claim, its JOIN_INTEREST is set until it is dropped, and COMPLETE was found set
-        // just now, by a load that acquires. The claim was made with this type, by `Unclaimed::claim`.
+        // just now, by a load that acquires. The claim was made with this type, by `new`.
         unsafe { self.task.take_result(NonNull::from(&mut result).cast()) };
         self.left = TAKEN;
         result

@@ -51,7 +51,7 @@ mod pool;
 mod state;
 
 pub(super) use cell::Remains;
-pub(super) use claim::{Claim, local, refused, remote};
+pub(super) use claim::{Claim, Unsent, built, local, refused, remote};
 pub(super) use header::{NUMBERS, TaskRef, prefetch, waker_functions};
 #[cfg(test)]
 pub(super) use header::{ON_CLONE, waker_with_hook};

@@ -79,6 +79,11 @@ fn an_aborted_task_is_dropped_by_the_run_and_never_polled_again() {
     handle.abort();
     assert_eq!(settle(&executor), 0);
     assert!(result::<()>(&mut handle).unwrap_err().is_cancelled());
+    // One that has completed is spared.
+    let mut done = executor.spawn(async { 5 });
+    assert_eq!(settle(&executor), 1);
+    done.abort();
+    assert_eq!(result(&mut done).unwrap(), 5);
     assert_eq!(executor.alive(), 0);
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the executor. Each is named after the failure it guards against.
+//! Tests of the executor. Each is named for the promise it keeps.
 //!
 //! Ground rules: threads are joined, loops are bounded, and a park that lasts for seconds is a lost wake-up.
 

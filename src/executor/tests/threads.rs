@@ -2,9 +2,11 @@
 
 use super::super::{Executor, JoinHandle};
 use super::{HomeCounts, Homed, OnDrop, block_on, drive, park, parking_executor, rounds, run};
+use crate::coop::yield_now;
 use mainspring_driver::Unpark;
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
@@ -316,6 +318,46 @@ fn spawns_that_race_the_shutdown_drop_every_future_once() {
         drop(executor);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(dropped.load(Ordering::SeqCst), 40);
+    }
+}
+
+#[test]
+fn a_future_that_is_not_send_keeps_to_its_thread_whatever_races_it() {
+    for _ in 0..rounds(300) {
+        let executor = parking_executor();
+        let (remote, home) = (executor.remote().clone(), thread::current().id());
+        let barrier = Arc::new(Barrier::new(2));
+        let started = barrier.clone();
+        let spawner = thread::spawn(move || {
+            started.wait();
+            for n in 0..20 {
+                let build = move || {
+                    let at_home = Rc::new(move || assert_eq!(thread::current().id(), home));
+                    let dropped = at_home.clone();
+                    let guard = OnDrop(move || dropped());
+                    async move {
+                        let _guard = guard;
+                        loop {
+                            at_home();
+                            yield_now().await;
+                        }
+                    }
+                };
+                let handle = remote.spawn_built(build, remote.next(Location::caller()));
+                if n % 2 == 0 {
+                    handle.abort();
+                }
+                let result: Result<(), _> = block_on(handle);
+                assert!(result.unwrap_err().is_cancelled());
+            }
+        });
+        barrier.wait();
+        {
+            let _entered = executor.enter();
+            run(&executor, 30);
+        }
+        drop(executor);
+        spawner.join().unwrap();
     }
 }
 

@@ -1,12 +1,11 @@
 //! A socket that accepts connections.
 
-use super::TcpStream;
+use super::{TcpSocket, TcpStream};
 use crate::net::{ToSocketAddrs, addr, first_of};
 use crate::reactor::{Registered, Way};
 use crate::runtime::context;
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
-use socket2::{Domain, Protocol, Socket, Type};
 use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +13,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// How many connections may wait to be accepted.
-const BACKLOG: i32 = 1024;
+const BACKLOG: u32 = 1024;
 
 /// A TCP socket that listens for connections.
 ///
@@ -41,7 +40,7 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Listens on the first of the addresses that can be had. Port 0 lets the system choose one; see
+    /// Listens on the first of the addresses that can be bound. Port 0 lets the system choose one; see
     /// [`local_addr`](Self::local_addr).
     ///
     /// Up to 1024 connections may wait to be accepted. On Unix the address may be taken over from a listener
@@ -51,18 +50,21 @@ impl TcpListener {
     ///
     /// Those of [`ToSocketAddrs`], the system's for the last address, and one of kind
     /// [`Other`](io::ErrorKind::Other) outside a runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// It waits only while a name is looked up. Dropping the future abandons the lookup, and nothing is bound.
     pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<TcpListener> {
         first_of(addr::addrs(addr).await?, |addr| ready(TcpListener::bind_one(addr))).await
     }
 
     fn bind_one(addr: SocketAddr) -> io::Result<TcpListener> {
-        let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+        let socket = TcpSocket::for_address(addr)?;
         // On Windows the option of this name would let others take the address from under us.
         #[cfg(unix)]
-        socket.set_reuse_address(true)?;
-        socket.bind(&addr.into())?;
-        socket.listen(BACKLOG)?;
-        TcpListener::from_std(socket.into())
+        socket.set_reuseaddr(true)?;
+        socket.bind(addr)?;
+        socket.listen(BACKLOG)
     }
 
     /// Takes over a listener of the standard library, and sets it to non-blocking mode.
@@ -119,14 +121,31 @@ impl TcpListener {
         })
     }
 
-    /// The connections as an endless stream, for one task at a time.
+    /// Returns the connections as an endless stream, for one task at a time.
     ///
     /// The stream does not end with an error; those of [`accept`](Self::accept) are among its items.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use mainspring::net::{TcpListener, TcpStream};
+    ///
+    /// mainspring::block_on(async {
+    ///     let listener = TcpListener::bind("127.0.0.1:0").await?;
+    ///     let addr = listener.local_addr()?;
+    ///     mainspring::spawn(async move { drop(TcpStream::connect(addr).await) }).detach();
+    ///     let mut incoming = listener.incoming();
+    ///     if let Some(stream) = incoming.next().await {
+    ///         println!("{} has connected", stream?.peer_addr()?);
+    ///     }
+    ///     Ok::<_, std::io::Error>(())
+    /// })
+    /// # .unwrap();
+    /// ```
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
     }
 
-    /// The address that this listens on.
+    /// Returns the address that this listens on.
     ///
     /// # Errors
     ///
@@ -135,7 +154,7 @@ impl TcpListener {
         self.registered.socket().local_addr()
     }
 
-    /// How many routers a packet from here may pass (`IP_TTL`).
+    /// Returns how many routers a packet from here may pass (`IP_TTL`).
     ///
     /// # Errors
     ///
@@ -163,7 +182,21 @@ impl TcpListener {
     }
 }
 
-/// The connections to a [`TcpListener`] as a stream; see [`TcpListener::incoming`].
+/// The connections to a [`TcpListener`] as a stream, made by [`TcpListener::incoming`].
+///
+/// No connection is lost if a future that waits for the next one is dropped.
+///
+/// ```no_run
+/// use futures::TryStreamExt;
+/// use mainspring::net::TcpListener;
+///
+/// mainspring::block_on(async {
+///     let listener = TcpListener::bind("127.0.0.1:7000").await?;
+///     // Until the first error.
+///     listener.incoming().try_for_each(async |stream| stream.set_nodelay(true)).await
+/// })
+/// # .unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct Incoming<'a> {
@@ -178,7 +211,7 @@ impl Stream for Incoming<'_> {
     }
 }
 
-/// It never ends.
+/// The stream never ends.
 impl FusedStream for Incoming<'_> {
     fn is_terminated(&self) -> bool {
         false

@@ -75,16 +75,56 @@ macro_rules! write_by_ref {
 
 pub(super) use {read_by_ref, write_by_ref};
 
-/// The reading half of a [`TcpStream`]; see [`TcpStream::into_split`].
+/// The reading half of a [`TcpStream`], made by [`TcpStream::into_split`].
 ///
 /// Dropping it ends nothing: the connection is closed when both halves are gone.
+///
+/// ```
+/// use futures::{AsyncReadExt, AsyncWriteExt};
+/// use mainspring::net::{TcpListener, TcpStream};
+///
+/// mainspring::block_on(async {
+///     let listener = TcpListener::bind("127.0.0.1:0").await?;
+///     let client = TcpStream::connect(listener.local_addr()?).await?;
+///     let (mut server, _) = listener.accept().await?;
+///     let (mut reader, _writer) = client.into_split();
+///     let task = mainspring::spawn(async move {
+///         let mut text = String::new();
+///         reader.read_to_string(&mut text).await.map(|_| text)
+///     });
+///     server.write_all(b"hello").await?;
+///     drop(server);
+///     assert_eq!(task.await??, "hello");
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
 #[derive(Debug)]
 pub struct OwnedReadHalf(Arc<TcpStream>);
 
-/// The writing half of a [`TcpStream`]; see [`TcpStream::into_split`].
+/// The writing half of a [`TcpStream`], made by [`TcpStream::into_split`].
 ///
 /// Dropping it ends the writing direction, so that the peer sees the end of the stream although the other
 /// half may live on. To avoid that, [`reunite`](Self::reunite) the halves.
+///
+/// ```
+/// use futures::{AsyncReadExt, AsyncWriteExt};
+/// use mainspring::net::{TcpListener, TcpStream};
+///
+/// mainspring::block_on(async {
+///     let listener = TcpListener::bind("127.0.0.1:0").await?;
+///     let client = TcpStream::connect(listener.local_addr()?).await?;
+///     let (mut server, _) = listener.accept().await?;
+///     let (_reader, mut writer) = client.into_split();
+///     writer.write_all(b"that is all").await?;
+///     drop(writer);
+///     let mut text = String::new();
+///     server.read_to_string(&mut text).await?;
+///     assert_eq!(text, "that is all");
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
 #[derive(Debug)]
 pub struct OwnedWriteHalf {
     /// `None` only after `reunite`, to keep `drop` from ending anything.
@@ -103,7 +143,7 @@ write_by_ref!(OwnedWriteHalf: |half| half.stream());
 macro_rules! common {
     ($($type:ty),*) => {$(
         impl $type {
-            /// Our address.
+            /// Returns the local address.
             ///
             /// # Errors
             ///
@@ -112,7 +152,7 @@ macro_rules! common {
                 self.stream().local_addr()
             }
 
-            /// The peer's address.
+            /// Returns the peer's address.
             ///
             /// # Errors
             ///
@@ -179,7 +219,20 @@ fn reunite(read: OwnedReadHalf, mut write: OwnedWriteHalf) -> Result<TcpStream, 
     Ok(Arc::into_inner(read.0).expect("a stream has one half of each kind, and both are here"))
 }
 
-/// The halves that were to be reunited come from different streams. Here they are again.
+/// The error of `reunite` for halves of different streams, with the halves.
+///
+/// ```no_run
+/// use mainspring::net::{ReuniteError, TcpStream};
+///
+/// # async fn example(one: TcpStream, other: TcpStream) -> std::io::Result<()> {
+/// let (reader, writer) = one.into_split();
+/// let (other_reader, other_writer) = other.into_split();
+/// let ReuniteError(reader, other_writer) = reader.reunite(other_writer).unwrap_err();
+/// let one = reader.reunite(writer).unwrap();
+/// let other = other_reader.reunite(other_writer).unwrap();
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct ReuniteError(
     /// The reading half.

@@ -78,7 +78,12 @@ impl TcpStream {
 
     async fn connect_one(addr: SocketAddr) -> io::Result<TcpStream> {
         let io = context::io()?;
-        let stream = TcpStream::new(&io, mio::net::TcpStream::connect(addr)?)?;
+        TcpStream::connecting(&io, mio::net::TcpStream::connect(addr)?).await
+    }
+
+    /// The stream of a socket that is being connected, once it is.
+    pub(super) async fn connecting(io: &Arc<Io>, socket: mio::net::TcpStream) -> io::Result<TcpStream> {
+        let stream = TcpStream::new(io, socket)?;
         let connected = |socket: &mio::net::TcpStream| {
             // The error goes first: it is reported once only, and afterwards a refused socket looks like
             // one that has not got anywhere yet.
@@ -119,7 +124,7 @@ impl TcpStream {
         self.registered.into_inner().map(Into::into)
     }
 
-    /// Takes the stream apart into two halves that can go to different tasks.
+    /// Splits the stream into two halves that can go to different tasks.
     ///
     /// Dropping the writing half ends the writing direction; the connection is closed when both are gone.
     ///
@@ -142,9 +147,9 @@ impl TcpStream {
     /// Waits until there is something to read, or the peer has ended, or there is an error. Then
     /// [`try_read`](Self::try_read); it may still find nothing.
     ///
-    /// It goes by what the methods of this socket have found. A system call of your own that reads or writes by the
-    /// [descriptor](#trait-implementations) and finds nothing is to be made inside of [`try_io`](Self::try_io): else this
-    /// returns at once from then on.
+    /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by the
+    /// [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere, this returns at
+    /// once from then on.
     ///
     /// # Errors
     ///
@@ -177,9 +182,9 @@ impl TcpStream {
     /// Waits until something can be written, or there is an error. Then [`try_write`](Self::try_write); it
     /// may still fail with `WouldBlock`.
     ///
-    /// It goes by what the methods of this socket have found. A system call of your own that reads or writes by the
-    /// [descriptor](#trait-implementations) and finds nothing is to be made inside of [`try_io`](Self::try_io): else this
-    /// returns at once from then on.
+    /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by the
+    /// [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere, this returns at
+    /// once from then on.
     ///
     /// # Errors
     ///
@@ -192,7 +197,7 @@ impl TcpStream {
         self.registered.ready(Way::Write).await
     }
 
-    /// Reads what is there, without waiting. 0 is the end, or an empty buffer.
+    /// Reads what is there, without waiting. Returns 0 at the end of the stream, and for an empty buffer.
     ///
     /// # Errors
     ///
@@ -230,7 +235,8 @@ impl TcpStream {
         self.registered.try_io(Way::Write, |mut socket| socket.write_vectored(bufs))
     }
 
-    /// Reads without taking: the next read gets the same bytes. Waits until there are some. 0 is the end.
+    /// Reads bytes and leaves them there: the next read gets the same ones. Waits until there are some. Returns 0 at the
+    /// end of the stream.
     ///
     /// # Errors
     ///
@@ -262,7 +268,7 @@ impl TcpStream {
         self.registered.socket().shutdown(how)
     }
 
-    /// Our address.
+    /// Returns the local address.
     ///
     /// # Errors
     ///
@@ -271,7 +277,7 @@ impl TcpStream {
         self.registered.socket().local_addr()
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     ///
     /// # Errors
     ///
@@ -280,7 +286,7 @@ impl TcpStream {
         self.registered.socket().peer_addr()
     }
 
-    /// Whether small writes are sent at once (`TCP_NODELAY`).
+    /// Returns whether small writes are sent at once (`TCP_NODELAY`).
     ///
     /// # Errors
     ///
@@ -298,7 +304,7 @@ impl TcpStream {
         self.registered.socket().set_nodelay(nodelay)
     }
 
-    /// How many routers a packet from here may pass (`IP_TTL`).
+    /// Returns how many routers a packet from here may pass (`IP_TTL`).
     ///
     /// # Errors
     ///
@@ -316,7 +322,7 @@ impl TcpStream {
         self.registered.socket().set_ttl(ttl)
     }
 
-    /// How long the system goes on sending after the stream was closed, if that is set (`SO_LINGER`).
+    /// Returns how long the system goes on sending after the stream was closed, if that is set (`SO_LINGER`).
     ///
     /// # Errors
     ///

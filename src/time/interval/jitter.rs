@@ -11,8 +11,8 @@ use std::time::Duration;
 use crate::runtime::random::{self, SplitMix64};
 use crate::runtime::{Handle, context};
 
-/// Draws the delays of an interval's ticks.
-#[derive(Clone, Debug)]
+/// Draws the delays of an interval's ticks. By default there is none.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Jitter {
     most: Duration,
     /// The delay of the next tick.
@@ -22,22 +22,17 @@ pub(super) struct Jitter {
 }
 
 impl Jitter {
-    /// Up to `most`, in an order that the runtime's seed determines.
-    pub(super) fn new(most: Duration) -> Jitter {
-        Jitter { most, drawn: Duration::ZERO, random: None }
-    }
-
-    /// No delay yet, and a sequence that `seed` determines.
-    pub(super) fn seeded(seed: u64) -> Jitter {
-        Jitter { most: Duration::ZERO, drawn: Duration::ZERO, random: Some(SplitMix64::new(seed)) }
-    }
-
     pub(super) fn most(&self) -> Duration {
         self.most
     }
 
     pub(super) fn set_most(&mut self, most: Duration) {
         self.most = most;
+    }
+
+    /// Begins anew, with a sequence that `seed` determines.
+    pub(super) fn set_seed(&mut self, seed: u64) {
+        self.random = Some(SplitMix64::new(seed));
     }
 
     /// The delay that was drawn last.
@@ -65,9 +60,7 @@ mod tests {
     use super::*;
 
     fn seeded(seed: u64, most: Duration) -> Jitter {
-        let mut jitter = Jitter::seeded(seed);
-        jitter.set_most(most);
-        jitter
+        Jitter { most, random: Some(SplitMix64::new(seed)), ..Jitter::default() }
     }
 
     #[test]
@@ -94,8 +87,7 @@ mod tests {
 
     #[test]
     fn without_a_seed_and_a_runtime_no_two_are_alike() {
-        let mut first = Jitter::new(Duration::MAX);
-        let mut second = Jitter::new(Duration::MAX);
+        let [mut first, mut second] = [0; 2].map(|_| Jitter { most: Duration::MAX, ..Jitter::default() });
         assert_ne!(first.draw(), second.draw());
     }
 }

@@ -15,6 +15,20 @@ use super::super::instant::Instant;
 const DELAY_GRACE: Duration = Duration::from_millis(5);
 
 /// What an [`Interval`](super::Interval) does about ticks that were not taken in time.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{Instant, MissedTickBehavior, interval_at};
+///
+/// mainspring::block_on(async {
+///     let (start, period) = (Instant::now() - Duration::from_millis(95), Duration::from_millis(10));
+///     let mut ticks = interval_at(start, period);
+///     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+///     assert_eq!(ticks.tick().await, start);
+///     // Nine are missed: the next one lies ahead.
+///     assert!(ticks.tick().await >= start + 10 * period);
+/// });
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissedTickBehavior {

@@ -28,7 +28,7 @@ use super::instant::Instant;
 use super::sleep::{Sleep, When};
 use crate::coop::budget;
 
-/// Ticks at once, and then every `period`.
+/// Makes an [`Interval`] that ticks at once, and then every `period`.
 ///
 /// Made outside a runtime, it starts at its first poll. `Duration::MAX` ticks once.
 ///
@@ -52,24 +52,55 @@ pub fn interval(period: Duration) -> Interval {
     Interval::new(When::Now, period)
 }
 
-/// Ticks at `start`, and then every `period`.
+/// Makes an [`Interval`] that ticks at `start`, and then every `period`.
 ///
 /// # Panics
 ///
 /// If `period` is zero.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{Instant, interval_at};
+///
+/// mainspring::block_on(async {
+///     let start = Instant::now() + Duration::from_millis(1);
+///     let mut ticks = interval_at(start, Duration::from_millis(2));
+///     assert_eq!(ticks.tick().await, start);
+///     assert_eq!(ticks.tick().await, start + Duration::from_millis(2));
+/// });
+/// ```
 #[track_caller]
 pub fn interval_at(start: Instant, period: Duration) -> Interval {
     Interval::new(When::At(start), period)
 }
 
 /// Ticks, made by [`interval`] and [`interval_at`]. Also a [`Stream`] of the ticks, which never ends.
+///
+/// What it is set to is read by a method of the setting's name ([`period`](Interval::period)) and changed by one that begins
+/// with `set_` ([`set_period`](Interval::set_period)), at any time; `reset` and its kind move the next tick. As with every
+/// timer, [`tolerance`](Interval::tolerance) and [`precise`](Interval::precise) belong to its making: they take it and
+/// return it.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{MissedTickBehavior, interval};
+///
+/// mainspring::block_on(async {
+///     let mut ticks = interval(Duration::from_millis(2)).tolerance(Duration::from_millis(1));
+///     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+///     let first = ticks.tick().await;
+///     ticks.set_period(Duration::from_millis(3));
+///     assert_eq!(ticks.period(), Duration::from_millis(3));
+///     assert_eq!(ticks.tick().await, first + Duration::from_millis(3));
+/// });
+/// ```
 pub struct Interval {
     delay: Pin<Box<Sleep>>,
     /// The moment for which the next tick is scheduled, once there is one. The sleep's own deadline will not
     /// do: it cannot lie before the first moment that the process asked for.
     next: Option<Instant>,
-    /// From when the period counts that ends with the next tick; `None` if somebody has said when the next
-    /// tick is to be.
+    /// The moment from which the period counts that ends with the next tick; `None` if the next tick was set to a
+    /// moment.
     base: Option<Instant>,
     period: Duration,
     missed: MissedTickBehavior,
@@ -85,60 +116,6 @@ impl Interval {
         Interval { delay, next, base: None, period, missed: MissedTickBehavior::default(), jitter: None }
     }
 
-    /// Delays each tick, also the first, by a random part of `most`: so that many intervals of one period
-    /// do not tick all at once.
-    ///
-    /// No tick comes before its schedule, and the schedule stays as it is: delays do not add up, and
-    /// [`tick`](Interval::tick) returns the moment for which the tick was scheduled, without its delay. Such a
-    /// delay makes no tick a missed one. If `most` is longer than the period, ticks may come in bunches, but
-    /// in order, and none is lost. `Duration::ZERO` takes the jitter away.
-    ///
-    /// The random numbers begin somewhere else for each interval, and in each run of the program, unless the interval has a
-    /// [`jitter_seed`](Interval::jitter_seed) or the runtime a [`seed`](crate::Builder::seed), as one that
-    /// [starts paused](crate::Builder::start_paused) has: there two runs are the same.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use mainspring::time::{Instant, interval};
-    ///
-    /// mainspring::block_on(async {
-    ///     let mut ticks = interval(Duration::from_millis(2)).jitter(Duration::from_millis(1));
-    ///     let first = ticks.tick().await;
-    ///     let second = ticks.tick().await;
-    ///     assert_eq!(second - first, Duration::from_millis(2));
-    ///     assert!(Instant::now() >= second);
-    /// });
-    /// ```
-    #[must_use]
-    pub fn jitter(mut self, most: Duration) -> Interval {
-        match &mut self.jitter {
-            Some(jitter) => jitter.set_most(most),
-            None => self.jitter = Some(Jitter::new(most)),
-        }
-        self.draw_anew();
-        self
-    }
-
-    /// Begins the random numbers of the [`jitter`](Interval::jitter) at `seed`, whatever the runtime's
-    /// [`seed`](crate::Builder::seed): the same seed gives the same delays. For tests and simulations.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use mainspring::time::interval;
-    ///
-    /// mainspring::block_on(async {
-    ///     let mut ticks = interval(Duration::from_millis(2)).jitter(Duration::from_millis(1)).jitter_seed(7);
-    ///     ticks.tick().await;
-    /// });
-    /// ```
-    #[must_use]
-    pub fn jitter_seed(mut self, seed: u64) -> Interval {
-        let most = self.jitter.as_ref().map_or(Duration::ZERO, Jitter::most);
-        self.jitter.insert(Jitter::seeded(seed)).set_most(most);
-        self.draw_anew();
-        self
-    }
-
     /// Lets the runtime end the wait for each tick up to `most` late; see [`Sleep::tolerance`]. Lateness does
     /// not add up.
     #[must_use]
@@ -147,7 +124,7 @@ impl Interval {
         self
     }
 
-    /// Ends the wait for each tick as exactly as the system can; see [`Sleep::precise`].
+    /// Lets the runtime end the wait for each tick as exactly as the system can; see [`Sleep::precise`].
     #[must_use]
     pub fn precise(self) -> Interval {
         self.tolerance(Duration::ZERO)
@@ -208,7 +185,7 @@ impl Interval {
         Poll::Ready(Ok(scheduled))
     }
 
-    /// The next tick is one period from now, and the others follow it.
+    /// Moves the next tick to one period from now; the others follow it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -229,20 +206,25 @@ impl Interval {
         self.schedule(now + self.period, Some(now));
     }
 
-    /// The next tick is now, and the others follow it.
+    /// Moves the next tick to now; the others follow it.
     pub fn reset_immediately(&mut self) {
         self.reset_after(Duration::ZERO);
     }
 
-    /// The next tick is `after` from now, and the others follow it.
+    /// Moves the next tick to `after` from now; the others follow it.
     pub fn reset_after(&mut self, after: Duration) {
         let at = self.delay.now() + after;
         self.reset_at(at);
     }
 
-    /// The next tick is at `deadline`, which may lie in the past, and the others follow it.
+    /// Moves the next tick to `deadline`, which may lie in the past; the others follow it.
     pub fn reset_at(&mut self, deadline: Instant) {
         self.schedule(deadline, None);
+    }
+
+    /// Returns the time between two ticks.
+    pub fn period(&self) -> Duration {
+        self.period
     }
 
     /// Changes the time between two ticks. The phase of the last tick stays: the ticks that follow are whole
@@ -284,7 +266,7 @@ impl Interval {
         }
     }
 
-    /// What it does about missed ticks.
+    /// Returns what it does about missed ticks.
     pub fn missed_tick_behavior(&self) -> MissedTickBehavior {
         self.missed
     }
@@ -294,9 +276,58 @@ impl Interval {
         self.missed = behavior;
     }
 
-    /// The time between two ticks.
-    pub fn period(&self) -> Duration {
-        self.period
+    /// Returns the longest delay of a tick; zero without jitter.
+    pub fn jitter(&self) -> Duration {
+        self.jitter.as_ref().map_or(Duration::ZERO, Jitter::most)
+    }
+
+    /// Delays each tick from the next one on, which may be the first, by a random time up to `most`: so that many
+    /// intervals of one period do not tick all at once.
+    ///
+    /// No tick comes before its schedule, and the schedule stays as it is: delays do not add up, and
+    /// [`tick`](Interval::tick) returns the moment for which the tick was scheduled, without its delay. Such a
+    /// delay makes no tick a missed one. If `most` is longer than the period, ticks may come in bunches, but
+    /// in order, and none is lost. `Duration::ZERO` takes the jitter away.
+    ///
+    /// The random numbers begin somewhere else for each interval, and in each run of the program, unless the interval has a
+    /// [seed](Interval::set_jitter_seed) or the runtime [has one](crate::Builder::seed), as one that
+    /// [starts paused](crate::Builder::start_paused) has: there two runs are the same.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::time::{Instant, interval};
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut ticks = interval(Duration::from_millis(2));
+    ///     ticks.set_jitter(Duration::from_millis(1));
+    ///     let first = ticks.tick().await;
+    ///     let second = ticks.tick().await;
+    ///     assert_eq!(second - first, Duration::from_millis(2));
+    ///     assert!(Instant::now() >= second);
+    /// });
+    /// ```
+    pub fn set_jitter(&mut self, most: Duration) {
+        self.jitter.get_or_insert_default().set_most(most);
+        self.draw_anew();
+    }
+
+    /// Sets where the random numbers of the [jitter](Interval::set_jitter) begin, whatever the runtime's
+    /// [`seed`](crate::Builder::seed): the same seed gives the same delays. For tests and simulations.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::time::interval;
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut ticks = interval(Duration::from_millis(2));
+    ///     ticks.set_jitter(Duration::from_millis(1));
+    ///     ticks.set_jitter_seed(7);
+    ///     ticks.tick().await;
+    /// });
+    /// ```
+    pub fn set_jitter_seed(&mut self, seed: u64) {
+        self.jitter.get_or_insert_default().set_seed(seed);
+        self.draw_anew();
     }
 
     /// The next tick is at `next`, a period after `base` if that is what makes it so, and delayed by what the
@@ -331,7 +362,7 @@ impl fmt::Debug for Interval {
             .field("next", &self.next())
             .field("period", &self.period)
             .field("missed_tick_behavior", &self.missed)
-            .field("jitter", &self.jitter.as_ref().map_or(Duration::ZERO, Jitter::most))
+            .field("jitter", &self.jitter())
             .finish()
     }
 }
@@ -355,7 +386,27 @@ impl FusedStream for Interval {
     }
 }
 
-/// The future of [`Interval::tick`].
+/// The future that [`Interval::tick`] returns: the moment for which the tick was scheduled.
+///
+/// # Cancel safety
+///
+/// Dropping it loses no tick.
+///
+/// ```
+/// use std::time::Duration;
+/// use futures::future::{Either, select};
+/// use mainspring::time::{interval, sleep};
+/// use std::pin::pin;
+///
+/// mainspring::block_on(async {
+///     let mut ticks = interval(Duration::from_millis(4));
+///     let first = ticks.tick().await;
+///     // The wait for the tick is given up, and the tick comes all the same.
+///     let nap = pin!(sleep(Duration::from_millis(1)));
+///     assert!(matches!(select(ticks.tick(), nap).await, Either::Right(_)));
+///     assert_eq!(ticks.tick().await, first + Duration::from_millis(4));
+/// });
+/// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless you `.await` or poll them"]
 pub struct Tick<'a> {
@@ -381,7 +432,9 @@ mod tests {
             let (period, most) = (Duration::from_millis(10), Duration::from_millis(4));
             let start = Instant::now() - 200 * period;
             let delays = |seed| async move {
-                let mut ticks = interval_at(start, period).jitter(most).jitter_seed(seed);
+                let mut ticks = interval_at(start, period);
+                ticks.set_jitter(most);
+                ticks.set_jitter_seed(seed);
                 let mut delays = Vec::new();
                 for n in 0..100 {
                     let delay = ticks.jitter.as_ref().unwrap().drawn();
@@ -400,14 +453,15 @@ mod tests {
     fn the_delay_comes_on_top_of_the_schedule() {
         block_on(async {
             let at = Instant::now() + Duration::from_secs(60);
-            let mut ticks = interval_at(at, Duration::from_secs(1)).jitter(Duration::from_secs(9));
+            let mut ticks = interval_at(at, Duration::from_secs(1));
+            ticks.set_jitter(Duration::from_secs(9));
             for _ in 0..100 {
                 ticks.reset_at(at);
                 let delay = ticks.delay.deadline() - at;
                 assert_eq!(Some(delay), ticks.jitter.as_ref().map(Jitter::drawn));
                 assert!(delay <= Duration::from_secs(9));
             }
-            let ticks = ticks.jitter(Duration::ZERO);
+            ticks.set_jitter(Duration::ZERO);
             assert_eq!(ticks.delay.deadline(), at);
         });
     }

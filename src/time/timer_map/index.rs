@@ -99,10 +99,6 @@ impl Index {
         }
     }
 
-    pub(super) fn clear(&mut self) {
-        self.heads = HashMap::default();
-    }
-
     /// Gives back what the agenda, which has room for `capacity` entries, has given back.
     #[inline]
     pub(super) fn follow(&mut self, capacity: usize) {

@@ -4,57 +4,62 @@
 //!
 //! * The times and the entries are an agenda's, the waiting is `Due`'s; the `Index` leads from the user's keys
 //!   there. Entry and index change together, and what is the user's (drops, the waker) runs after.
-//! * What handles send takes effect in a poll, in the order in which it was sent.
-//! * A map is closed once and for all: by its owner, or by a handle, which the owner learns in its next poll.
-//! * `ended` says that a poll has told of the end, and nothing has been put in and no handle made since.
+//! * What handles send, and what closing means, is in `handle.rs`.
 
+mod drain;
 mod handle;
+mod inbox;
 mod index;
-mod run;
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::future::poll_fn;
 use std::hash::Hash;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
 use mainspring_driver::Nanos;
-use mainspring_driver::agenda::{self, Agenda};
+use mainspring_driver::agenda;
 
-use super::error::Closed;
+use super::due::Due;
 use super::instant::{self, Instant};
-use super::keyed::{COMMANDS_PER_POLL, Due, Inbox};
-use crate::coop::budget;
 
+pub use drain::Drain;
 pub use handle::TimerMapHandle;
-pub use run::Ran;
 
 use handle::Command;
+use inbox::Inbox;
 use index::{Index, Item};
 
+/// Commands from other threads that one poll carries out; the others wait for the next.
+const COMMANDS_PER_POLL: usize = 1024;
+
 /// Keys whose values come out when their time has come, in the order of their deadlines; also a [`Stream`] of
-/// `(key, value)`, which ends when the map is empty or closed.
+/// `(key, value)`.
 ///
-/// A key is in the map once: [`set`](TimerMap::set) puts it in or replaces it, [`move_to`](TimerMap::move_to)
+/// A key is in the map once: [`insert`](TimerMap::insert) puts it in or replaces it, [`reset`](TimerMap::reset)
 /// gives it another time, [`remove`](TimerMap::remove) takes it out. That is what connection pools, caches and
 /// session tables want of timers.
 ///
-/// * Never early, exact to the nanosecond; equal deadlines in the order in which the keys were set. Moving
-///   keeps a key's place in that order; setting it again gives it a new one.
+/// * Never early, exact to the nanosecond; equal deadlines in the order in which the keys were inserted. A reset
+///   keeps a key's place in that order; inserting it again gives it a new one.
 /// * An entry comes out once: as an expiry, from `remove`, or from [`drain`](TimerMap::drain).
 /// * Every duration is legal: `Duration::MAX` means never, zero comes out at the next poll.
 /// * After a stall, whatever came due meanwhile comes out, in order.
 /// * Nothing is allocated when an entry comes out, and nothing at all while entries come and go in similar
-///   numbers. A removed entry is gone at once; what a burst needed is given back in small steps.
-/// * One timer of the runtime serves the whole map. Moving to a later time touches nothing else.
-/// * [`handle`](TimerMap::handle) lets other threads and tasks feed the map, and close it;
-///   [`run`](TimerMap::run) calls something back for each entry.
+///   numbers. A removed entry is gone at once; what a burst needed is given back in small steps as time passes.
+/// * One timer of the runtime serves the whole map. Resetting to a later time touches nothing else.
 ///
 /// A map belongs to the runtime in which it was made or, if made outside, in which it is first used.
+///
+/// # When it ends
+///
+/// An empty map waits for what is put in next. [`close`](TimerMap::close) says that nobody but the owner will put
+/// anything in: from then on the map ends when it is empty. Its owner may still do everything, and what it puts in
+/// comes out as before. Without having closed it, an owner that is alone asks `while !map.is_empty()`.
 ///
 /// # Examples
 ///
@@ -68,17 +73,17 @@ use index::{Index, Item};
 ///
 /// mainspring::block_on(async {
 ///     let mut pool = TimerMap::new();
-///     pool.set("a", "connection a", SILENCE)?;
-///     pool.set("b", "connection b", SILENCE)?;
+///     pool.insert("a", "connection a", SILENCE);
+///     pool.insert("b", "connection b", SILENCE);
 ///     mainspring::sleep(SILENCE / 2).await;
 ///     // A heartbeat of b.
-///     assert!(pool.move_to("b", SILENCE)?);
+///     assert!(pool.reset("b", SILENCE));
 ///
 ///     assert_eq!(pool.next_expired().await, Some(("a", "connection a")));
-///     assert_eq!(pool.remove("b")?, Some("connection b"));
+///     assert_eq!(pool.remove("b"), Some("connection b"));
+///     pool.close();
 ///     assert!(pool.next_expired().await.is_none());
-///     Ok::<(), mainspring::time::error::Closed>(())
-/// }).unwrap();
+/// });
 /// ```
 ///
 /// A cache whose entries expire, in which nobody sees an expired one: its owner takes out what is due before it
@@ -100,7 +105,7 @@ use index::{Index, Item};
 ///     fn put(&mut self, key: &str, value: u64) {
 ///         self.stored = self.stored.wrapping_add(1);
 ///         let spread = self.lifetime / 20 * (self.stored % 8) / 8;
-///         let _previous = self.entries.set(key.to_owned(), value, self.lifetime - spread);
+///         let _previous = self.entries.insert(key.to_owned(), value, self.lifetime - spread);
 ///     }
 ///
 ///     async fn get(&mut self, key: &str) -> Option<u64> {
@@ -110,7 +115,7 @@ use index::{Index, Item};
 ///             Poll::Ready(())
 ///         })
 ///         .await;
-///         self.entries.get(key).ok()?.copied()
+///         self.entries.get(key).copied()
 ///     }
 /// }
 ///
@@ -123,13 +128,99 @@ use index::{Index, Item};
 ///     assert_eq!(cache.get("answer").await, None);
 /// });
 /// ```
+///
+/// ## Shared by tasks of one thread
+///
+/// They need no handle: a `RefCell` that is borrowed for the length of a call, or of a poll, will do. The task that
+/// waits is woken by an insertion or a reset that comes before all others. (What `insert` and `remove` return is
+/// better bound to a name: its drop then finds the map free.)
+///
+/// ```
+/// use std::cell::RefCell;
+/// use std::future::poll_fn;
+/// use std::rc::Rc;
+/// use std::time::Duration;
+/// use mainspring::time::{TimerMap, sleep};
+/// use mainspring::spawn;
+///
+/// mainspring::block_on(async {
+///     let sessions = Rc::new(RefCell::new(TimerMap::new()));
+///     for user in ["ann", "bob"] {
+///         let sessions = sessions.clone();
+///         spawn(async move {
+///             sessions.borrow_mut().insert(user, (), Duration::from_millis(20));
+///             if user == "ann" {
+///                 sleep(Duration::from_millis(10)).await;
+///                 sessions.borrow_mut().reset(user, Duration::from_millis(20));
+///             }
+///         });
+///     }
+///     let next = async || poll_fn(|cx| sessions.borrow_mut().poll_expired(cx)).await;
+///     assert_eq!(next().await, Some(("bob", ())));
+///     assert_eq!(next().await, Some(("ann", ())));
+/// });
+/// ```
+///
+/// ## Fed by other threads
+///
+/// They have a [`handle`](TimerMap::handle) each, which may also close the map.
+///
+/// ## Something to do for each entry
+///
+/// `futures::StreamExt::for_each_concurrent` calls back for each entry, in order, and lets so many calls run at a time.
+/// Entries that come due meanwhile wait in the map, where they can still be reset and removed. A call that spawns a
+/// task keeps a panic from the others: it is in what the task's handle returns.
+///
+/// ```
+/// use std::time::Duration;
+/// use futures::StreamExt;
+/// use mainspring::{spawn, time::TimerMap};
+///
+/// mainspring::block_on(async {
+///     let mut jobs = TimerMap::new();
+///     for (number, dividend) in [60, 0, 30].into_iter().enumerate() {
+///         jobs.insert(number, dividend, Duration::from_millis(1));
+///     }
+///     jobs.close();
+///     jobs.for_each_concurrent(2, async |(number, dividend)| {
+///         let job = spawn(async move { 60_u32.checked_div(dividend).expect("not zero") });
+///         match job.await {
+///             Ok(quotient) => assert_eq!(quotient, 60 / dividend),
+///             Err(error) => assert!(error.is_panic() && number == 1),
+///         }
+///     })
+///     .await;
+/// });
+/// ```
+///
+/// ## Stop and drain
+///
+/// `futures::StreamExt::take_until` ends the loop when it is told to; calls that run come to their end. What has not come
+/// out is in the map:
+///
+/// ```
+/// use std::time::Duration;
+/// use futures::{StreamExt, channel::oneshot};
+/// use mainspring::time::TimerMap;
+///
+/// mainspring::block_on(async {
+///     let (stop, stopped) = oneshot::channel();
+///     let mut map = TimerMap::new();
+///     let handle = map.handle();
+///     std::thread::spawn(move || {
+///         handle.insert("late", 2, Duration::from_secs(9)).unwrap();
+///         handle.insert("soon", 1, Duration::from_secs(5)).unwrap();
+///         stop.send(())
+///     });
+///     map.by_ref().take_until(stopped).for_each_concurrent(8, async |_| ()).await;
+///     map.close();
+///     assert_eq!(map.drain().collect::<Vec<_>>(), [("soon", 1), ("late", 2)]);
+/// });
+/// ```
 pub struct TimerMap<K, V> {
     due: Due<Item<K, V>>,
     index: Index,
-    /// Made with the first handle.
     inbox: Option<Inbox<Command<K, V>>>,
-    closed: bool,
-    ended: bool,
 }
 
 // Keys and values are never pinned: they are moved out when they come out.
@@ -152,148 +243,98 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     /// An empty map with room for the values of `capacity` keys, which it keeps.
     #[track_caller]
     pub fn with_capacity(capacity: usize) -> TimerMap<K, V> {
-        TimerMap {
-            due: Due::with_capacity(capacity),
-            index: Index::default(),
-            inbox: None,
-            closed: false,
-            ended: false,
-        }
+        TimerMap { due: Due::with_capacity(capacity), index: Index::default(), inbox: None }
     }
 
     /// Puts `value` in under `key`, to come out `after` from now. Returns the value that it replaces, if the key
     /// was there.
     ///
-    /// # Errors
-    ///
-    /// [`Closed`] after [`close`](TimerMap::close); key and value are dropped.
-    ///
     /// # Panics
     ///
     /// If the map was made outside a runtime, and this thread is not in one either.
     #[track_caller]
-    pub fn set(&mut self, key: K, value: V, after: Duration) -> Result<Option<V>, Closed> {
-        self.check_open()?;
+    pub fn insert(&mut self, key: K, value: V, after: Duration) -> Option<V> {
         let at = self.due.after(after);
-        Ok(self.set_nanos(key, value, at))
+        self.insert_nanos(key, value, at)
     }
 
     /// Puts `value` in under `key`, to come out at `when`: at the next poll, if that has passed. Returns the
     /// value that it replaces.
     ///
-    /// # Errors
-    ///
-    /// As [`set`](TimerMap::set).
-    ///
     /// # Panics
     ///
-    /// As [`set`](TimerMap::set).
+    /// As [`insert`](TimerMap::insert).
     #[track_caller]
-    pub fn set_at(&mut self, key: K, value: V, when: Instant) -> Result<Option<V>, Closed> {
-        self.check_open()?;
+    pub fn insert_at(&mut self, key: K, value: V, when: Instant) -> Option<V> {
         let at = self.due.at(when);
-        Ok(self.set_nanos(key, value, at))
+        self.insert_nanos(key, value, at)
     }
 
     /// Gives `key` another time: `after` from now, whatever it was. Says whether the key was there.
-    ///
-    /// # Errors
-    ///
-    /// [`Closed`] after [`close`](TimerMap::close).
-    pub fn move_to<Q>(&mut self, key: &Q, after: Duration) -> Result<bool, Closed>
+    pub fn reset<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, after: Duration) -> bool
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
-        let Some(entry) = self.find(key)? else { return Ok(false) };
+        let Some(entry) = self.find(key) else { return false };
         let at = self.due.after(after);
-        Ok(self.move_nanos(entry, at))
+        self.due.reset(entry, at)
     }
 
     /// Gives `key` another time: `when`. Says whether the key was there.
-    ///
-    /// # Errors
-    ///
-    /// [`Closed`] after [`close`](TimerMap::close).
-    pub fn move_to_at<Q>(&mut self, key: &Q, when: Instant) -> Result<bool, Closed>
+    pub fn reset_at<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, when: Instant) -> bool
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
-        let Some(entry) = self.find(key)? else { return Ok(false) };
-        let at = self.due.at(when);
-        Ok(self.move_nanos(entry, at))
+        let Some(entry) = self.find(key) else { return false };
+        self.due.reset(entry, instant::to_nanos(when))
     }
 
     /// Takes a key out; `None` if it is not there.
-    ///
-    /// # Errors
-    ///
-    /// [`Closed`] after [`close`](TimerMap::close).
-    pub fn remove<Q>(&mut self, key: &Q) -> Result<Option<V>, Closed>
+    pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
-        let Some(entry) = self.find(key)? else { return Ok(None) };
-        let item = self.take(entry);
+        let item = self.take(self.find(key)?)?;
         self.due.fewer();
-        Ok(item.map(|item| item.value))
+        Some(item.value)
     }
 
     /// The value of a key. One whose time has passed is there until it is polled for.
-    ///
-    /// # Errors
-    ///
-    /// [`Closed`] after [`close`](TimerMap::close).
-    pub fn get<Q>(&self, key: &Q) -> Result<Option<&V>, Closed>
+    pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
-        let entry = self.find(key)?;
-        Ok(entry.and_then(|entry| self.due.agenda.get(entry)).map(|item| &item.value))
+        self.due.agenda.get(self.find(key)?).map(|item| &item.value)
     }
 
     /// The value of a key, to be changed.
-    ///
-    /// # Errors
-    ///
-    /// [`Closed`] after [`close`](TimerMap::close).
-    pub fn get_mut<Q>(&mut self, key: &Q) -> Result<Option<&mut V>, Closed>
+    pub fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
         let entry = self.find(key)?;
-        Ok(entry.and_then(|entry| self.due.agenda.get_mut(entry)).map(|item| &mut item.value))
+        self.due.agenda.get_mut(entry).map(|item| &mut item.value)
     }
 
     /// Whether a key is there.
-    ///
-    /// # Errors
-    ///
-    /// [`Closed`] after [`close`](TimerMap::close).
-    pub fn contains_key<Q>(&self, key: &Q) -> Result<bool, Closed>
+    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
-        Ok(self.find(key)?.is_some())
+        self.find(key).is_some()
     }
 
     /// When a key is due.
-    ///
-    /// # Errors
-    ///
-    /// [`Closed`] after [`close`](TimerMap::close).
-    pub fn deadline<Q>(&self, key: &Q) -> Result<Option<Instant>, Closed>
+    pub fn deadline<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
-        let entry = self.find(key)?;
-        Ok(entry.and_then(|entry| self.due.agenda.deadline(entry)).map(instant::from_nanos))
+        self.due.agenda.deadline(self.find(key)?).map(instant::from_nanos)
+    }
+
+    /// When the next entry is due; `None` if there is none. It takes longer after entries were reset or removed.
+    pub fn next_deadline(&mut self) -> Option<Instant> {
+        self.due.agenda.next_deadline().map(instant::from_nanos)
     }
 
     /// The keys and their values, in no particular order.
@@ -301,20 +342,18 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         self.due.agenda.iter().map(|(_, _, item)| (&item.key, &item.value))
     }
 
-    /// Takes everything out, in the order of the deadlines. The map is empty at once, whether or not the
-    /// iterator is used, and its keys may be set again.
-    pub fn drain(&mut self) -> Drain<K, V> {
-        let agenda = self.due.agenda.take_all();
-        self.index.clear();
-        self.due.fewer();
-        Drain { agenda }
+    /// The keys, in no particular order.
+    pub fn keys(&self) -> impl Iterator<Item = &K> {
+        self.iter().map(|(key, _)| key)
     }
 
-    /// Closes the map: nothing can be put in any more, every later call that concerns a key returns [`Closed`],
-    /// and so do those of the handles; whoever waits for an expiry is told that there will be none.
-    ///
-    /// Returns what has not come out, in the order of the deadlines, with what handles have sent before. If the
-    /// map is closed, that is what is left since.
+    /// The values, in no particular order.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.iter().map(|(_, value)| value)
+    }
+
+    /// Drops the entries for which `keep` returns `false`. It is asked in no particular order. The others keep their
+    /// times.
     ///
     /// ```
     /// use std::time::Duration;
@@ -322,29 +361,30 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     ///
     /// mainspring::block_on(async {
     ///     let mut map = TimerMap::new();
-    ///     map.set(2, "late", Duration::from_secs(9)).unwrap();
-    ///     map.set(1, "soon", Duration::from_secs(5)).unwrap();
-    ///     assert_eq!(map.close().collect::<Vec<_>>(), [(1, "soon"), (2, "late")]);
-    ///     assert!(map.set(3, "no", Duration::ZERO).is_err());
-    ///     assert_eq!(map.close().count(), 0);
+    ///     (0..10).for_each(|n| drop(map.insert(n, n * n, Duration::from_secs(n))));
+    ///     map.retain(|_, square| *square % 2 == 1);
+    ///     assert_eq!((map.len(), map.get(&3), map.get(&4)), (5, Some(&9), None));
     /// });
     /// ```
-    pub fn close(&mut self) -> Drain<K, V> {
-        if let Some(inbox) = &self.inbox {
-            inbox.close();
+    pub fn retain(&mut self, mut keep: impl FnMut(&K, &mut V) -> bool) {
+        let all: Vec<agenda::Key> = self.due.agenda.iter().map(|(entry, ..)| entry).collect();
+        let mut dropped = Vec::new();
+        for entry in all {
+            let item = self.due.agenda.get_mut(entry);
+            if item.is_some_and(|item| !keep(&item.key, &mut item.value)) {
+                dropped.extend(self.take(entry));
+            }
         }
-        let mut unlimited = usize::MAX;
-        self.obey(&mut unlimited);
-        self.closed = true;
-        let rest = self.drain();
-        // There may have been nothing in it, and a handle to wait for.
-        self.due.ended();
-        rest
+        self.due.fewer();
     }
 
-    /// Whether the map was closed, by its owner or by a handle.
-    pub fn is_closed(&self) -> bool {
-        self.closed || self.inbox.as_ref().is_some_and(Inbox::is_closed)
+    /// Takes everything out, in the order of the deadlines. The map is empty at once, whether or not the
+    /// iterator is used, and its keys may be inserted again.
+    pub fn drain(&mut self) -> Drain<K, V> {
+        let agenda = self.due.agenda.take_all();
+        self.index = Index::default();
+        self.due.fewer();
+        Drain { agenda }
     }
 
     /// How many keys there are, without those that handles have sent since the last poll.
@@ -357,8 +397,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         self.due.agenda.is_empty()
     }
 
-    /// Polls for the next entry that is due. `None` if the map is closed, or if it is empty and nobody has a
-    /// handle.
+    /// Polls for the next entry that is due. `None` if the map is closed and empty.
     ///
     /// Wakes the task of the latest poll.
     ///
@@ -367,31 +406,25 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     /// If there is no runtime to wait in, or the map's was dropped. The message says where the map was made.
     #[track_caller]
     pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<(K, V)>> {
-        let permit = ready!(budget::poll_proceed(cx));
-        let mut commands = COMMANDS_PER_POLL;
-        loop {
-            let open = self.poll_commands(cx, &mut commands);
-            if self.closed {
-                permit.spend();
-                self.ended = true;
-                return Poll::Ready(None);
-            }
-            if let Poll::Ready(entry) = self.due.poll(cx, !open) {
-                permit.spend();
-                self.ended = entry.is_none();
-                return Poll::Ready(entry.map(|entry| self.expired(entry)));
-            }
+        // In this order: what was sent before it was closed still counts.
+        let closed = self.inbox.as_ref().is_some_and(|inbox| inbox.watch(cx.waker()));
+        let all = self.carry_out(COMMANDS_PER_POLL);
+        if !all {
+            cx.waker().wake_by_ref();
+        }
+        let polled = self.due.poll(cx, closed && all);
+        if polled.is_pending() {
             // Nothing was due, so time has passed: a good moment.
             self.index.follow(self.due.agenda.capacity());
-            let news = self.inbox.as_ref().is_some_and(|inbox| inbox.watch(cx, open));
-            if !news || commands == 0 {
-                return Poll::Pending;
-            }
         }
+        polled.map(|entry| {
+            let entry = entry?;
+            self.index.unlink(&mut self.due.agenda, entry.key, &entry.value);
+            Some((entry.value.key, entry.value.value))
+        })
     }
 
-    /// Waits for the next entry that is due. `None` if the map is closed, or if it is empty and nobody has a
-    /// handle.
+    /// Waits for the next entry that is due. `None` if the map is closed and empty.
     ///
     /// # Panics
     ///
@@ -404,39 +437,14 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         poll_fn(|cx| self.poll_expired(cx)).await
     }
 
-    /// A handle with which other threads and tasks feed the map, and close it.
-    ///
-    /// While one lives, an empty map is not at its end.
-    ///
-    /// # Panics
-    ///
-    /// If the map was made outside a runtime, and this thread is not in one either.
-    #[track_caller]
-    pub fn handle(&mut self) -> TimerMapHandle<K, V> {
-        let timers = self.due.timers().clone();
-        let closed = self.closed;
-        self.ended &= closed;
-        let inbox = self.inbox.get_or_insert_with(Inbox::new);
-        if closed {
-            inbox.close();
-        }
-        TimerMapHandle::new(inbox.sender(self.due.waiting()), timers)
-    }
-
-    fn check_open(&self) -> Result<(), Closed> {
-        if self.is_closed() { Err(Closed(())) } else { Ok(()) }
-    }
-
-    fn find<Q>(&self, key: &Q) -> Result<Option<agenda::Key>, Closed>
+    fn find<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<agenda::Key>
     where
         K: Borrow<Q>,
-        Q: Hash + Eq + ?Sized,
     {
-        self.check_open()?;
-        Ok(self.index.find(&self.due.agenda, self.index.hash(key), key))
+        self.index.find(&self.due.agenda, self.index.hash(key), key)
     }
 
-    fn set_nanos(&mut self, key: K, value: V, at: Nanos) -> Option<V> {
+    fn insert_nanos(&mut self, key: K, value: V, at: Nanos) -> Option<V> {
         let old = self.put(key, value, at);
         self.due.sooner(at);
         old.map(|old| old.value)
@@ -444,79 +452,17 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
 
     /// Puts an entry in and returns the one that it replaces.
     fn put(&mut self, key: K, value: V, at: Nanos) -> Option<Item<K, V>> {
-        self.ended = false;
         let hash = self.index.hash(&key);
-        let old = self.index.find(&self.due.agenda, hash, &key);
-        let old = old.and_then(|old| self.take(old));
-        let entry = self.due.agenda.insert(self.index.item(key, value, hash), at);
+        let old = self.index.find(&self.due.agenda, hash, &key).and_then(|old| self.take(old));
+        let entry = self.due.insert(self.index.item(key, value, hash), at);
         self.index.link(hash, entry);
         old
-    }
-
-    fn move_nanos(&mut self, entry: agenda::Key, at: Nanos) -> bool {
-        let there = self.due.agenda.reset(entry, at);
-        self.due.sooner(at);
-        there
     }
 
     fn take(&mut self, entry: agenda::Key) -> Option<Item<K, V>> {
         let item = self.due.agenda.remove(entry)?.value;
         self.index.unlink(&mut self.due.agenda, entry, &item);
         Some(item)
-    }
-
-    fn expired(&mut self, entry: agenda::Entry<Item<K, V>>) -> (K, V) {
-        self.index.unlink(&mut self.due.agenda, entry.key, &entry.value);
-        (entry.value.key, entry.value.value)
-    }
-
-    /// Carries out what the handles have sent, up to so many commands; if there may be more, the task is polled
-    /// again. Says whether more may be sent.
-    fn poll_commands(&mut self, cx: &Context<'_>, left: &mut usize) -> bool {
-        // In this order: what was sent before a handle closed the map, or the last one went, still counts.
-        let closed = self.is_closed();
-        let open = self.inbox.as_ref().is_some_and(Inbox::is_open);
-        self.obey(left);
-        if *left == 0 {
-            cx.waker().wake_by_ref();
-            return true;
-        }
-        self.closed |= closed;
-        open
-    }
-
-    /// As a poll, but leaves what is due in the map.
-    fn poll_inbox(&mut self, cx: &Context<'_>) {
-        let mut commands = COMMANDS_PER_POLL;
-        loop {
-            let open = self.poll_commands(cx, &mut commands);
-            let news = self.inbox.as_ref().is_some_and(|inbox| inbox.watch(cx, open));
-            if !news || commands == 0 {
-                return;
-            }
-        }
-    }
-
-    fn obey(&mut self, left: &mut usize) {
-        while *left > 0 {
-            let Some(command) = self.inbox.as_mut().and_then(Inbox::next) else { return };
-            *left -= 1;
-            match command {
-                Command::Set { key, value, at } => drop(self.put(key, value, at)),
-                Command::Move { key, at } => {
-                    let hash = self.index.hash(&key);
-                    if let Some(entry) = self.index.find(&self.due.agenda, hash, &key) {
-                        self.due.agenda.reset(entry, at);
-                    }
-                }
-                Command::Remove { key } => {
-                    let hash = self.index.hash(&key);
-                    if let Some(entry) = self.index.find(&self.due.agenda, hash, &key) {
-                        drop(self.take(entry));
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -528,48 +474,15 @@ impl<K: Hash + Eq, V> Stream for TimerMap<K, V> {
     }
 }
 
-/// Terminated once it has yielded `None`: if it was closed then for good, otherwise until a key is set or a
-/// [handle](TimerMap::handle) made.
+/// Terminated once it has yielded `None`, until something is put in.
 impl<K: Hash + Eq, V> FusedStream for TimerMap<K, V> {
     fn is_terminated(&self) -> bool {
-        self.ended
+        self.due.is_ended()
     }
 }
 
 impl<K, V> fmt::Debug for TimerMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TimerMap")
-            .field("len", &self.due.agenda.len())
-            .field("closed", &self.closed)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What was in a [`TimerMap`], in the order of the deadlines. Made by [`TimerMap::drain`] and
-/// [`TimerMap::close`].
-pub struct Drain<K, V> {
-    agenda: Agenda<Item<K, V>>,
-}
-
-impl<K, V> Iterator for Drain<K, V> {
-    type Item = (K, V);
-
-    fn next(&mut self) -> Option<(K, V)> {
-        // There is nothing after the end of time.
-        let item = self.agenda.pop_due(Nanos::NEVER)?.value;
-        Some((item.key, item.value))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.agenda.len(), Some(self.agenda.len()))
-    }
-}
-
-impl<K, V> ExactSizeIterator for Drain<K, V> {}
-impl<K, V> std::iter::FusedIterator for Drain<K, V> {}
-
-impl<K, V> fmt::Debug for Drain<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Drain").field("left", &self.agenda.len()).finish()
+        f.debug_struct("TimerMap").field("len", &self.due.agenda.len()).finish_non_exhaustive()
     }
 }

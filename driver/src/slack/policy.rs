@@ -1,0 +1,214 @@
+//! `Tolerance` and `SlackPolicy`: how far a park may outlast a deadline, so that timers end together.
+//!
+//! A wake-up is the dearest thing a timer does. So a park does not end at the earliest deadline but at the
+//! earliest deadline plus slack: it ends once for all that come due until then. The slack touches the park
+//! alone. A timer's deadline stays exact, it fires as soon as the driver runs and it is due, and the order in
+//! which timers fire does not depend on it.
+//!
+//! Ground rules:
+//!
+//! * Slack is computed when a timer is armed, from its distance at that moment, and kept in its cell. A reset
+//!   to a later time keeps it; one to an earlier time computes it anew.
+//! * A timer that asks for a tolerance of its own gets that, however busy the driver is.
+//! * Load counts timers that fire, over windows of 10 ms, and is forgotten when no window was closed lately:
+//!   what is armed after a quiet stretch is not widened.
+
+use core::time::Duration;
+
+use super::Slack;
+use crate::Nanos;
+
+/// Of the distance to the deadline, this fraction …
+const SHARE: u64 = 128;
+/// … but at most this many nanoseconds.
+const MOST: u64 = 1_000_000;
+/// Under load: this fraction …
+const BUSY_SHARE: u64 = 8;
+/// … but at most this many nanoseconds, unless the share above allows more.
+const BUSY_MOST: u64 = 500_000;
+/// Nanoseconds over which load is measured.
+const WINDOW: u64 = 10_000_000;
+/// Load begins above so many timers fired a second …
+const BUSY_ABOVE: u64 = 2_000;
+/// … and ends below so many.
+const BUSY_UNTIL: u64 = 1_000;
+/// With fewer timers armed than this there is nothing to gain.
+const BUSY_LIVE: usize = 32;
+
+/// How much slack a driver gives to timers that ask for none in particular.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring_driver::{Driver, Nanos, TestClock, Tolerance};
+/// use futures::FutureExt;
+///
+/// let clock = TestClock::new(Nanos::ZERO).clock();
+/// let mut driver = Driver::new(clock, || ()).with_tolerance(Tolerance::Precise);
+/// let mut timer = Box::pin(driver.handle().sleep(Duration::from_secs(1)));
+/// assert!(timer.poll_unpin(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending());
+/// assert_eq!(driver.next_wake(), Some(Nanos::new(1_000_000_000)));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Tolerance {
+    /// 1/128 of the time to the deadline, at most a millisecond: a sleep of 100 µs ends within a microsecond
+    /// of its time, one of 5 ms within 40 µs, one of 30 s within a millisecond (and what the system's wake-up
+    /// takes). Under load, that is while at least 32 timers are armed and more than 2,000 a second fire
+    /// (measured over 10 ms, given up below 1,000), a timer that is armed then may have an eighth of its
+    /// time, at most 500 µs. The default.
+    #[default]
+    Adaptive,
+    /// A fixed fraction of the time to the deadline, at most so much; whatever the load.
+    Fixed {
+        /// The fraction, from 0 to 1.
+        ratio: f64,
+        /// The most.
+        max: Duration,
+    },
+    /// None: every park ends at the earliest deadline.
+    Precise,
+}
+
+/// A driver's tolerance, and the load it goes by.
+#[derive(Debug)]
+pub(crate) struct SlackPolicy {
+    tolerance: Tolerance,
+    /// When the current window began.
+    since: Nanos,
+    /// Timers fired in it.
+    fired: u64,
+    busy: bool,
+    widened: u64,
+}
+
+impl SlackPolicy {
+    pub(crate) fn new(now: Nanos) -> SlackPolicy {
+        SlackPolicy { tolerance: Tolerance::default(), since: now, fired: 0, busy: false, widened: 0 }
+    }
+
+    /// # Panics
+    ///
+    /// If a fixed ratio does not lie between 0 and 1.
+    #[track_caller]
+    pub(crate) fn set(&mut self, tolerance: Tolerance) {
+        if let Tolerance::Fixed { ratio, .. } = tolerance {
+            assert!((0.0..=1.0).contains(&ratio), "a tolerance's ratio lies between 0 and 1, not at {ratio}");
+        }
+        self.tolerance = tolerance;
+    }
+
+    /// The slack of a timer that is armed now, when the clock was last read at `now`.
+    #[inline]
+    pub(crate) fn slack(&mut self, now: Nanos, deadline: Nanos) -> Slack {
+        let distance = deadline.saturating_nanos_since(now);
+        match self.tolerance {
+            Tolerance::Adaptive => {
+                let mut slack = (distance / SHARE).min(MOST);
+                if self.busy && now.saturating_nanos_since(self.since) <= 2 * WINDOW {
+                    slack = slack.max((distance / BUSY_SHARE).min(BUSY_MOST));
+                    self.widened += 1;
+                }
+                Slack::at_most_nanos(slack)
+            }
+            // The cast saturates.
+            Tolerance::Fixed { ratio, max } => {
+                Slack::at_most(Duration::from_nanos((distance as f64 * ratio) as u64).min(max))
+            }
+            Tolerance::Precise => Slack::ZERO,
+        }
+    }
+
+    /// `fired` timers came due in a call of `process` at `now`, and `live` are still armed.
+    #[inline]
+    pub(crate) fn count(&mut self, now: Nanos, fired: usize, live: usize) {
+        self.fired += fired as u64;
+        let window = now.saturating_nanos_since(self.since);
+        if window < WINDOW {
+            return;
+        }
+        // Those that have just fired were armed until a moment ago.
+        let crowd = live + fired >= BUSY_LIVE;
+        let limit = if self.busy { BUSY_UNTIL } else { BUSY_ABOVE };
+        let per_second = u128::from(self.fired) * 1_000_000_000 / u128::from(window);
+        self.busy = crowd && per_second > u128::from(limit);
+        self.since = now;
+        self.fired = 0;
+    }
+
+    /// How many timers were armed with the wider slack.
+    pub(crate) fn widened(&self) -> u64 {
+        self.widened
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn slack(policy: &mut SlackPolicy, now: u64, distance: u64) -> u64 {
+        policy.slack(Nanos::new(now), Nanos::new(now + distance)).as_nanos()
+    }
+
+    #[test]
+    fn the_default_is_a_share_and_bounded() {
+        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        assert!(slack(&mut policy, 0, 100_000) < 1_000);
+        assert!(slack(&mut policy, 0, 5 * MS) < 40_000);
+        for far in [200 * MS, 30_000 * MS, u64::MAX / 2] {
+            let got = slack(&mut policy, 5, far);
+            assert!((MS * 4 / 5..=MS).contains(&got), "{got}");
+        }
+        assert_eq!(slack(&mut policy, 9, 0), 0);
+        assert_eq!(policy.widened(), 0);
+    }
+
+    #[test]
+    fn load_widens_and_its_end_narrows() {
+        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        // 3,000 a second, in a crowd of a hundred.
+        for ms in 1..=40 {
+            policy.count(Nanos::new(ms * MS), 3, 100);
+        }
+        assert!(slack(&mut policy, 40 * MS, 2 * MS) > 200_000);
+        assert!(slack(&mut policy, 40 * MS, 100 * MS) > 600_000, "wider than the share under load");
+        assert_eq!(policy.widened(), 2);
+        // 1,500 a second keep it up; 900 do not.
+        for ms in 1..=20 {
+            policy.count(Nanos::new((40 + 2 * ms) * MS), 3, 100);
+        }
+        assert!(slack(&mut policy, 80 * MS, 2 * MS) > 200_000);
+        for ms in 1..=20 {
+            policy.count(Nanos::new((80 + 10 * ms) * MS), 9, 100);
+        }
+        assert!(slack(&mut policy, 280 * MS, 2 * MS) < 20_000);
+    }
+
+    #[test]
+    fn a_lone_fast_ticker_and_a_quiet_stretch_are_not_widened() {
+        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        for tick in 1..=1000 {
+            policy.count(Nanos::new(tick * 100_000), 1, 3);
+        }
+        assert!(slack(&mut policy, 100 * MS, MS) < 10_000, "a ticker of 10 kHz among three timers");
+        for ms in 1..=100 {
+            policy.count(Nanos::new((100 + ms) * MS), 10, 100);
+        }
+        assert!(slack(&mut policy, 200 * MS, MS) > 100_000);
+        assert!(slack(&mut policy, 10_000 * MS, MS) < 10_000, "after ten seconds of nothing");
+    }
+
+    #[test]
+    fn fixed_and_precise_do_what_they_say() {
+        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        policy.set(Tolerance::Fixed { ratio: 0.5, max: Duration::from_micros(64) });
+        assert_eq!((slack(&mut policy, 0, 32_768), slack(&mut policy, 0, MS)), (16_384, 57_344));
+        policy.set(Tolerance::Precise);
+        assert_eq!(slack(&mut policy, 0, u64::MAX / 2), 0);
+        for ratio in [-0.1, 1.1, f64::NAN] {
+            let set = || SlackPolicy::new(Nanos::ZERO).set(Tolerance::Fixed { ratio, max: Duration::MAX });
+            assert!(std::panic::catch_unwind(set).is_err());
+        }
+    }
+}

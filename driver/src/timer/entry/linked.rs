@@ -1,0 +1,384 @@
+//! The driver's side of an entry: the wheel of those that are linked.
+//!
+//! Ground rules, besides those of the entry:
+//!
+//! * Only an [`Entries`] holds [`EntryRef`]s, and it lives under the driver's lock: to have `&Entries` is to
+//!   hold the lock.
+//! * What the wheel finds at the place of an entry is compared with that entry, in every build: if the two disagreed, a
+//!   pointer to an entry that is freed would stay in the wheel.
+//! * An [`EntryRef`] is in the wheel exactly while its entry is linked. Between two unlocks the driver may take
+//!   one out to fire it; then it fires it or files it again.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::Waker;
+
+use super::super::Pending;
+use super::super::state::{State, StateCell};
+use super::TimerEntry;
+use crate::Nanos;
+use crate::trace::TracedTimer;
+use crate::wheel::{Due, Occupancy, Place, Rank, Slack, Store, Wheel};
+
+/// So many entries ahead of the one that is read are fetched into the cache.
+const AHEAD: usize = 12;
+
+/// The wheel's pointer to a linked entry.
+///
+/// # Invariants
+///
+/// * It was made from a `Pin<&TimerEntry>`.
+/// * It exists in the wheel of an [`Entries`] only, and only while its entry is linked; the owner unlinks it
+///   before the entry is freed. So under the lock it may be followed.
+#[derive(Clone, Copy)]
+pub(super) struct EntryRef(NonNull<TimerEntry>);
+
+// SAFETY: an `EntryRef` is followed under the driver's lock only, on whatever thread, and what it leads to
+// is `Sync`.
+unsafe impl Send for EntryRef {}
+
+impl EntryRef {
+    /// The pointer to `entry`, which is about to be linked.
+    #[inline]
+    pub(super) fn new(entry: Pin<&TimerEntry>) -> EntryRef {
+        EntryRef(NonNull::from(entry.get_ref()))
+    }
+
+    /// Whether it points to `entry`.
+    pub(super) fn is(self, entry: &TimerEntry) -> bool {
+        self.0 == NonNull::from(entry)
+    }
+
+    /// The entry.
+    ///
+    /// # Safety
+    ///
+    /// * The lock of the driver whose wheel held this is held.
+    /// * The entry is linked, and the reference is not used after it has been moved out of that state.
+    #[inline]
+    unsafe fn entry<'a>(self) -> &'a TimerEntry {
+        // SAFETY: the entry is linked, so it is alive and pinned; only shared references to it exist.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Arrows 3 and 4: moves the entry out of its deadline if that is not after `now`, and returns its
+    /// waker and its deadline; the entry may be gone when this returns. If it was reset to a time after `now`,
+    /// returns that: it stays linked and must be filed again.
+    ///
+    /// # Safety
+    ///
+    /// * The lock of the driver whose wheel held this is held.
+    /// * The entry is linked, and its cell has been taken out of the wheel.
+    #[inline]
+    unsafe fn fire(
+        self,
+        now: Nanos,
+        leave: impl Fn(&StateCell, Nanos) -> Result<(), State>,
+    ) -> Result<Fired, Nanos> {
+        // SAFETY: as the caller promises; after the swap succeeds it is not used.
+        let entry = unsafe { self.entry() };
+        let mut state = entry.state.load();
+        loop {
+            let State::Deadline(deadline) = state else {
+                unreachable!("an entry in the wheel is not linked but {state:?}");
+            };
+            if deadline > now {
+                return Err(deadline);
+            }
+            let copy = entry.waker.with(|held| {
+                // SAFETY: the lock is held and the entry is linked: the waker is present and the owner does
+                // not write it. The bits are copied as `MaybeUninit`, so that a copy that is not needed is
+                // forgotten.
+                unsafe { held.read() }
+            });
+            entry.keep(deadline);
+            let traced = entry.traced();
+            match leave(&entry.state, deadline) {
+                // SAFETY: the swap moved the waker's ownership from the entry to this copy.
+                Ok(()) => return Ok(Fired { waker: unsafe { copy.assume_init() }, deadline, traced }),
+                Err(now_at) => state = now_at,
+            }
+        }
+    }
+}
+
+/// What is left of an entry that has fired.
+pub(crate) struct Fired {
+    pub(crate) waker: Waker,
+    pub(crate) deadline: Nanos,
+    pub(crate) traced: TracedTimer,
+}
+
+/// What the driver asks of the next entry.
+pub(crate) enum Next {
+    /// This one has fired.
+    Fired(Fired),
+    /// The moves are used up.
+    Exhausted,
+    /// Nothing further is due.
+    Idle,
+}
+
+/// The wheel of linked entries. It lives under the driver's lock, and nothing else holds an [`EntryRef`].
+pub(crate) struct Entries {
+    wheel: Wheel<EntryRef>,
+}
+
+impl Entries {
+    pub(crate) fn new(at: Nanos) -> Entries {
+        Entries { wheel: Wheel::new(at) }
+    }
+
+    #[inline]
+    pub(super) fn insert(&mut self, entry: EntryRef, deadline: Nanos, rank: Rank) {
+        self.wheel.insert(&mut Places, entry, deadline, rank);
+    }
+
+    /// Takes `entry`, whose cell lies at `place`, out of the wheel.
+    #[inline]
+    pub(super) fn remove(&mut self, entry: &TimerEntry, place: Place) {
+        let found = self.wheel.remove(&mut Places, place);
+        assert_is(entry, found);
+    }
+
+    /// Files `entry`, whose cell lies at `place`, under another deadline.
+    #[inline]
+    pub(super) fn refile(&mut self, entry: &TimerEntry, place: Place, deadline: Nanos, slack: Slack) {
+        let found = self.wheel.refile_at(&mut Places, place, deadline, slack);
+        assert_is(entry, found);
+    }
+
+    /// Fires the next entry that is due at `now`.
+    #[inline]
+    pub(crate) fn fire_next(&mut self, now: Nanos, moves: &mut usize) -> Next {
+        loop {
+            match self.wheel.next_due(&mut Places, now, moves) {
+                Due::Idle => return Next::Idle,
+                Due::Exhausted => return Next::Exhausted,
+                Due::Fire { key, rank, .. } => {
+                    // SAFETY: `&mut self` means that the lock is held; the entry was in the wheel until a
+                    // moment ago, so it is linked.
+                    match unsafe { key.fire(now, StateCell::fire) } {
+                        Ok(fired) => return Next::Fired(fired),
+                        Err(later) => {
+                            self.wheel.put_back(&mut Places, key, later, rank);
+                            // It has some left, or it would have been exhausted.
+                            *moves -= 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Moves any entry to shutdown.
+    pub(crate) fn shut_down_next(&mut self) -> Option<Waker> {
+        let (key, _) = self.wheel.take_any()?;
+        // SAFETY: as in `fire_next`. No deadline is later than NEVER, so it cannot be refused.
+        unsafe { key.fire(Nanos::NEVER, StateCell::shut_down) }.ok().map(|fired| fired.waker)
+    }
+
+    #[inline]
+    pub(crate) fn next_park(&self) -> Option<(Nanos, Nanos)> {
+        self.wheel.next_park()
+    }
+
+    #[inline]
+    pub(crate) fn earliest(&self) -> Nanos {
+        self.wheel.earliest()
+    }
+
+    pub(crate) fn next_deadline(&mut self) -> Option<Nanos> {
+        self.wheel.next_deadline(&mut Places)
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.wheel.len()
+    }
+
+    pub(crate) fn moved(&self) -> u64 {
+        self.wheel.moved()
+    }
+
+    pub(crate) fn occupancy(&self) -> Occupancy {
+        self.wheel.occupancy()
+    }
+
+    /// Calls `each`, which is ours and takes notes, for every linked entry, in no particular order.
+    pub(crate) fn each(&self, mut each: impl FnMut(Pending)) {
+        // Entries lie anywhere: a few are fetched ahead of the one that is read.
+        let mut ahead = VecDeque::with_capacity(AHEAD + 1);
+        self.wheel.for_each(|key, rank| {
+            prefetch(key.0.as_ptr());
+            ahead.push_back((key, rank));
+            if ahead.len() > AHEAD {
+                // There is one, for one has just been put in.
+                ahead.pop_front().into_iter().for_each(|(key, rank)| each(self.seen(key, rank)));
+            }
+        });
+        ahead.into_iter().for_each(|(key, rank)| each(self.seen(key, rank)));
+    }
+
+    /// What a linked entry of this wheel looks like.
+    fn seen(&self, key: EntryRef, rank: Rank) -> Pending {
+        // SAFETY: `&self` means that the lock is held, and the key is in the wheel.
+        let entry = unsafe { key.entry() };
+        let (waker_data, waker_vtable) = entry.waker.with(|held| {
+            // SAFETY: the lock is held and the entry is linked: the waker is present, and nobody writes it. Only its
+            // two pointers are read.
+            let waker = unsafe { (*held).assume_init_ref() };
+            (waker.data() as usize, std::ptr::from_ref(waker.vtable()) as usize)
+        });
+        let (deadline, sequence, origin) = (entry.deadline(), rank.sequence(), entry.origin);
+        Pending { deadline, sequence, origin, waker_data, waker_vtable }
+    }
+
+    /// Asserts the wheel's invariants.
+    #[cfg(feature = "check")]
+    pub(crate) fn check(&self) {
+        self.wheel.check(|key| {
+            // SAFETY: `&self` means that the lock is held, and the key is in the wheel.
+            let entry = unsafe { key.entry() };
+            assert!(matches!(entry.state.load(), State::Deadline(_)), "an entry in the wheel is not linked");
+            entry.filed.with(|filed| {
+                // SAFETY: the lock is held.
+                unsafe { (*filed).place }
+            })
+        });
+    }
+}
+
+/// Writes places into the entries themselves, and reads their deadlines there.
+struct Places;
+
+impl Store<EntryRef> for Places {
+    #[inline]
+    fn set_place(&mut self, key: EntryRef, place: Place) {
+        // SAFETY: the wheel speaks only of keys that are in it or being put there, and is only called by
+        // `Entries`, under the lock.
+        let entry = unsafe { key.entry() };
+        entry.filed.with_mut(|filed| {
+            // SAFETY: the lock is held.
+            unsafe { (*filed).place = place }
+        });
+    }
+
+    #[inline]
+    fn deadline(&mut self, key: EntryRef, filed: Nanos) -> Nanos {
+        // SAFETY: as in `set_place`.
+        let entry = unsafe { key.entry() };
+        match entry.state.load() {
+            State::Deadline(deadline) => deadline,
+            _ => filed,
+        }
+    }
+
+    #[inline]
+    fn prefetch(&mut self, key: EntryRef) {
+        prefetch(key.0.as_ptr());
+    }
+}
+
+/// Ends the process if what was `found` at the place of `entry` is not that entry.
+#[inline]
+fn assert_is(entry: &TimerEntry, found: Option<EntryRef>) {
+    if !found.is_some_and(|found| found.is(entry)) {
+        wrong_place(entry);
+    }
+}
+
+/// The wheel has a pointer to this entry, nobody knows where, and the entry is about to be freed. A panic would free it while
+/// it unwinds, so that the pointer would dangle: there is nothing to do but to stop.
+#[cold]
+fn wrong_place(entry: &TimerEntry) -> ! {
+    use std::io::Write;
+    // An error output that is closed is no reason to go on.
+    let _ = writeln!(
+        std::io::stderr(),
+        "mainspring-driver: the timer made at {} does not lie where the wheel has put it. This is a defect of the driver, or \
+         memory was overwritten; going on would leave a dangling pointer, so the process is aborted.",
+        entry.origin,
+    );
+    std::process::abort();
+}
+
+/// Asks the processor to load what `at` points to, ahead of its use.
+#[inline(always)]
+fn prefetch(at: *const TimerEntry) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint: it reads nothing and cannot fault, whatever the address; SSE is part
+        // of every x86_64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>()) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Driver, TestClock};
+
+    /// Names the case that the test plays when it runs itself as a process of its own.
+    const CASE: &str = "MAINSPRING_WRONG_PLACE";
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri starts no process")]
+    fn an_entry_that_does_not_lie_where_it_believes_ends_the_process() {
+        if let Ok(case) = std::env::var(CASE) {
+            play(&case);
+            return;
+        }
+        let test = std::thread::current().name().expect("a test's thread has its name").to_owned();
+        for how in ["drop", "cancel", "reset", "reset within a slot", "reset to the past"] {
+            for place in ["nowhere", "another's", "its own"] {
+                let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
+                child.args(["--exact", &test, "--nocapture"]).env(CASE, format!("{how}/{place}"));
+                let output = child.output().expect("this program runs");
+                let said = String::from_utf8_lossy(&output.stderr);
+                let own = place == "its own";
+                assert_eq!(output.status.success(), own, "{how}, {place}: {said}");
+                assert_eq!(
+                    said.contains("aborted") && said.contains(file!()),
+                    !own,
+                    "{how}, {place}: {said}"
+                );
+                assert!(!said.contains("panicked"), "{how}, {place}: {said}");
+            }
+        }
+    }
+
+    /// Does something to an entry that believes to lie elsewhere.
+    fn play(case: &str) {
+        let driver = Driver::new(TestClock::new(Nanos::ZERO).clock(), || ());
+        let arm = |at| {
+            let mut entry = Box::pin(driver.handle().sleep_until(Nanos::new(at)));
+            let mut cx = std::task::Context::from_waker(Waker::noop());
+            assert!(entry.as_mut().poll_elapsed(&mut cx).is_pending());
+            entry
+        };
+        let (mut entry, other) = (arm((1 << 30) + 100), arm((1 << 30) + 101));
+        let (how, place) = case.split_once('/').expect("two words");
+        let (own, others) = {
+            let locked = driver.handle().lock();
+            (entry.place(&locked), other.place(&locked))
+        };
+        let place = match place {
+            "nowhere" => Place::NOWHERE,
+            "another's" => others,
+            _ => own,
+        };
+        Places.set_place(EntryRef::new(entry.as_ref()), place);
+        match how {
+            "drop" => drop(entry),
+            "cancel" => entry.as_mut().cancel(),
+            "reset" => entry.as_mut().reset(Nanos::new(1 << 20)),
+            "reset within a slot" => entry.as_mut().reset(Nanos::new((1 << 30) + 50)),
+            _ => entry.as_mut().reset(Nanos::ZERO),
+        }
+    }
+}

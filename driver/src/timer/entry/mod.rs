@@ -1,0 +1,530 @@
+//! `TimerEntry`: what a pinned future holds and the wheel points at. [`linked`] is the driver's side of it.
+//!
+//! Ground rules. An entry is shared between its owner (whoever holds `Pin<&mut TimerEntry>`, or drops it)
+//! and the driver (whoever holds the driver's lock):
+//!
+//! * The state cell says whose the rest is. While it is a deadline the entry is linked: the wheel holds an
+//!   `EntryRef` to it, its place is valid and its waker present. In any other state the driver has no
+//!   pointer to it, and all of it is the owner's.
+//! * Only the owner writes the waker, and only under the lock while linked. It may compare it without the
+//!   lock (`will_wake` reads bits that nobody else writes). It clones before locking and drops after
+//!   unlocking, because both are foreign code.
+//! * The place is read and written under the lock only; the tolerance too, or by the owner while idle.
+//! * While linked, the state is the deadline, so a reset touches nothing else. Whoever moves the state on from
+//!   there leaves the deadline in `wanted` first.
+//! * To fire, the driver, under the lock, copies the waker's bits, then swaps the state as its last touch.
+//!   From that moment the owner may free the entry from another thread. If the swap fails, a reset came
+//!   first: the copy is forgotten, for the waker still belongs to the entry, which is filed again. (Swapping
+//!   first and taking the waker after is a use after free.)
+//! * After locking, everybody reads the state again.
+//! * The wheel's pointer is made from a shared reference, and once an entry has been registered only
+//!   `Pin<&TimerEntry>` is formed, save in `Drop`. All that the driver touches is an atomic or lies in an
+//!   `UnsafeCell`.
+
+mod linked;
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomPinned;
+use std::mem::MaybeUninit;
+use std::panic::Location;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use linked::EntryRef;
+pub(super) use linked::{Entries, Fired, Next};
+
+use super::Handle;
+use super::shared::Inner;
+use super::state::{State, StateCell};
+use crate::Nanos;
+use crate::slack::Slack;
+use crate::sync::{AtomicU64, Ordering, UnsafeCell};
+use crate::trace::TracedTimer;
+use crate::wheel::{Place, Rank};
+
+/// The driver was shut down, so the timer can never fire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shutdown(pub(crate) ());
+
+impl fmt::Display for Shutdown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the timer driver was shut down")
+    }
+}
+
+impl std::error::Error for Shutdown {}
+
+/// A timer: a future that is ready once its deadline has passed.
+///
+/// It is registered with the driver at its first pending poll, under the lock, without an allocation: the
+/// entry itself is what the wheel points at, so it must stay where it is while it is polled. Dropping it
+/// unregisters it; once it has fired, or if it was never polled, that takes no lock.
+///
+/// Entries are `Send` and `Sync`: they may be polled, reset and dropped on any thread, also after the driver
+/// is gone.
+///
+/// # Cancel safety
+///
+/// A poll that was given up costs nothing: the deadline stands, and the next poll goes on.
+///
+/// ```
+/// use std::time::Duration;
+/// use std::task::{Context, Waker};
+/// use mainspring_driver::{Driver, Nanos, TestClock};
+/// use futures::FutureExt;
+///
+/// let test = TestClock::new(Nanos::ZERO);
+/// let mut driver = Driver::new(test.clock(), || ());
+/// let mut timer = Box::pin(driver.handle().sleep(Duration::from_millis(5)));
+/// let mut cx = Context::from_waker(Waker::noop());
+/// assert!(timer.poll_unpin(&mut cx).is_pending());
+///
+/// test.advance(Duration::from_millis(5));
+/// assert_eq!(driver.process(test.now(), 1024).fired, 1);
+/// assert!(timer.poll_unpin(&mut cx).is_ready());
+/// ```
+///
+/// Its fields lie in the order in which they are needed: all that a reset, a poll of a linked timer and a firing
+/// touch is in the first 32 bytes, so that a timer in the middle of nowhere mostly costs one cache miss.
+#[repr(C)]
+pub struct TimerEntry {
+    handle: Handle,
+    /// Present exactly while the state is a deadline.
+    waker: UnsafeCell<MaybeUninit<Waker>>,
+    state: StateCell,
+    /// Apart from the waker, because the owner may read that while the driver, which holds the lock, writes
+    /// this.
+    filed: UnsafeCell<Filed>,
+    /// The deadline asked for, while the state does not say it.
+    wanted: AtomicU64,
+    /// Where the timer was made.
+    origin: &'static Location<'static>,
+    _pin: PhantomPinned,
+}
+
+/// How and where the wheel has filed the entry.
+struct Filed {
+    place: Place,
+    /// How far a park may outlast the timer's deadline, if not as the driver's tolerance says.
+    tolerance: Option<Slack>,
+}
+
+// SAFETY: what is not `Send` in an entry is `EntryRef`s' doing: the two cells are only touched by the owner or
+// under the driver's lock, whatever the thread (see the ground rules); the waker in one of them is `Send`.
+unsafe impl Send for TimerEntry {}
+// SAFETY: `&TimerEntry` gives access to atomics only (`deadline`, `is_elapsed`, `handle`); all that touches
+// the cells takes `Pin<&mut TimerEntry>` or the driver's lock.
+unsafe impl Sync for TimerEntry {}
+
+impl fmt::Debug for TimerEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimerEntry")
+            .field("deadline", &self.deadline())
+            .field("state", &self.state.load())
+            .finish_non_exhaustive()
+    }
+}
+
+impl TimerEntry {
+    /// A timer of this driver, due at `deadline`. It is registered at its first pending poll.
+    #[inline]
+    #[track_caller]
+    pub fn new(handle: Handle, deadline: Nanos) -> TimerEntry {
+        TimerEntry::with_origin(handle, deadline, Location::caller())
+    }
+
+    /// As [`new`](TimerEntry::new), made on behalf of somebody else: `origin` is what [`origin`](TimerEntry::origin) says.
+    #[inline]
+    pub fn with_origin(handle: Handle, deadline: Nanos, origin: &'static Location<'static>) -> TimerEntry {
+        TimerEntry {
+            handle,
+            waker: UnsafeCell::new(MaybeUninit::uninit()),
+            state: StateCell::new(),
+            filed: UnsafeCell::new(Filed { place: Place::NOWHERE, tolerance: None }),
+            wanted: AtomicU64::new(deadline.get()),
+            origin,
+            _pin: PhantomPinned,
+        }
+    }
+
+    /// The driver to which this timer belongs.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Where the timer was made: the line that called [`TimerEntry::new`] or [`Handle::sleep`].
+    #[inline]
+    pub fn origin(&self) -> &'static Location<'static> {
+        self.origin
+    }
+
+    /// When the timer is due.
+    #[inline]
+    pub fn deadline(&self) -> Nanos {
+        match self.state.load() {
+            State::Deadline(deadline) => deadline,
+            // Relaxed: the owner wrote it, or the driver before it released the state that has been read.
+            _ => Nanos::new(self.wanted.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// What events say of it.
+    #[inline]
+    fn traced(&self) -> TracedTimer {
+        TracedTimer::new(std::ptr::from_ref(self), self.origin)
+    }
+
+    /// Keeps the deadline, before the state moves on from it.
+    #[inline]
+    fn keep(&self, deadline: Nanos) {
+        // Relaxed: the swap that follows releases it, or only the owner is going to look.
+        self.wanted.store(deadline.get(), Ordering::Relaxed);
+    }
+
+    /// Whether the timer was found due, by the driver or by a poll. A timer that has not been polled since
+    /// its deadline passed may not know yet.
+    #[inline]
+    pub fn is_elapsed(&self) -> bool {
+        self.state.load() == State::Fired
+    }
+
+    /// Whether a poll of it as a future was ready, and no reset or cancel has followed: for those who want to poll it no more
+    /// then. ([`poll_elapsed`](TimerEntry::poll_elapsed) does not count.)
+    ///
+    /// ```
+    /// use std::task::{Context, Waker};
+    /// use std::time::Duration;
+    /// use mainspring_driver::{Clock, Driver};
+    /// use futures::FutureExt;
+    ///
+    /// let driver = Driver::new(Clock::monotonic(), || ());
+    /// let mut timer = Box::pin(driver.handle().sleep(Duration::ZERO));
+    /// assert!(!timer.is_terminated());
+    /// assert!(timer.poll_unpin(&mut Context::from_waker(Waker::noop())).is_ready());
+    /// assert!(timer.is_terminated());
+    /// timer.as_mut().reset(driver.handle().now());
+    /// assert!(!timer.is_terminated());
+    /// ```
+    #[inline]
+    pub fn is_terminated(&self) -> bool {
+        self.state.is_seen()
+    }
+
+    /// Sets how far a park may outlast the deadline so that timers end together, whatever the driver's
+    /// [`Tolerance`](crate::Tolerance): zero ends the park at the deadline; `None` leaves it to the driver, as at
+    /// first. The timer fires as soon as the driver runs and it is due. Holds from the next time it is armed.
+    pub fn set_tolerance(self: Pin<&mut Self>, tolerance: Option<Duration>) {
+        let this = self.as_ref();
+        let _locked;
+        if let State::Deadline(_) = this.state.load() {
+            _locked = this.handle.lock();
+        }
+        this.filed.with_mut(|filed| {
+            // SAFETY: `filed` is ours alone: the lock is held, or the entry is not linked and we are its
+            // owner, which `Pin<&mut Self>` proves.
+            unsafe { (*filed).tolerance = tolerance.map(Slack::at_most) }
+        });
+    }
+
+    /// This timer, which was not polled yet, with a tolerance as by
+    /// [`set_tolerance`](TimerEntry::set_tolerance).
+    #[must_use]
+    pub fn tolerance(self, most: Duration) -> TimerEntry {
+        debug_assert_eq!(self.state.load(), State::Idle, "only a pinned entry is armed, and it is not moved");
+        self.filed.with_mut(|filed| {
+            // SAFETY: the entry is owned and not pinned, so it is in no wheel and nobody else looks.
+            unsafe { (*filed).tolerance = Some(Slack::at_most(most)) }
+        });
+        self
+    }
+
+    /// Polls the timer: ready once the deadline has passed.
+    ///
+    /// The first poll that is pending registers it. A pending poll reads the clock only if the deadline lies
+    /// within a millisecond of the driver's latest reading, and at every 64th such poll, so that a loop that
+    /// never lets the driver run still sees its timer elapse.
+    ///
+    /// # Errors
+    ///
+    /// [`Shutdown`] if the driver was shut down before the deadline.
+    #[inline]
+    pub fn poll_elapsed(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
+        let this = self.as_ref();
+        match this.state.load() {
+            State::Fired => Poll::Ready(Ok(())),
+            State::Shutdown => Poll::Ready(Err(Shutdown(()))),
+            State::Idle => this.poll_idle(cx),
+            State::Deadline(deadline) => this.poll_linked(deadline, cx),
+        }
+    }
+
+    /// Moves the deadline, to any time.
+    ///
+    /// To a later time it is one compare-and-swap, without the lock. To an earlier one the timer is filed
+    /// again; to one that is past, it is ready at the next poll, and its task is woken. (Whether it is past is
+    /// judged by the latest reading of the clock if it lies more than a millisecond ahead of that; if it is past
+    /// all the same, the driver's next step finds out, without a park.) The timer keeps its
+    /// place in the order of registration, unless it had fired: then it starts anew at its next poll.
+    #[inline]
+    pub fn reset(self: Pin<&mut Self>, deadline: Nanos) {
+        let this = self.as_ref();
+        match this.state.extend(deadline) {
+            Ok(()) => {
+                this.handle.count_reset();
+                this.traced().reset(deadline);
+            }
+            Err(State::Deadline(_)) => this.bring_forward(deadline),
+            Err(_) => this.reset_unlinked(deadline),
+        }
+    }
+
+    /// A reset of a timer that is not linked: it starts anew at its next poll.
+    fn reset_unlinked(self: Pin<&Self>, deadline: Nanos) {
+        self.keep(deadline);
+        if self.state.load() == State::Fired {
+            self.state.forget();
+        }
+    }
+
+    /// Unregisters the timer, if it is registered: its waker is dropped and it will not fire. The next poll
+    /// registers it again.
+    pub fn cancel(self: Pin<&mut Self>) {
+        let this = self.as_ref();
+        match this.state.load() {
+            State::Deadline(_) => this.disarm(),
+            State::Fired => this.state.forget(),
+            State::Idle | State::Shutdown => {}
+        }
+    }
+
+    /// Takes the entry out of the wheel, if it is still there, and its waker with it.
+    fn disarm(&self) {
+        if let Some(waker) = self.unlink(StateCell::disarm, Inner::count_cancelled) {
+            drop(waker);
+            self.traced().cancelled();
+        }
+    }
+
+    fn poll_idle(self: Pin<&Self>, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
+        let deadline = self.deadline();
+        if self.handle.has_passed(deadline) {
+            self.state.settle();
+            return Poll::Ready(Ok(()));
+        }
+        let waker = cx.waker().clone();
+        match self.arm(deadline, waker) {
+            Ok(unpark) => {
+                if unpark {
+                    self.handle.unpark();
+                }
+                self.traced().armed(deadline);
+                Poll::Pending
+            }
+            Err((refused, waker)) => {
+                drop(waker);
+                Poll::Ready(refused)
+            }
+        }
+    }
+
+    /// Links the entry, unless the driver is closed or past the deadline: then the waker comes back. Says
+    /// whether the driver must be unparked.
+    #[allow(clippy::type_complexity)]
+    fn arm(self: Pin<&Self>, deadline: Nanos, waker: Waker) -> Result<bool, (Result<(), Shutdown>, Waker)> {
+        let mut locked = self.handle.lock();
+        if locked.is_closed() {
+            self.state.refuse();
+            return Err((Err(Shutdown(())), waker));
+        }
+        if deadline <= locked.published() {
+            self.state.settle();
+            return Err((Ok(()), waker));
+        }
+        let entry = EntryRef::new(self);
+        self.put_waker(waker);
+        let rank = Rank::new(locked.next_sequence(), self.slack(&mut locked, deadline));
+        self.state.arm(deadline);
+        locked.entries.insert(entry, deadline, rank);
+        Ok(self.handle.filed(&mut locked, deadline, rank.slack()))
+    }
+
+    #[inline]
+    fn poll_linked(self: Pin<&Self>, deadline: Nanos, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
+        if self.handle.is_time_to_look(deadline) && self.handle.has_passed_now(deadline) {
+            return self.poll_overdue();
+        }
+        let same = self.waker.with(|held| {
+            // SAFETY: the state was a deadline when we, the owner, read it, so the waker has been written;
+            // only we write it, and the driver at most copies it. If the entry fires meanwhile the bits
+            // stay, and `will_wake` compares only them, and does not follow the data pointer.
+            unsafe { (*held).assume_init_ref() }.will_wake(cx.waker())
+        });
+        if same { Poll::Pending } else { self.poll_with_another_waker(cx) }
+    }
+
+    /// The deadline has passed, and nobody has let the driver fire it.
+    #[cold]
+    fn poll_overdue(self: Pin<&Self>) -> Poll<Result<(), Shutdown>> {
+        let (deadline, now) = (self.deadline(), self.handle.latest());
+        match self.unlink(StateCell::settle, |inner| inner.count_overdue(deadline, now)) {
+            Some(waker) => {
+                drop(waker);
+                self.traced().fired(now.saturating_nanos_since(deadline));
+                Poll::Ready(Ok(()))
+            }
+            None => self.poll_ended(),
+        }
+    }
+
+    fn poll_with_another_waker(self: Pin<&Self>, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
+        let new = cx.waker().clone();
+        let locked = self.handle.lock();
+        let unwanted = match self.state.load() {
+            State::Deadline(_) => Ok(self.waker.with_mut(|held| {
+                // SAFETY: the lock is held and the entry is linked: the driver is not looking, and the waker
+                // is present.
+                let waker = unsafe { (*held).assume_init_mut() };
+                std::mem::replace(waker, new)
+            })),
+            _ => Err(new),
+        };
+        drop(locked);
+        match unwanted {
+            Ok(old) => {
+                drop(old);
+                Poll::Pending
+            }
+            Err(new) => {
+                drop(new);
+                self.poll_ended()
+            }
+        }
+    }
+
+    /// The entry was linked a moment ago and is so no more.
+    fn poll_ended(self: Pin<&Self>) -> Poll<Result<(), Shutdown>> {
+        Poll::Ready(if self.state.load() == State::Shutdown { Err(Shutdown(())) } else { Ok(()) })
+    }
+
+    /// A reset to an earlier time than the one filed.
+    fn bring_forward(self: Pin<&Self>, deadline: Nanos) {
+        let passed = self.handle.has_passed(deadline);
+        let mut locked = self.handle.lock();
+        if !matches!(self.state.load(), State::Deadline(_)) {
+            drop(locked);
+            self.reset_unlinked(deadline);
+            return;
+        }
+        if passed || deadline <= locked.published() {
+            let waker = self.take_out(&mut locked);
+            self.keep(deadline);
+            self.state.settle();
+            locked.count_fired();
+            drop(locked);
+            waker.wake();
+            self.traced().reset(deadline);
+            self.traced().fired(0);
+            return;
+        }
+        let slack = self.slack(&mut locked, deadline);
+        self.state.arm(deadline);
+        let place = self.place(&locked);
+        locked.entries.refile(&self, place, deadline, slack);
+        let unpark = self.handle.filed(&mut locked, deadline, slack);
+        drop(locked);
+        if unpark {
+            self.handle.unpark();
+        }
+        self.traced().reset(deadline);
+    }
+
+    /// The slack of this timer, if it is armed now, for this deadline.
+    #[inline]
+    fn slack(&self, locked: &mut Inner, deadline: Nanos) -> Slack {
+        let tolerance = self.filed.with(|filed| {
+            // SAFETY: the lock is held, and the owner, who alone writes it, is the caller.
+            unsafe { (*filed).tolerance }
+        });
+        tolerance.unwrap_or_else(|| locked.default_slack(self.handle.latest(), deadline))
+    }
+
+    /// Where the cell of this entry lies, which is linked.
+    #[inline]
+    fn place(&self, _locked: &Inner) -> Place {
+        self.filed.with(|filed| {
+            // SAFETY: the lock is held.
+            unsafe { (*filed).place }
+        })
+    }
+
+    /// Writes the waker of an entry that is about to be linked.
+    fn put_waker(&self, waker: Waker) {
+        self.waker.with_mut(|held| {
+            // SAFETY: the entry is in no wheel and this is its owner, so nobody else looks; it holds no waker
+            // that would be leaked.
+            unsafe { (*held).write(waker) };
+        });
+    }
+
+    /// Takes the entry out of the wheel, moves it on with `leave`, and returns its waker, to be dropped
+    /// without the lock. `None` if it is not linked any more.
+    fn unlink(&self, leave: impl FnOnce(&StateCell), count: impl FnOnce(&mut Inner)) -> Option<Waker> {
+        let mut locked = self.handle.lock();
+        match self.state.load() {
+            State::Deadline(deadline) => {
+                let waker = self.take_out(&mut locked);
+                self.keep(deadline);
+                leave(&self.state);
+                count(&mut locked);
+                Some(waker)
+            }
+            _ => None,
+        }
+    }
+
+    /// Removes a linked entry from the wheel and moves its waker out. The caller changes the state before it
+    /// unlocks.
+    fn take_out(&self, locked: &mut Inner) -> Waker {
+        let place = self.place(locked);
+        locked.entries.remove(self, place);
+        self.waker.with(|held| {
+            // SAFETY: the state is a deadline, so the waker is present; the lock is held and the wheel has no
+            // pointer to the entry any more, so nobody copies it; the caller leaves the deadline state (or
+            // writes a new waker) before unlocking, so it is moved out once.
+            unsafe { (*held).assume_init_read() }
+        })
+    }
+}
+
+impl Future for TimerEntry {
+    type Output = Result<(), Shutdown>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = ready!(self.as_mut().poll_elapsed(cx));
+        if result.is_ok() {
+            self.state.see();
+        }
+        Poll::Ready(result)
+    }
+}
+
+impl Drop for TimerEntry {
+    #[inline]
+    fn drop(&mut self) {
+        // A state that is no deadline means that the driver has no pointer to the entry, and no lock is
+        // needed: `load` acquires the driver's last touch.
+        if let State::Deadline(_) = self.state.load() {
+            self.disarm();
+        }
+        // From here on the memory is no entry's. Loom is told, so that it finds a driver which still reads it.
+        #[cfg(loom)]
+        self.waker.with_mut(|_| self.filed.with_mut(|_| ()));
+    }
+}
+
+// All that a reset, a poll and a firing touch lies in the first half of a cache line.
+#[cfg(all(not(loom), target_pointer_width = "64"))]
+const _: () = assert!(std::mem::offset_of!(TimerEntry, filed) <= 32 && size_of::<TimerEntry>() <= 56);

@@ -1,0 +1,310 @@
+//! `Handle`: a driver as those see it who make timers.
+//!
+//! Ground rules:
+//!
+//! * It may be used on any thread. It reads the clock and the counts, and takes the lock only for what lies under it.
+//! * What is published is written under the lock, and may be read without: it is never later than what it stands for.
+//! * A reading of the clock never goes back: the latest that anybody took through this driver stands.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::TimerEntry;
+use super::shared::{Inner, Shared};
+use crate::slack::Slack;
+use crate::sync::{Arc, MutexGuard, Ordering, lock};
+use crate::wheel::Occupancy;
+use crate::{Clock, Lateness, Nanos};
+
+/// A pending poll reads the clock if the deadline lies no further than this from the latest reading.
+const NEAR: u64 = 1_000_000;
+/// Of so many pending polls since the last turn, one reads the clock in any case.
+const POLLS_PER_READING: u32 = 64;
+
+/// Counts since the driver began; see [`Handle::stats`].
+///
+/// ```
+/// use mainspring_driver::{Clock, Driver};
+///
+/// let driver = Driver::new(Clock::monotonic(), || {});
+/// let stats = driver.handle().stats();
+/// assert_eq!((stats.live, stats.armed), (0, 0));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Timers in the wheel now.
+    pub live: usize,
+    /// Timers that were registered.
+    pub armed: u64,
+    /// Timers that came due.
+    pub fired: u64,
+    /// Timers that were unregistered before their deadline, also by a shutdown. What was armed has fired,
+    /// was cancelled, or is live.
+    pub cancelled: u64,
+    /// Resets of registered timers.
+    pub reset: u64,
+    /// Moves of timers within the wheel.
+    pub moved: u64,
+    /// Timers that were armed with the wider slack that load allows; see [`Tolerance::Adaptive`](crate::Tolerance::Adaptive).
+    pub timers_widened: u64,
+    /// Parks that outlast the earliest deadline, so that timers end together: how often [`Driver::next_wake`](crate::Driver::next_wake) named a time that lies after
+    /// the earliest deadline. (If that timer was cancelled or reset since, after the earliest that was filed.)
+    pub parks_coalesced: u64,
+}
+
+/// Makes timers. Cheap to clone; may be used on any thread.
+#[derive(Clone)]
+pub struct Handle {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("clock", self.clock()).finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    pub(super) fn new(shared: Arc<Shared>) -> Handle {
+        Handle { shared }
+    }
+
+    /// A timer that is due `duration` from now. Reads the clock, unless `duration` is zero.
+    #[inline]
+    #[track_caller]
+    pub fn sleep(&self, duration: Duration) -> TimerEntry {
+        TimerEntry::new(self.clone(), self.deadline_after(duration))
+    }
+
+    /// The moment `duration` from now. Reads the clock, unless `duration` is zero: then any reading will do,
+    /// for that moment has passed.
+    #[inline]
+    pub fn deadline_after(&self, duration: Duration) -> Nanos {
+        let now = if duration.is_zero() { self.latest() } else { self.now() };
+        now.saturating_add(duration)
+    }
+
+    /// A timer that is due at `deadline`.
+    #[inline]
+    #[track_caller]
+    pub fn sleep_until(&self, deadline: Nanos) -> TimerEntry {
+        TimerEntry::new(self.clone(), deadline)
+    }
+
+    /// Reads the driver's clock. If that has gone back, the latest reading stands: what is timed from it
+    /// ends rather late than early.
+    #[inline]
+    pub fn now(&self) -> Nanos {
+        self.shared.note(self.shared.clock.now())
+    }
+
+    /// What the clock shows, or the driver's own time if that has been stopped.
+    #[inline]
+    fn read(&self) -> Nanos {
+        let now = self.shared.clock.now();
+        let _ = self.shared.note(now);
+        now
+    }
+
+    /// The latest reading of the clock that was taken through this driver: not later than now.
+    #[inline]
+    pub fn latest(&self) -> Nanos {
+        // Relaxed: a reading that is a little old is as good.
+        Nanos::new(self.shared.latest.load(Ordering::Relaxed))
+    }
+
+    /// No timer of this driver is due before this. One relaxed load: it is for a host that asks between two polls whether
+    /// it is time for [`Driver::process`](crate::Driver::process).
+    ///
+    /// Arming or resetting a timer to an earlier time lowers it, and `process` raises it to what is left, or to
+    /// [`Nanos::NEVER`] if nothing is; [`Nanos::ZERO`] says that the last `process` was cut short and wants to be called
+    /// again. It may be too early after timers were cancelled or reset, which costs one call that finds nothing due. It is
+    /// never too late on a thread that sees the arming; what another thread arms may show a moment later.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use std::task::{Context, Waker};
+    /// use mainspring_driver::{Driver, Nanos, TestClock};
+    /// use futures::FutureExt;
+    ///
+    /// let test = TestClock::new(Nanos::ZERO);
+    /// let mut driver = Driver::new(test.clock(), || ());
+    /// assert_eq!(driver.handle().earliest_due(), Nanos::NEVER);
+    ///
+    /// let mut timer = Box::pin(driver.handle().sleep(Duration::from_millis(5)));
+    /// assert!(timer.poll_unpin(&mut Context::from_waker(Waker::noop())).is_pending());
+    /// assert_eq!(driver.handle().earliest_due(), Nanos::new(5_000_000));
+    ///
+    /// test.advance(Duration::from_millis(5));
+    /// assert_eq!(driver.process(test.now(), 1024).fired, 1);
+    /// assert_eq!(driver.handle().earliest_due(), Nanos::NEVER);
+    /// ```
+    #[inline]
+    pub fn earliest_due(&self) -> Nanos {
+        // Relaxed: nothing is read on the strength of it but the clock, and then the lock orders all else. A thread sees
+        // its own stores; those of others need not be seen at once.
+        Nanos::new(self.shared.earliest.load(Ordering::Relaxed))
+    }
+
+    /// The clock that the driver was made on. Its readings are the driver's time as long as that was not
+    /// [stopped](Handle::pause).
+    pub fn clock(&self) -> &Clock {
+        self.shared.clock.clock()
+    }
+
+    /// Whether the driver was shut down.
+    pub fn is_shutdown(&self) -> bool {
+        lock(&self.shared.inner).closed
+    }
+
+    /// Whether two handles belong to one driver.
+    pub fn same_driver(&self, other: &Handle) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// What the driver has done so far.
+    pub fn stats(&self) -> Stats {
+        let inner = lock(&self.shared.inner);
+        Stats {
+            live: inner.entries.len(),
+            armed: inner.armed,
+            fired: inner.fired,
+            cancelled: inner.cancelled,
+            reset: self.shared.resets.load(Ordering::Relaxed),
+            moved: inner.entries.moved(),
+            timers_widened: inner.slack.widened(),
+            parks_coalesced: inner.parks_coalesced,
+        }
+    }
+
+    /// How late timers fired so far. Copies some 800 bytes, under the lock.
+    pub fn lateness(&self) -> Lateness {
+        lock(&self.shared.inner).lateness
+    }
+
+    /// How full the wheel's slots are, for a view of it. Takes about a microsecond, under the lock.
+    pub fn occupancy(&self) -> Occupancy {
+        lock(&self.shared.inner).entries.occupancy()
+    }
+
+    /// Asserts that the wheel's invariants hold and that every entry in it is linked and knows its place.
+    /// O(n), under the lock; for tests of the driver. With the feature `check` only.
+    ///
+    /// # Panics
+    ///
+    /// If one does not hold: then the driver has a defect.
+    #[cfg(feature = "check")]
+    pub fn check(&self) {
+        lock(&self.shared.inner).entries.check();
+    }
+
+    /// Stops the driver's time at what it is now. Returns false if it was stopped already.
+    ///
+    /// From here on only [`advance_to`](Handle::advance_to) moves it. Deadlines are compared with it as ever, and the
+    /// driver's host decides when to move it: mostly to [`Driver::next_deadline`](crate::Driver::next_deadline)
+    /// when nothing is left to run. A park that is under way is ended, because what it waits for has changed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring_driver::{Clock, Driver};
+    ///
+    /// let driver = Driver::new(Clock::monotonic(), || ());
+    /// let handle = driver.handle();
+    /// assert!(handle.pause());
+    /// let stood = handle.now();
+    /// assert!(handle.advance_to(stood.saturating_add(Duration::from_secs(3600))));
+    /// assert_eq!(handle.now().saturating_duration_since(stood), Duration::from_secs(3600));
+    /// assert!(handle.resume());
+    /// assert!(handle.now().saturating_duration_since(stood) >= Duration::from_secs(3600));
+    /// ```
+    pub fn pause(&self) -> bool {
+        let paused = self.shared.clock.pause(self.latest());
+        if paused {
+            self.unpark();
+        }
+        paused
+    }
+
+    /// Lets the driver's time go on from what it is, at the speed of its clock. Returns false if it was not
+    /// stopped.
+    pub fn resume(&self) -> bool {
+        let resumed = self.shared.clock.resume();
+        if resumed {
+            self.unpark();
+        }
+        resumed
+    }
+
+    /// Moves a stopped clock forward to `at`; it stops just before the end of time, and a time that is past
+    /// leaves it where it is. Returns false if it is not stopped.
+    ///
+    /// Nothing fires by it: that is [`Driver::process`](crate::Driver::process)'s part.
+    pub fn advance_to(&self, at: Nanos) -> bool {
+        let advanced = self.shared.clock.advance_to(at);
+        if advanced {
+            self.now();
+        }
+        advanced
+    }
+
+    /// Whether the driver's time is stopped.
+    #[inline]
+    pub fn is_paused(&self) -> bool {
+        self.clock_changes() % 2 == 1
+    }
+
+    /// How often the driver's time was stopped or let go: it is odd while time stands, and zero as long as the
+    /// driver's time is that of [its clock](Handle::clock). Who keeps a difference between this time and another
+    /// measures anew when it has changed.
+    #[inline]
+    pub fn clock_changes(&self) -> u32 {
+        self.shared.clock.changes()
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        lock(&self.shared.inner)
+    }
+
+    /// A timer has just been filed. Publishes that, and says whether the driver's thread must be unparked for it.
+    #[inline]
+    pub(crate) fn filed(&self, locked: &mut Inner, deadline: Nanos, slack: Slack) -> bool {
+        self.shared.lower_earliest(locked, deadline);
+        locked.must_unpark(deadline, slack)
+    }
+
+    pub(crate) fn unpark(&self) {
+        self.shared.unpark.unpark();
+    }
+
+    /// Whether `deadline` has passed, for a timer that is not registered. Reads the clock only if it is near.
+    #[inline]
+    pub(crate) fn has_passed(&self, deadline: Nanos) -> bool {
+        let latest = self.latest();
+        deadline <= latest || (deadline.saturating_nanos_since(latest) <= NEAR && deadline <= self.read())
+    }
+
+    /// Whether a poll of a timer that is registered should read the clock, because the driver would have fired it
+    /// had it been let: if the deadline is near, or now and then.
+    #[inline]
+    pub(crate) fn is_time_to_look(&self, deadline: Nanos) -> bool {
+        // Relaxed, and not one atomic step: a count that is lost only delays a reading.
+        let polls = self.shared.polls.load(Ordering::Relaxed).wrapping_add(1);
+        self.shared.polls.store(polls, Ordering::Relaxed);
+        let near = deadline.saturating_nanos_since(self.latest()) <= NEAR;
+        near || polls % POLLS_PER_READING == 0
+    }
+
+    /// Whether `deadline` has passed by the clock, which is read.
+    pub(crate) fn has_passed_now(&self, deadline: Nanos) -> bool {
+        deadline <= self.read()
+    }
+
+    #[inline]
+    pub(crate) fn count_reset(&self) {
+        // Relaxed, and not one atomic step: only a count, and mostly from one thread.
+        let resets = self.shared.resets.load(Ordering::Relaxed);
+        self.shared.resets.store(resets + 1, Ordering::Relaxed);
+    }
+}

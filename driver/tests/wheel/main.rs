@@ -1,0 +1,13 @@
+//! The bare wheel where others broke: at the edges of its levels, at both ends of time, and when it is moved far, back, or
+//! in small steps.
+
+mod bench;
+mod clock;
+#[path = "../counting/mod.rs"]
+mod counting;
+mod levels;
+mod memory;
+mod order;
+mod owners;
+mod park;
+mod slices;

@@ -1,0 +1,184 @@
+//! The order by (deadline, sequence number), and what it costs a crowd.
+
+use mainspring_driver::wheel::{Due, Slack};
+
+use crate::bench::{Bench, LEVELS, at, width};
+
+#[test]
+fn a_crowd_that_has_its_slots_to_itself_is_neither_moved_nor_sorted() {
+    // Armed one after the other, or of one deadline; from each level down.
+    for level in 0..LEVELS {
+        let deadline = width(level) + 12_345;
+        let mut bench = Bench::new(0);
+        let keys: Vec<usize> = (0..500).map(|i| bench.add(deadline + i / 10)).collect();
+        let first = bench.wheel.next_due(&mut bench.owners, at(deadline + 100), &mut 1);
+        assert!(matches!(first, Due::Fire { key: 0, .. }), "{first:?} from level {level}");
+        assert_eq!((bench.wheel.moved(), bench.owners.asked), (0, 1), "from level {level}");
+        assert_eq!(bench.advance(deadline + 100, 1), keys[1..]);
+        assert_eq!(bench.wheel.moved(), 0);
+    }
+}
+
+#[test]
+fn a_crowd_with_one_deadline_is_neither_moved_nor_sorted_before_its_first_fires() {
+    let deadline = 3 * width(4) + 5 * width(2) + 77;
+    let mut bench = Bench::new(0);
+    for _ in 0..1_000 {
+        bench.add(deadline);
+    }
+    // On each level, and between them.
+    for now in [width(4), 3 * width(4), 3 * width(4) + 5 * width(2), deadline - 78, deadline - 1] {
+        assert_eq!(bench.wheel.next_due(&mut bench.owners, at(now), &mut 1), Due::Idle);
+        bench.check();
+    }
+    assert_eq!((bench.wheel.moved(), bench.owners.asked), (0, 0));
+    for expected in 0..1_000 {
+        let due = bench.wheel.next_due(&mut bench.owners, at(deadline), &mut 1);
+        assert!(matches!(due, Due::Fire { key, .. } if key == expected), "{due:?}");
+        assert_eq!(bench.owners.asked, expected + 1, "others were asked before it was their turn");
+        bench.check();
+        let left = bench.wheel.next_wake();
+        assert_eq!(left.is_some_and(|wake| wake <= bench.wheel.elapsed()), expected < 999, "{left:?}");
+    }
+    assert_eq!((bench.wheel.moved(), bench.wheel.len()), (0, 0));
+}
+
+#[test]
+fn equal_deadlines_keep_their_order_on_the_way_down() {
+    // Inserted from everywhere, so that they come down from every level; some cancelled, some moved away
+    // and back, some moved in silence.
+    let deadline = width(6) * 3 + width(4) * 5 + width(2) * 7 + 12_345;
+    let mut bench = Bench::new(0);
+    let mut expected = vec![];
+    for level in (0..LEVELS - 1).rev() {
+        for i in 0..60 {
+            let key = bench.add(if i % 5 == 4 { deadline - 1 - i } else { deadline });
+            match i % 5 {
+                0 => bench.cancel(key),
+                1 => {
+                    bench.cancel(key);
+                    bench.file(key, deadline + width(level));
+                    bench.cancel(key);
+                    bench.file(key, deadline);
+                }
+                4 => bench.owners.deadline[key] = at(deadline),
+                _ => {}
+            }
+            if i % 5 != 0 {
+                expected.push(key);
+            }
+        }
+        let closer = deadline - width(level).min(deadline / 2);
+        assert_eq!(bench.advance(closer.max(bench.wheel.elapsed().get()), 5), []);
+    }
+    assert_eq!(bench.advance(deadline, 5), expected);
+}
+
+#[test]
+fn a_timer_reset_to_now_keeps_its_place_among_equals() {
+    let mut bench = Bench::of([10, 20, 5]);
+    bench.owners.deadline[0] = at(20);
+    assert_eq!(bench.advance(20, usize::MAX), [2, 0, 1]);
+}
+
+#[test]
+fn a_timer_that_was_reset_alone_in_its_slot_does_not_spoil_the_order_of_a_crowd() {
+    let deadline = width(3) + 10;
+    let mut bench = Bench::new(0);
+    let (first, second) = (bench.add(deadline - 2), bench.add(deadline - 1));
+    bench.cancel(second);
+    let place = bench.owners.place[first];
+    bench.owners.deadline[first] = at(deadline);
+    assert_eq!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline), Slack::ZERO), Some(first));
+    for _ in 0..99 {
+        bench.add(deadline);
+    }
+    // The last may go without harm.
+    bench.cancel(100);
+    let due = bench.wheel.next_due(&mut bench.owners, at(deadline), &mut 1);
+    assert!(matches!(due, Due::Fire { key, .. } if key == first), "{due:?}");
+    assert_eq!(bench.owners.asked, 1, "others were asked before it was their turn");
+    assert_eq!(bench.advance(deadline, 1), (2..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_slot_whose_last_was_moved_away_does_not_take_the_next_for_in_order() {
+    let mut bench = Bench::new(0);
+    let [low, middle, high] = [(); 3].map(|()| bench.add(width(5)));
+    for (key, deadline) in [(high, 10), (low, 12)] {
+        bench.cancel(key);
+        bench.file(key, deadline);
+    }
+    bench.owners.deadline[low] = at(width(4));
+    assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(at(10)));
+    bench.check();
+    // Its number is above that of the one which has gone, and below that of the one which is there.
+    bench.cancel(middle);
+    bench.file(middle, 10);
+    bench.check();
+    assert_eq!(bench.advance(10, 100), [middle, high]);
+}
+
+#[test]
+fn a_crowd_that_is_disturbed_while_it_leaves_keeps_its_order() {
+    let deadline = width(3) + 10;
+    let leave = |bench: &mut Bench, n: usize| -> Vec<usize> {
+        (0..n)
+            .map(|_| match bench.wheel.next_due(&mut bench.owners, at(deadline + 50), &mut 100) {
+                Due::Fire { key, .. } => key,
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    };
+    // What happens when ten of a hundred have left, and what comes after.
+    let cancelled = |bench: &mut Bench| {
+        bench.cancel(40);
+        bench.cancel(99);
+        (10..99).filter(|key| *key != 40).collect::<Vec<_>>()
+    };
+    let joined_by_an_earlier_one = |bench: &mut Bench| {
+        let new = bench.add(deadline - 5);
+        std::iter::once(new).chain(10..100).collect()
+    };
+    let joined_by_an_equal_one = |bench: &mut Bench| {
+        bench.add(deadline);
+        (10..101).collect()
+    };
+    let reset_among_the_others = |bench: &mut Bench| {
+        bench.owners.deadline[12] = at(deadline + 30);
+        bench.owners.deadline[11] = at(deadline + 30);
+        (10..100).filter(|key| ![11, 12].contains(key)).chain([11, 12]).collect()
+    };
+    let reset_beyond = |bench: &mut Bench| {
+        bench.owners.deadline[12] = at(2 * deadline);
+        (10..100).filter(|key| *key != 12).collect()
+    };
+    let brought_forward = |bench: &mut Bench| {
+        let place = bench.owners.place[70];
+        bench.owners.deadline[70] = at(deadline - 1);
+        assert_eq!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline - 1), Slack::ZERO), Some(70));
+        std::iter::once(70).chain((10..100).filter(|key| *key != 70)).collect()
+    };
+    type Disturb<'a> = &'a dyn Fn(&mut Bench) -> Vec<usize>;
+    let cases: [Disturb<'_>; 6] = [
+        &cancelled,
+        &joined_by_an_earlier_one,
+        &joined_by_an_equal_one,
+        &reset_among_the_others,
+        &reset_beyond,
+        &brought_forward,
+    ];
+    for (case, disturb) in cases.into_iter().enumerate() {
+        let mut bench = Bench::new(0);
+        for _ in 0..100 {
+            bench.add(deadline);
+        }
+        assert_eq!(leave(&mut bench, 10), (0..10).collect::<Vec<_>>());
+        let expected = disturb(&mut bench);
+        bench.check();
+        assert_eq!(leave(&mut bench, expected.len()), expected, "case {case}");
+        bench.check();
+        assert_eq!(bench.wheel.next_due(&mut bench.owners, at(deadline + 50), &mut 100), Due::Idle);
+        assert_eq!(bench.wheel.len(), usize::from(case == 4));
+    }
+}

@@ -1,0 +1,271 @@
+//! A socket that is not connected and does not listen yet, for the options that have to be set before.
+//!
+//! Ground rules:
+//!
+//! * It is not registered with any reactor: it needs no runtime until it listens or connects.
+//! * Options that the system has and this type lacks are set by its descriptor, with the crate `socket2`.
+
+use super::{TcpListener, TcpStream};
+use crate::runtime::context;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+
+/// A TCP socket that is not connected and does not listen yet: for options that have to be set before.
+///
+/// [`TcpListener::bind`] and [`TcpStream::connect`] do without it. The methods that set an option take `&self`;
+/// [`listen`](Self::listen) and [`connect`](Self::connect) turn the socket into a listener or a stream, of the runtime in
+/// which they are called. Dropping it closes it.
+///
+/// More options than these can be set through `socket2::SockRef`, of the crate `socket2`, which takes a reference to this
+/// socket.
+///
+/// # Examples
+///
+/// A listener with a short queue, and a connection from an address of one's own choice:
+///
+/// ```
+/// use mainspring::net::TcpSocket;
+///
+/// mainspring::block_on(async {
+///     let socket = TcpSocket::new_v4()?;
+///     socket.set_recv_buffer_size(64 * 1024)?;
+///     socket.bind("127.0.0.1:0".parse().unwrap())?;
+///     let listener = socket.listen(16)?;
+///
+///     let socket = TcpSocket::new_v4()?;
+///     socket.set_nodelay(true)?;
+///     socket.bind("127.0.0.1:0".parse().unwrap())?;
+///     let from = socket.local_addr()?;
+///     let stream = socket.connect(listener.local_addr()?).await?;
+///     assert_eq!(stream.local_addr()?, from);
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Debug)]
+pub struct TcpSocket {
+    pub(in crate::net) socket: Socket,
+}
+
+impl TcpSocket {
+    /// Makes a socket for IPv4.
+    ///
+    /// # Errors
+    ///
+    /// The system's, mostly that there is no descriptor left.
+    pub fn new_v4() -> io::Result<TcpSocket> {
+        TcpSocket::new(Domain::IPV4)
+    }
+
+    /// Makes a socket for IPv6.
+    ///
+    /// # Errors
+    ///
+    /// The system's: that there is no descriptor left, or no IPv6.
+    pub fn new_v6() -> io::Result<TcpSocket> {
+        TcpSocket::new(Domain::IPV6)
+    }
+
+    pub(super) fn for_address(addr: SocketAddr) -> io::Result<TcpSocket> {
+        TcpSocket::new(Domain::for_address(addr))
+    }
+
+    fn new(domain: Domain) -> io::Result<TcpSocket> {
+        Ok(TcpSocket { socket: Socket::new(domain, Type::STREAM, Some(Protocol::TCP))? })
+    }
+
+    /// Gives the socket this address. Port 0 lets the system choose one; see [`local_addr`](Self::local_addr).
+    ///
+    /// # Errors
+    ///
+    /// The system's, such as [`AddrInUse`](ErrorKind::AddrInUse), or that the address is of the other version of IP.
+    pub fn bind(&self, addr: SocketAddr) -> io::Result<()> {
+        self.socket.bind(&addr.into())
+    }
+
+    /// Turns the socket into a listener for which up to `backlog` connections may wait to be accepted. The system may
+    /// set a lower limit, and lets one or two more wait.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime. The socket is then closed.
+    pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
+        self.socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+        TcpListener::from_std(self.socket.into())
+    }
+
+    /// Connects the socket to this address.
+    ///
+    /// There is no time limit but the system's, which is minutes: wrap the call in a timeout.
+    ///
+    /// # Errors
+    ///
+    /// The system's, such as [`ConnectionRefused`](ErrorKind::ConnectionRefused), and one of kind
+    /// [`Other`](ErrorKind::Other) outside a runtime. The socket is then closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future abandons the attempt and closes the socket at once.
+    pub async fn connect(self, addr: SocketAddr) -> io::Result<TcpStream> {
+        let io = context::io()?;
+        self.socket.set_nonblocking(true)?;
+        match self.socket.connect(&addr.into()) {
+            Err(error) if !is_under_way(&error) => return Err(error),
+            _ => {}
+        }
+        TcpStream::connecting(&io, mio::net::TcpStream::from_std(self.socket.into())).await
+    }
+
+    /// Returns the address that the socket is bound to.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        let addr = self.socket.local_addr()?;
+        addr.as_socket().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "the socket is not one of IP"))
+    }
+
+    /// Returns whether the address may be taken over from a listener that was closed a moment ago (`SO_REUSEADDR`).
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn reuseaddr(&self) -> io::Result<bool> {
+        self.socket.reuse_address()
+    }
+
+    /// Sets whether the address may be taken over from a listener that was closed a moment ago. On Windows others may then
+    /// take the address while this socket has it.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn set_reuseaddr(&self, on: bool) -> io::Result<()> {
+        self.socket.set_reuse_address(on)
+    }
+
+    /// Returns whether several sockets may be bound to one address (`SO_REUSEPORT`).
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos", target_os = "cygwin"))))]
+    pub fn reuseport(&self) -> io::Result<bool> {
+        self.socket.reuse_port()
+    }
+
+    /// Sets whether several sockets may be bound to one address; each has to set it before. Linux spreads the connections
+    /// over those that listen, so that each of several runtimes can have a listener of its own.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mainspring::net::TcpSocket;
+    /// use std::net::SocketAddr;
+    ///
+    /// fn bound(addr: SocketAddr) -> std::io::Result<TcpSocket> {
+    ///     let socket = TcpSocket::new_v4()?;
+    ///     socket.set_reuseport(true)?;
+    ///     socket.bind(addr)?;
+    ///     Ok(socket)
+    /// }
+    ///
+    /// let one = bound("127.0.0.1:0".parse().unwrap())?;
+    /// let other = bound(one.local_addr()?)?;
+    /// # drop(other);
+    /// # Ok::<_, std::io::Error>(())
+    /// ```
+    #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos", target_os = "cygwin"))))]
+    pub fn set_reuseport(&self, on: bool) -> io::Result<()> {
+        self.socket.set_reuse_port(on)
+    }
+
+    /// Returns whether small writes are sent at once (`TCP_NODELAY`).
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        self.socket.tcp_nodelay()
+    }
+
+    /// Sets whether small writes are sent at once, instead of being collected while an answer is awaited.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        self.socket.set_tcp_nodelay(on)
+    }
+
+    /// Returns whether the system asks a silent peer whether it is still there (`SO_KEEPALIVE`).
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn keepalive(&self) -> io::Result<bool> {
+        self.socket.keepalive()
+    }
+
+    /// Sets whether the system asks a silent peer whether it is still there. It begins after hours; for another time, use
+    /// `socket2::SockRef`.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn set_keepalive(&self, on: bool) -> io::Result<()> {
+        self.socket.set_keepalive(on)
+    }
+
+    /// Returns the size of the system's buffer for bytes to be sent (`SO_SNDBUF`), in bytes.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn send_buffer_size(&self) -> io::Result<usize> {
+        self.socket.send_buffer_size()
+    }
+
+    /// Sets the size of the system's buffer for bytes to be sent, in bytes. The system may take another: Linux doubles it,
+    /// for its own needs.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn set_send_buffer_size(&self, size: usize) -> io::Result<()> {
+        self.socket.set_send_buffer_size(size)
+    }
+
+    /// Returns the size of the system's buffer for bytes that were received (`SO_RCVBUF`), in bytes.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn recv_buffer_size(&self) -> io::Result<usize> {
+        self.socket.recv_buffer_size()
+    }
+
+    /// Sets the size of the system's buffer for bytes that were received, in bytes. The system may take another. Connections
+    /// that a listener accepts have the listener's size.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn set_recv_buffer_size(&self, size: usize) -> io::Result<()> {
+        self.socket.set_recv_buffer_size(size)
+    }
+}
+
+/// Whether the connection that could not be made at once is being made.
+fn is_under_way(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    return error.raw_os_error() == Some(libc::EINPROGRESS);
+    #[cfg(not(unix))]
+    return error.kind() == ErrorKind::WouldBlock;
+}

@@ -1,0 +1,357 @@
+//! `DelayQueue`: values that come out when their time has come.
+//!
+//! Ground rules:
+//!
+//! * The times are an agenda's, the waiting is `Due`'s: here are only the keys, and what is said of an unknown one.
+//! * The waker runs last, when the queue is in order.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use futures_core::stream::FusedStream;
+use mainspring_driver::{Nanos, agenda};
+
+use super::due::Due;
+use super::instant::{self, Instant};
+
+/// Names a value in a [`DelayQueue`]; it is never used for another one. It means something to its own queue, and
+/// to no other.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::DelayQueue;
+/// use mainspring::time::delay_queue::Key;
+///
+/// mainspring::block_on(async {
+///     let mut queue = DelayQueue::new();
+///     let key: Key = queue.insert("value", Duration::from_secs(60));
+///     assert_eq!(queue.remove(&key).into_inner(), "value");
+/// });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key(agenda::Key);
+
+/// A value that came out of a [`DelayQueue`], or was taken out.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::{DelayQueue, Instant};
+///
+/// mainspring::block_on(async {
+///     let mut queue = DelayQueue::new();
+///     let key = queue.insert("value", Duration::from_millis(1));
+///     let expired = queue.next_expired().await.unwrap();
+///     assert_eq!((expired.key(), *expired.get_ref()), (key, "value"));
+///     assert!(expired.deadline() <= Instant::now());
+/// });
+/// ```
+#[derive(Debug)]
+pub struct Expired<T> {
+    value: T,
+    deadline: Instant,
+    key: Key,
+}
+
+impl<T> Expired<T> {
+    fn new(entry: agenda::Entry<T>) -> Expired<T> {
+        Expired { value: entry.value, deadline: instant::from_nanos(entry.deadline), key: Key(entry.key) }
+    }
+
+    /// The value.
+    pub fn get_ref(&self) -> &T {
+        &self.value
+    }
+
+    /// The value.
+    pub fn get_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+
+    /// The value.
+    pub fn into_inner(self) -> T {
+        self.value
+    }
+
+    /// When it was due.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Under which key it was in the queue. The key is not valid any more.
+    pub fn key(&self) -> Key {
+        self.key
+    }
+}
+
+/// Values that come out when their time has come, in the order of their deadlines; also a [`Stream`] of them,
+/// which ends when the queue is empty.
+///
+/// * Never early, exact to the nanosecond; equal deadlines in the order of insertion. A reset keeps a value's
+///   place in that order. A value that is put in for a time that has passed already may come after others that
+///   were due by then.
+/// * Every duration is legal: `Duration::MAX` means never.
+/// * A key is never used again: an old one finds nothing.
+/// * Nothing is allocated when a value comes out, and nothing at all while values come and go in similar
+///   numbers. What a burst needed is given back in small steps.
+/// * One timer of the runtime serves the whole queue. Moving a value to a later time touches nothing else.
+/// * Its owner alone feeds it. A [`TimerMap`](super::TimerMap), whose keys are the user's own, can be fed from
+///   other threads.
+///
+/// A queue belongs to the runtime in which it was made or, if made outside, in which it is first used.
+///
+/// The task that has polled the queue and waits is woken when a value comes due, when one is put in or moved
+/// before all others, and when the last one is removed.
+///
+/// # Different from tokio-util
+///
+/// Equal deadlines come out first in, first out. Deadlines have no limit, and no millisecond. Keys are never
+/// used again.
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::time::DelayQueue;
+///
+/// mainspring::block_on(async {
+///     let mut queue = DelayQueue::new();
+///     let late = queue.insert("late", Duration::from_millis(2));
+///     queue.insert("soon", Duration::from_millis(1));
+///     queue.insert("never", Duration::MAX);
+///     let soon = queue.peek().unwrap();
+///     queue.reset(&soon, Duration::from_millis(3));
+///
+///     let expired = queue.next_expired().await.unwrap();
+///     assert_eq!((expired.key(), expired.into_inner()), (late, "late"));
+///     assert!(queue.try_remove(&late).is_none());
+///     assert_eq!(queue.next_expired().await.unwrap().into_inner(), "soon");
+///     queue.clear();
+///     assert!(queue.next_expired().await.is_none());
+/// });
+/// ```
+pub struct DelayQueue<T> {
+    due: Due<T>,
+}
+
+// A value is never pinned: it is moved out when it comes out.
+impl<T> Unpin for DelayQueue<T> {}
+
+impl<T> Default for DelayQueue<T> {
+    #[track_caller]
+    fn default() -> DelayQueue<T> {
+        DelayQueue::new()
+    }
+}
+
+impl<T> DelayQueue<T> {
+    /// An empty queue. Allocates nothing.
+    #[track_caller]
+    pub fn new() -> DelayQueue<T> {
+        DelayQueue::with_capacity(0)
+    }
+
+    /// An empty queue with room for `capacity` values, which it keeps.
+    #[track_caller]
+    pub fn with_capacity(capacity: usize) -> DelayQueue<T> {
+        DelayQueue { due: Due::with_capacity(capacity) }
+    }
+
+    /// Puts `value` in, to come out when `timeout` has passed.
+    ///
+    /// # Panics
+    ///
+    /// If the queue was made outside a runtime, and this thread is not in one either.
+    #[track_caller]
+    pub fn insert(&mut self, value: T, timeout: Duration) -> Key {
+        let at = self.due.after(timeout);
+        self.insert_nanos(value, at)
+    }
+
+    /// Puts `value` in, to come out at `when`: at the next poll, if that has passed.
+    ///
+    /// # Panics
+    ///
+    /// As [`insert`](DelayQueue::insert).
+    #[track_caller]
+    pub fn insert_at(&mut self, value: T, when: Instant) -> Key {
+        let at = self.due.at(when);
+        self.insert_nanos(value, at)
+    }
+
+    fn insert_nanos(&mut self, value: T, at: Nanos) -> Key {
+        let key = self.due.insert(value, at);
+        self.due.sooner(at);
+        Key(key)
+    }
+
+    /// Takes a value out before its time.
+    ///
+    /// # Panics
+    ///
+    /// If it is not in the queue any more; [`try_remove`](DelayQueue::try_remove) returns `None`.
+    #[track_caller]
+    pub fn remove(&mut self, key: &Key) -> Expired<T> {
+        match self.try_remove(key) {
+            Some(expired) => expired,
+            None => unknown(key),
+        }
+    }
+
+    /// Takes a value out before its time; `None` if it is not in the queue any more.
+    pub fn try_remove(&mut self, key: &Key) -> Option<Expired<T>> {
+        let entry = self.due.agenda.remove(key.0)?;
+        self.due.fewer();
+        Some(Expired::new(entry))
+    }
+
+    /// Moves a value's time to `timeout` from now.
+    ///
+    /// # Panics
+    ///
+    /// If the value is not in the queue any more; [`try_reset`](DelayQueue::try_reset) says so instead.
+    #[track_caller]
+    pub fn reset(&mut self, key: &Key, timeout: Duration) {
+        if !self.try_reset(key, timeout) {
+            unknown(key);
+        }
+    }
+
+    /// Moves a value's time to `when`.
+    ///
+    /// # Panics
+    ///
+    /// As [`reset`](DelayQueue::reset).
+    #[track_caller]
+    pub fn reset_at(&mut self, key: &Key, when: Instant) {
+        if !self.try_reset_at(key, when) {
+            unknown(key);
+        }
+    }
+
+    /// Moves a value's time to `timeout` from now. Says whether it is in the queue.
+    pub fn try_reset(&mut self, key: &Key, timeout: Duration) -> bool {
+        if self.due.agenda.get(key.0).is_none() {
+            return false;
+        }
+        let at = self.due.after(timeout);
+        self.due.reset(key.0, at)
+    }
+
+    /// Moves a value's time to `when`. Says whether it is in the queue.
+    pub fn try_reset_at(&mut self, key: &Key, when: Instant) -> bool {
+        self.due.reset(key.0, instant::to_nanos(when))
+    }
+
+    /// When a value is due.
+    ///
+    /// # Panics
+    ///
+    /// If it is not in the queue any more; [`try_deadline`](DelayQueue::try_deadline) returns `None`.
+    #[track_caller]
+    pub fn deadline(&self, key: &Key) -> Instant {
+        match self.try_deadline(key) {
+            Some(deadline) => deadline,
+            None => unknown(key),
+        }
+    }
+
+    /// When a value is due; `None` if it is not in the queue any more.
+    pub fn try_deadline(&self, key: &Key) -> Option<Instant> {
+        self.due.agenda.deadline(key.0).map(instant::from_nanos)
+    }
+
+    /// The value that comes out next. It takes the longer the more values are due at about the same time.
+    pub fn peek(&self) -> Option<Key> {
+        self.due.agenda.peek().map(Key)
+    }
+
+    /// Polls for the next value that is due. `None` if the queue is empty.
+    ///
+    /// Wakes the task of the latest poll.
+    ///
+    /// # Panics
+    ///
+    /// If there is no runtime to wait in, or the queue's was dropped. The message says where the queue was made.
+    #[track_caller]
+    pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
+        self.due.poll(cx, true).map(|entry| entry.map(Expired::new))
+    }
+
+    /// Waits for the next value that is due. `None` if the queue is empty.
+    ///
+    /// # Panics
+    ///
+    /// As [`poll_expired`](DelayQueue::poll_expired).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no value.
+    pub async fn next_expired(&mut self) -> Option<Expired<T>> {
+        poll_fn(|cx| self.poll_expired(cx)).await
+    }
+
+    /// Drops all values. Their keys find nothing from now on.
+    pub fn clear(&mut self) {
+        let values = self.due.agenda.take_all();
+        self.due.fewer();
+        drop(values);
+    }
+
+    /// How many values are in the queue.
+    pub fn len(&self) -> usize {
+        self.due.agenda.len()
+    }
+
+    /// Whether no value is in the queue.
+    pub fn is_empty(&self) -> bool {
+        self.due.agenda.is_empty()
+    }
+
+    /// For how many values there is memory.
+    pub fn capacity(&self) -> usize {
+        self.due.agenda.capacity()
+    }
+
+    /// Makes room for `additional` more values, and keeps it until
+    /// [`shrink_to_fit`](DelayQueue::shrink_to_fit).
+    pub fn reserve(&mut self, additional: usize) {
+        self.due.agenda.reserve(additional);
+    }
+
+    /// Releases all memory that holds no value, and what was reserved with it. Values lie on pages of sixty-four,
+    /// and are not moved: a page with one value stays, and what is put in later lies there first.
+    ///
+    /// Without it, a burst's memory is released in small steps as time passes; pages that were reserved stay.
+    pub fn shrink_to_fit(&mut self) {
+        self.due.agenda.shrink_to_fit();
+    }
+}
+
+#[cold]
+#[track_caller]
+fn unknown(key: &Key) -> ! {
+    panic!("{key:?} is not in this DelayQueue: its value has expired or was removed; the `try_` forms say so")
+}
+
+impl<T> Stream for DelayQueue<T> {
+    type Item = Expired<T>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
+        self.get_mut().poll_expired(cx)
+    }
+}
+
+/// Terminated once it has yielded `None`, until a value is put in.
+impl<T> FusedStream for DelayQueue<T> {
+    fn is_terminated(&self) -> bool {
+        self.due.is_ended()
+    }
+}
+
+impl<T> fmt::Debug for DelayQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DelayQueue").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

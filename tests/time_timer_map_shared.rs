@@ -1,0 +1,484 @@
+//! `TimerMap` and the others: handles on other threads, tasks of the same thread, whoever closes it, and what is done for
+//! each entry. docs/systems.md says which test stands for what.
+
+mod common;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::{pending, poll_fn};
+use std::hash::Hash;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::channel::oneshot;
+use mainspring::spawn;
+use mainspring::task::{unconstrained, yield_now};
+use mainspring::time::timer_map::TimerMapHandle;
+use mainspring::time::{Instant, TimerMap, advance, sleep, timeout};
+
+use common::{Dropped, HOUR, LONG, Probe, manual, ms, paused, us, watchdog};
+
+fn poll<K: Hash + Eq, V>(probe: &Arc<Probe>, map: &mut TimerMap<K, V>) -> Poll<Option<(K, V)>> {
+    map.poll_expired(&mut Context::from_waker(&probe.waker()))
+}
+
+/// Closes its map when the last of those that share it has gone.
+struct Feed<K, V>(TimerMapHandle<K, V>);
+
+impl<K, V> Drop for Feed<K, V> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+#[test]
+fn it_may_be_sent_and_so_may_its_handle() {
+    fn send_sync<T: Send + Sync>() {}
+    send_sync::<TimerMap<u8, u8>>();
+    send_sync::<TimerMapHandle<Cell<u8>, Cell<u8>>>();
+}
+
+#[test]
+fn other_threads_feed_it_and_nothing_is_lost() {
+    let _dog = watchdog(LONG);
+    mainspring::block_on(async {
+        let mut map = TimerMap::new();
+        let feed = Arc::new(Feed(map.handle()));
+        let start = Instant::now();
+        let threads: Vec<_> = (0..4u64)
+            .map(|thread| {
+                let feed = feed.clone();
+                std::thread::spawn(move || {
+                    let handle = &feed.0;
+                    for n in 0..1_000 {
+                        let key = thread * 10_000 + n;
+                        handle.insert(key, 0, HOUR).unwrap();
+                        handle.insert(key, 1, ms(n % 5)).unwrap();
+                        match n % 4 {
+                            0 => handle.reset(key, us(10)).unwrap(),
+                            1 => {
+                                handle.insert(key + 5_000, 2, HOUR).unwrap();
+                                handle.remove(key + 5_000).unwrap();
+                            }
+                            2 => handle.reset_at(key, start).unwrap(),
+                            _ => {}
+                        }
+                    }
+                })
+            })
+            .collect();
+        drop(feed);
+        let mut seen = HashMap::new();
+        while let Some((key, value)) = map.next_expired().await {
+            // Inserted anew after it had expired, it may come out again; its old value may not.
+            assert_eq!(value, 1, "of {key}");
+            *seen.entry(key).or_insert(0) += 1;
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(seen.len() == 4_000 && seen.values().all(|n| *n == 1));
+    });
+}
+
+#[test]
+fn a_batch_from_other_threads_wakes_once() {
+    manual().block_on(async {
+        let probe = Probe::new();
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        for batch in 1..=3 {
+            assert!(poll(&probe, &mut map).is_pending());
+            let copy = handle.clone();
+            std::thread::spawn(move || (0..1_000).for_each(|n| copy.insert(n, (), HOUR).unwrap()))
+                .join()
+                .unwrap();
+            assert_eq!((probe.wakes(), handle.backlog()), (batch, 1_000));
+        }
+        assert!(poll(&probe, &mut map).is_pending());
+        assert_eq!((map.len(), handle.backlog()), (1_000, 0));
+    });
+}
+
+#[test]
+fn many_commands_are_carried_out_in_slices_and_none_is_lost() {
+    let _dog = watchdog(LONG);
+    manual().block_on(unconstrained(async {
+        let probe = Probe::new();
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        (0..5_000).for_each(|n| handle.insert(n, (), HOUR).unwrap());
+        (0..2_500).for_each(|n| handle.reset(n, Duration::ZERO).unwrap());
+        handle.close();
+        let (mut seen, mut carried_out) = (0, 0);
+        while handle.backlog() > 0 || carried_out < 5_000 {
+            match poll(&probe, &mut map) {
+                Poll::Ready(entry) => seen += usize::from(entry.is_some()),
+                Poll::Pending => assert!(probe.wakes() > 0, "it wakes itself to go on"),
+            }
+            let now = map.len() + seen;
+            assert!(now - carried_out <= 1_024, "{} in one poll", now - carried_out);
+            carried_out = now;
+        }
+        while let Poll::Ready(Some(_)) = poll(&probe, &mut map) {
+            seen += 1;
+        }
+        assert_eq!((seen, map.close(), map.drain().count()), (2_500, (), 2_500));
+        assert_eq!(poll(&probe, &mut map), Poll::Ready(None));
+    }));
+}
+
+#[test]
+fn a_handle_ends_a_wait_before_its_time() {
+    manual().block_on(async {
+        let probe = Probe::new();
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        map.insert("sleeper", "woken", HOUR);
+        assert!(poll(&probe, &mut map).is_pending());
+        std::thread::spawn(move || handle.reset("sleeper", Duration::ZERO).unwrap()).join().unwrap();
+        assert_eq!((probe.wakes(), poll(&probe, &mut map)), (1, Poll::Ready(Some(("sleeper", "woken")))));
+    });
+}
+
+#[test]
+fn a_handle_made_while_the_task_waits_reaches_it() {
+    manual().block_on(async {
+        let probe = Probe::new();
+        let mut map = TimerMap::new();
+        map.insert(1, "late", HOUR);
+        assert!(poll(&probe, &mut map).is_pending());
+        map.handle().insert(2, "soon", Duration::ZERO).unwrap();
+        assert!(probe.wakes() > 0);
+        assert_eq!(poll(&probe, &mut map), Poll::Ready(Some((2, "soon"))));
+    });
+}
+
+#[test]
+fn a_closed_handle_gives_back_what_it_was_given() {
+    manual().block_on(async {
+        let probe = Probe::new();
+        let mut map = TimerMap::new();
+        let (one, other) = (map.handle(), map.handle());
+        assert!(poll(&probe, &mut map).is_pending());
+        one.insert(1, 'a', ms(20)).unwrap();
+        other.insert(2, 'b', ms(10)).unwrap();
+        other.close();
+        other.close();
+        assert!(probe.wakes() > 0, "who waits is told");
+        let now = Instant::now();
+        assert_eq!(one.insert(3, 'c', ms(1)).unwrap_err().into_inner(), (3, 'c'));
+        assert_eq!(one.insert_at(3, 'c', now).unwrap_err().into_inner(), (3, 'c'));
+        assert_eq!(one.reset(1, ms(1)).unwrap_err().into_inner(), 1);
+        assert_eq!(one.clone().reset_at(1, now).unwrap_err().into_inner(), 1);
+        assert_eq!(map.handle().remove(1).unwrap_err().into_inner(), 1);
+        assert!(one.is_closed() && map.is_closed());
+        let error = std::io::Error::from(one.remove(1).unwrap_err());
+        assert_eq!(error.to_string(), "the timer map is closed");
+        // What was sent before still comes out.
+        assert!(poll(&probe, &mut map).is_pending());
+        assert_eq!(map.len(), 2);
+        advance(HOUR).await;
+        assert_eq!(poll(&probe, &mut map), Poll::Ready(Some((2, 'b'))));
+        assert_eq!(poll(&probe, &mut map), Poll::Ready(Some((1, 'a'))));
+        assert_eq!(poll(&probe, &mut map), Poll::Ready(None));
+    });
+}
+
+#[test]
+fn a_close_and_a_drain_give_everything_that_has_not_come_out() {
+    manual().block_on(async {
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        map.insert(1, 'a', ms(20));
+        map.insert(2, 'b', ms(10));
+        (10..5_000).for_each(|n| handle.insert(n, 'x', HOUR).unwrap());
+        handle.insert(3, 'c', ms(15)).unwrap();
+        map.close();
+        assert!(handle.insert(4, 'd', ms(1)).is_err());
+        assert_eq!((map.len(), handle.backlog()), (4_993, 0), "what was sent before is among it");
+        let mut rest = map.drain();
+        assert_eq!(rest.by_ref().take(3).collect::<Vec<_>>(), [(2, 'b'), (3, 'c'), (1, 'a')], "by deadline");
+        assert_eq!((rest.len(), map.len(), map.drain().count()), (4_990, 0, 0));
+        assert_eq!(map.next_expired().await, None);
+    });
+}
+
+#[test]
+fn a_map_that_was_dropped_is_closed_and_drops_what_was_sent() {
+    manual().block_on(async {
+        let dropped = Dropped::default();
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        handle.insert(1, dropped.token(), HOUR).unwrap();
+        map.insert(2, dropped.token(), HOUR);
+        drop(map);
+        assert_eq!(dropped.count(), 2);
+        let (key, token) = handle.insert(3, dropped.token(), HOUR).unwrap_err().into_inner();
+        assert!(handle.is_closed() && handle.reset(key, HOUR).is_err() && handle.remove(key).is_err());
+        assert_eq!((handle.backlog(), dropped.count()), (0, 2), "who cannot put in keeps what it has");
+        drop(token);
+        handle.close();
+    });
+}
+
+#[test]
+fn values_and_wakers_may_use_the_handle_as_they_go() {
+    struct Chatty(TimerMapHandle<u32, Option<Chatty>>, Arc<AtomicUsize>);
+    impl Drop for Chatty {
+        fn drop(&mut self) {
+            // Under a lock of the map's this would never end.
+            self.1.fetch_add(1, Ordering::SeqCst);
+            let _ = self.0.insert(10, None, Duration::ZERO);
+            drop(self.0.clone());
+        }
+    }
+    let _dog = watchdog(LONG);
+    manual().block_on(async {
+        let count = Arc::new(AtomicUsize::new(0));
+        let chatty = |handle: &TimerMapHandle<_, _>| Some(Chatty(handle.clone(), count.clone()));
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        let of_waker = handle.clone();
+        let probe = Probe::with(move || drop(of_waker.insert(1, None, HOUR)));
+        let waker = probe.waker();
+        let mut cx = Context::from_waker(&waker);
+        assert!(map.poll_expired(&mut cx).is_pending());
+        handle.insert(2, chatty(&handle), HOUR).unwrap();
+        assert_eq!(probe.wakes(), 1);
+        assert!(map.poll_expired(&mut cx).is_pending());
+        assert_eq!(map.len(), 2);
+        handle.remove(2).unwrap();
+        // The value is dropped in this poll, and what its drop sends is seen at once or with the next.
+        let (key, value) = map.next_expired().await.unwrap();
+        assert!((key, value.is_none(), count.load(Ordering::SeqCst)) == (10, true, 1));
+        handle.insert(3, chatty(&handle), HOUR).unwrap();
+        drop(map);
+        assert_eq!(count.load(Ordering::SeqCst), 2);
+    });
+}
+
+#[test]
+fn several_tasks_of_one_thread_feed_a_map_that_another_waits_for() {
+    paused().block_on(async {
+        let start = Instant::now();
+        let map = Rc::new(RefCell::new(TimerMap::new()));
+        let (next, seen) = (Rc::clone(&map), Rc::new(RefCell::new(vec![])));
+        let log = Rc::clone(&seen);
+        // It waits for a map that is empty, then for each entry in turn.
+        let waiter = spawn(async move {
+            while let Some((key, due)) = poll_fn(|cx| next.borrow_mut().poll_expired(cx)).await {
+                assert_eq!(start.elapsed(), due, "of {key}");
+                log.borrow_mut().push(key);
+            }
+        });
+        let feeders: Vec<_> = (0..10u64)
+            .map(|feeder| {
+                let map = Rc::clone(&map);
+                spawn(async move {
+                    for n in 0..20 {
+                        sleep(us(100 * feeder + 7)).await;
+                        let (key, now) = (100 * feeder + n, start.elapsed());
+                        // Each comes before its feeder's others, by an insertion or by a reset.
+                        let after = ms(40 - n);
+                        if n % 2 == 0 {
+                            map.borrow_mut().insert(key, now + after, after);
+                        } else {
+                            map.borrow_mut().insert(key, now + after, HOUR);
+                            yield_now().await;
+                            assert!(map.borrow_mut().reset(&key, after));
+                        }
+                        map.borrow_mut().insert(key + 50, now, HOUR);
+                        assert!(map.borrow_mut().remove(&(key + 50)).is_some());
+                    }
+                })
+            })
+            .collect();
+        for feeder in feeders {
+            feeder.await.unwrap();
+        }
+        map.borrow_mut().close();
+        waiter.await.unwrap();
+        let mut seen = seen.take();
+        seen.sort_unstable();
+        assert_eq!(
+            seen,
+            (0..10).flat_map(|feeder| (0..20).map(move |n| 100 * feeder + n)).collect::<Vec<_>>()
+        );
+    });
+}
+
+#[test]
+fn a_task_that_waits_is_woken_by_what_another_task_puts_before_all() {
+    paused().block_on(async {
+        let map = Rc::new(RefCell::new(TimerMap::new()));
+        map.borrow_mut().insert("late", (), HOUR);
+        let next = Rc::clone(&map);
+        let waiter = spawn(async move {
+            let start = Instant::now();
+            let mut seen = vec![];
+            for _ in 0..3 {
+                let (key, ()) = poll_fn(|cx| next.borrow_mut().poll_expired(cx)).await.unwrap();
+                seen.push((key, start.elapsed()));
+            }
+            seen
+        });
+        sleep(ms(10)).await;
+        map.borrow_mut().insert("soon", (), ms(2));
+        map.borrow_mut().insert("other", (), 2 * HOUR);
+        sleep(ms(10)).await;
+        map.borrow_mut().reset("other", ms(5));
+        assert_eq!(waiter.await.unwrap(), [("soon", ms(12)), ("other", ms(25)), ("late", HOUR)]);
+    });
+}
+
+#[test]
+fn calls_begin_in_order_and_at_most_so_many_run_at_once() {
+    paused().block_on(async {
+        let mut map = TimerMap::new();
+        for n in 0..40u64 {
+            map.insert(n, (), ms(1 + n / 10));
+        }
+        map.close();
+        let (now, most, order) = (Cell::new(0), Cell::new(0), RefCell::new(vec![]));
+        map.by_ref()
+            .for_each_concurrent(3, async |(n, ())| {
+                now.set(now.get() + 1);
+                most.set(most.get().max(now.get()));
+                order.borrow_mut().push(n);
+                sleep(us(100 + 7 * (n % 3))).await;
+                now.set(now.get() - 1);
+            })
+            .await;
+        assert_eq!((most.get(), now.get()), (3, 0));
+        assert_eq!(*order.borrow(), (0..40).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn a_panic_of_an_entrys_task_is_its_handles_and_kept_from_the_others() {
+    paused().block_on(async {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| ()));
+        let mut map = TimerMap::new();
+        for n in 0..10 {
+            map.insert(n, (), ms(1));
+        }
+        map.close();
+        let (done, panicked) = (RefCell::new(vec![]), RefCell::new(vec![]));
+        map.for_each_concurrent(4, async |(n, ())| {
+            let task = spawn(async move {
+                assert!(n != 2, "before the first await");
+                yield_now().await;
+                assert!(n != 5, "after an await");
+            });
+            match task.await {
+                Ok(()) => done.borrow_mut().push(n),
+                Err(error) => panicked.borrow_mut().push((n, error.into_panic())),
+            }
+        })
+        .await;
+        std::panic::set_hook(hook);
+        done.borrow_mut().sort_unstable();
+        assert_eq!(*done.borrow(), [0, 1, 3, 4, 6, 7, 8, 9]);
+        let mut panicked: Vec<_> = panicked
+            .take()
+            .into_iter()
+            .map(|(n, payload)| (n, *payload.downcast_ref::<&str>().unwrap()))
+            .collect();
+        panicked.sort_unstable();
+        assert_eq!(panicked, [(2, "before the first await"), (5, "after an await")]);
+    });
+}
+
+#[test]
+fn while_all_calls_run_entries_wait_and_can_be_reset_and_removed() {
+    paused().block_on(async {
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        for n in 0..5 {
+            handle.insert(n, n, ms(1)).unwrap();
+        }
+        let seen = RefCell::new(vec![]);
+        map.for_each_concurrent(1, async |(n, value)| {
+            seen.borrow_mut().push((n, value));
+            if n == 0 {
+                sleep(ms(10)).await;
+                handle.remove(1).unwrap();
+                handle.reset(2, ms(20)).unwrap();
+                handle.insert(3, 33, Duration::ZERO).unwrap();
+                handle.close();
+            }
+        })
+        .await;
+        assert_eq!(*seen.borrow(), [(0, 0), (4, 4), (3, 33), (2, 2)]);
+    });
+}
+
+#[test]
+fn a_loop_that_is_dropped_drops_its_calls_and_leaves_the_rest() {
+    manual().block_on(async {
+        let dropped = Dropped::default();
+        let mut map = TimerMap::new();
+        (0..6).for_each(|n| drop(map.insert(n, dropped.token(), ms(n))));
+        {
+            let mut calls =
+                std::pin::pin!(map.by_ref().for_each_concurrent(10, async |(_, _token)| pending().await));
+            assert!(futures::poll!(calls.as_mut()).is_pending());
+            advance(ms(2)).await;
+            assert!(futures::poll!(calls.as_mut()).is_pending());
+            assert_eq!(dropped.count(), 0);
+        }
+        assert_eq!((dropped.count(), map.len()), (3, 3));
+    });
+}
+
+#[test]
+fn a_loop_that_is_stopped_ends_when_its_calls_are_done_and_the_rest_is_drained() {
+    paused().block_on(async {
+        let (stop, stopped) = oneshot::channel();
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        map.insert("due", 1, ms(1));
+        map.insert("not due", 2, HOUR);
+        let start = Instant::now();
+        let stop = Cell::new(Some(stop));
+        let calls = map.by_ref().take_until(stopped).for_each_concurrent(2, async |(key, _)| {
+            assert_eq!(key, "due");
+            handle.insert("sent before", 3, 2 * HOUR).unwrap();
+            stop.take().unwrap().send(()).unwrap();
+            sleep(ms(5)).await;
+        });
+        timeout(HOUR, calls).await.unwrap();
+        assert_eq!(start.elapsed(), ms(6));
+        map.close();
+        assert_eq!(handle.insert("sent after", 4, ms(1)).unwrap_err().into_inner(), ("sent after", 4));
+        assert_eq!(map.drain().collect::<Vec<_>>(), [("not due", 2), ("sent before", 3)]);
+        assert_eq!(map.next_expired().await, None);
+    });
+}
+
+#[test]
+fn calls_that_never_wait_do_not_starve_the_other_tasks() {
+    paused().block_on(async {
+        let other = Rc::new(Cell::new(0));
+        let count = other.clone();
+        let _other = spawn(async move {
+            loop {
+                count.set(count.get() + 1);
+                yield_now().await;
+            }
+        });
+        let mut map = TimerMap::new();
+        for n in 0..10_000 {
+            map.insert(n, (), Duration::ZERO);
+        }
+        map.close();
+        let calls = Cell::new(0);
+        map.for_each_concurrent(7, async |_| calls.set(calls.get() + 1)).await;
+        assert_eq!(calls.get(), 10_000);
+        assert!(other.get() >= 10_000 / 130, "{} turns", other.get());
+    });
+}
