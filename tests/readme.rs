@@ -24,3 +24,58 @@ fn the_two_commands_are_there() {
         );
     }
 }
+
+/// The cells of the tables' rows whose first cell is `label`, after the first.
+fn row<'a>(page: &'a str, label: &str) -> Vec<&'a str> {
+    let mut rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+    let row = rows.find(|row| row.split(" | ").next() == Some(label));
+    row.unwrap_or_else(|| panic!("no row {label}")).split(" | ").skip(1).collect()
+}
+
+/// The first number of a cell, in the unit of nanoseconds or bytes that stands in the cell or in `label`.
+fn value(cell: &str, label: &str) -> f64 {
+    let digits: String = cell.chars().take_while(|c| c.is_ascii_digit() || *c == '.' || *c == ',').collect();
+    let number: f64 = digits.replace(',', "").parse().unwrap_or_else(|_| panic!("no number in {cell}"));
+    let units = [("µs", 1e3), ("ms", 1e6), ("ns", 1.0), ("bytes", 1.0)];
+    let unit = |text: &str| units.into_iter().find(|(unit, _)| text.ends_with(unit)).map(|(_, scale)| scale);
+    number * unit(cell).or(unit(label)).unwrap_or_else(|| panic!("no unit in {cell} nor {label}"))
+}
+
+#[test]
+fn the_figures_are_those_of_the_benchmarks() {
+    let readme = include_str!("../README.md");
+    let benchmarks = include_str!("../BENCHMARKS.md");
+    // Where the runtimes of the README's columns stand in the tables of a full run.
+    let columns = [0, 1, 2, 6];
+    let pairs = [
+        ("Lateness of a 1 ms sleep, p50, idle", "1000 µs, p50, µs", columns),
+        ("CPU of a million timers over a second, each", "until all fired, ns", columns),
+        ("A million timers with one deadline: the first is late", "the first is late by, µs", columns),
+        ("Spawn, finish, join", "spawn, finish, join, ns", columns),
+        ("Memory of a task that sleeps", "resident, task and sleep, bytes", columns),
+    ];
+    for (told, measured, columns) in pairs {
+        let (told_cells, cells) = (row(readme, told), row(benchmarks, measured));
+        assert_eq!(told_cells.len(), columns.len(), "{told}");
+        for (cell, column) in told_cells.into_iter().zip(columns) {
+            let (here, there) = (value(cell, cell), value(cells[column], measured));
+            assert!((here / there - 1.0).abs() < 0.01, "{told}: {cell} is not {}", cells[column]);
+        }
+    }
+    // Under load: mainspring's and tokio's columns, and the best of the others.
+    let told = row(readme, "The same beside 1,000 tasks of 50 µs, p99");
+    let measured = row(benchmarks, "1,000 tasks of 50 µs (c)");
+    for (told, column) in told.into_iter().zip([3, 4, 5]) {
+        let there = measured[column].split([';', ' ']).next().expect("a figure");
+        assert_eq!(told.trim_end_matches(" µs"), there, "beside a thousand tasks");
+    }
+    // In the sentences.
+    let (cpu, last) = (row(benchmarks, "until all fired, ns"), row(benchmarks, "the last is late by, µs"));
+    for (figure, source) in [(format!("({})", cpu[8]), "W4"), (format!("{} µs", first(last[0])), "W4, the last")] {
+        assert!(readme.contains(&figure), "{source}: the README lacks {figure}");
+    }
+}
+
+fn first(cell: &str) -> &str {
+    cell.split(' ').next().expect("a figure")
+}
