@@ -1,5 +1,5 @@
-//! SECURITY.md names the tests that hold its promises, docs/systems.md those that show what other systems do here, and
-//! ARCHITECTURE.md counts the unsafe code: all of it is true.
+//! docs/tests.md names the tests that hold the promises of SECURITY.md, docs/systems.md those that show what other systems do
+//! here, and docs/unsafe.md counts the unsafe code: all of it is true.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,10 +41,13 @@ fn has_test(source: &str, name: &str) -> bool {
 
 #[test]
 fn every_promise_names_tests_that_exist() {
-    let rows = rows(&read("SECURITY.md"), "What is promised");
+    let promised = rows(&read("SECURITY.md"), "What is promised");
+    let rows = rows(&read("docs/tests.md"), "The promises of SECURITY.md");
     assert!(rows.len() >= 8, "only {} promises", rows.len());
+    let names = |rows: &[Vec<String>]| rows.iter().map(|row| row[0].clone()).collect::<Vec<_>>();
+    assert_eq!(names(&promised), names(&rows), "another promise is made than held");
     for row in rows {
-        let [promise, _, tests] = &row[..] else { panic!("a row of {} cells: {row:?}", row.len()) };
+        let [promise, tests] = &row[..] else { panic!("a row of {} cells: {row:?}", row.len()) };
         assert!(quoted(tests).count() >= 2, "who holds this promise? {promise}");
         for test in quoted(tests) {
             let (file, name) = test.split_once("::").unwrap_or_else(|| panic!("no `file::name`: {test}"));
