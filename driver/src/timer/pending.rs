@@ -17,14 +17,14 @@ use crate::sync::lock;
 /// use std::task::{Context, Waker};
 /// use std::time::Duration;
 /// use futures::FutureExt;
-/// use mainspring_driver::{Clock, Driver, Waits};
+/// use mainspring_driver::{Clock, Driver};
 ///
 /// let driver = Driver::new(Clock::monotonic(), || {});
 /// let mut sleep = Box::pin(driver.handle().sleep(Duration::from_secs(60)));
 /// assert!(sleep.poll_unpin(&mut Context::from_waker(Waker::noop())).is_pending());
 /// let pending = driver.handle().pending();
 /// assert_eq!(pending.len(), 1);
-/// assert_eq!(pending[0].waits, Waits::of(Waker::noop()));
+/// assert_eq!(pending[0].waker_data, Waker::noop().data() as usize);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -54,15 +54,6 @@ const SEEN: u64 = u64::MAX - 3;
 const _: () = assert!(Nanos::NEVER.get() < SEEN, "a deadline must not equal a state");
 
 /// Where a timer stands.
-///
-/// ```
-/// use mainspring_driver::{Nanos, State, StateCell};
-///
-/// let cell = StateCell::new();
-/// assert_eq!(cell.load(), State::Idle);
-/// cell.arm(Nanos::new(10));
-/// assert_eq!(cell.load(), State::Deadline(Nanos::new(10)));
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Not registered with the driver.
