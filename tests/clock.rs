@@ -5,7 +5,7 @@ mod common;
 use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;
-use std::time::{Duration, Instant as StdInstant};
+use std::time::Duration;
 
 use common::{HOUR, LONG, metrics, ms, turn, us, watchdog};
 use mainspring::runtime::{Builder, Runtime};
@@ -233,6 +233,8 @@ fn a_timeout_on_a_test_clock_waits_for_that_clock() {
 /// What the platform offers is in the documentation of `Clock`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod boottime {
+    use std::time::Instant as StdInstant;
+
     use super::*;
 
     fn boottime() -> Runtime {

@@ -4,7 +4,6 @@ mod common;
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
@@ -16,7 +15,7 @@ use futures::channel::oneshot;
 use futures::future::{Either, select};
 use futures::poll;
 use mainspring::runtime::Handle;
-use mainspring::time::{Instant, sleep, timeout, try_sleep};
+use mainspring::time::{sleep, timeout, try_sleep};
 use mainspring::{Runtime, block_on, spawn};
 
 // mio #1614: what was left of the wait was rounded down to no wait, and the loop span until the deadline.
@@ -248,7 +247,10 @@ fn a_shorter_timer_from_another_thread_ends_the_park() {
 }
 
 /// What the child process of the next test does: only its own thread arms, moves, cancels and wakes.
+#[cfg(target_os = "linux")]
 fn stay_on_one_thread() {
+    use mainspring::time::Instant;
+
     block_on(async {
         for _ in 0..50 {
             let mut long = pin!(sleep(HOUR));
@@ -277,6 +279,8 @@ fn stay_on_one_thread() {
 #[cfg(target_os = "linux")]
 #[test]
 fn arming_and_waking_on_the_own_thread_make_no_system_call() {
+    use std::process::Command;
+
     const CHILD: &str = "MAINSPRING_TEST_CHILD_OF_PARK";
     if std::env::var_os(CHILD).is_some() {
         return stay_on_one_thread();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 /// The descriptors that the process has or opens besides its connections: standard streams, pollers, alarms, listener.
+#[cfg(unix)]
 const OTHERS: u64 = 32;
 
 /// Raises the limit of open descriptors so far that `sockets` more fit, or says why they do not.
