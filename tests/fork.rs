@@ -131,7 +131,7 @@ fn inside_of_a_block_on() {
         took = Some(runtime.block_on(async {
             let start = Instant::now();
             child = fork();
-            sleep(if child == 0 { ms(20) } else { nap }).await;
+            sleep(if child == 0 { LONG } else { nap }).await;
             start.elapsed()
         }));
     });
