@@ -68,3 +68,8 @@ pub use nanos::Nanos;
 pub use slack::Tolerance;
 pub use time::{Clock, TestClock};
 pub use timer::{Driver, Handle, Pending, Processed, Shutdown, Stats, TimerEntry, Unpark};
+
+/// The README's program is a test of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
