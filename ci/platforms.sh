@@ -11,7 +11,7 @@
 #   check     no warning on any of the seven targets
 #   i686      875 tests, documentation included: all pass
 #   aarch64   by hand, in part: nothing that is the architecture's; several tests are too slow for their limits in emulation
-#   windows   by hand, all programs: five tests failed, four of them mended since, one is left out, which Wine cannot pass
+#   windows   every program ran to its end; two tests failed, and were mended; one is left out, which Wine cannot pass
 #
 # Several may be named. Targets are installed by rustup where it can; what else is missing is said in one line, and skipped.
 # Debian's gcc-multilib and gcc-aarch64-linux-gnu exclude each other; those with a version in their names, such as
