@@ -19,7 +19,7 @@ use std::time::Duration;
 use common::{HOUR, LONG, ms, turn, us, watchdog};
 use futures::poll;
 use mainspring::task::yield_now;
-use mainspring::time::{DelayQueue, Instant, Sleep, TimerMap, interval, sleep, timeout};
+use mainspring::time::{DelayQueue, Instant, Sleep, TimerMap, interval, sleep, sleep_until, timeout};
 use mainspring::{Runtime, block_on, spawn};
 
 /// The system's allocator, with a count of what each thread has done.
@@ -239,6 +239,7 @@ fn steady_ticks_allocate_nothing() {
     let _alone = alone();
     let _watchdog = watchdog(LONG);
     block_on(async {
+        disorder().await;
         let mut ticks = interval(us(100));
         let ticked = steady(2000, async || _ = ticks.tick().await).await;
         assert_eq!(ticked, 0, "ticked");
@@ -251,6 +252,22 @@ fn steady_ticks_allocate_nothing() {
         .await;
         assert_eq!(reset, 0, "reset");
     });
+}
+
+/// Has the wheel make all its lists: they are made when timers that are due were armed out of order, or were put off, and
+/// whether a busy machine lets that happen is left to chance.
+async fn disorder() {
+    for _ in 0..20 {
+        let soon = Instant::now() + us(200);
+        let [mut late, mut last, mut first] = [30, 20, 10].map(|n| Box::pin(sleep_until(soon + us(n))));
+        for sleep in [&mut late, &mut last, &mut first] {
+            let _ = poll!(sleep.as_mut());
+        }
+        late.as_mut().reset(soon + us(300));
+        first.await;
+        last.await;
+        late.await;
+    }
 }
 
 /// Has the wheel use as many of its slots at once as chance may ever want for `count` timers.

@@ -71,7 +71,9 @@ fn the_figures_are_those_of_the_benchmarks() {
     }
     // In the sentences.
     let (cpu, last) = (row(benchmarks, "until all fired, ns"), row(benchmarks, "the last is late by, µs"));
-    for (figure, source) in [(format!("({})", cpu[8]), "W4"), (format!("{} µs", first(last[0])), "W4, the last")] {
+    for (figure, source) in
+        [(format!("({})", cpu[8]), "W4"), (format!("{} µs", first(last[0])), "W4, the last")]
+    {
         assert!(readme.contains(&figure), "{source}: the README lacks {figure}");
     }
 }
