@@ -55,7 +55,7 @@ impl Clients {
         let thread = std::thread::Builder::new().name("clients".to_owned()).spawn(move || {
             let runtime = match Runtime::new() {
                 Ok(runtime) => runtime,
-                // Whoever waits for the report may have given up, here and below; then there is nobody to tell.
+                // Who waits for the report may have given up, here and below; then there is nobody to tell.
                 Err(error) => return drop(report.send(Err(error))),
             };
             runtime.block_on(async {

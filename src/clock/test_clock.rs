@@ -52,7 +52,7 @@ pub enum Clock {
     /// On Linux and Android. Elsewhere [`Builder::build`](crate::Builder::build) says
     /// [`Unsupported`](io::ErrorKind::Unsupported).
     Boottime,
-    /// A clock that is turned by hand.
+    /// A clock that is advanced by the program.
     Test(TestClock),
 }
 

@@ -30,7 +30,7 @@ pub struct Running {
     pub spawned_at: &'static Location<'static>,
     /// The poll takes at least so long already.
     pub at_least: Duration,
-    /// The poll takes no longer than this until now. `None` if the runtime's time is or was virtual, or is turned by hand.
+    /// The poll takes no longer than this until now. `None` if the runtime's time is or was virtual, or is advanced by the program.
     pub at_most: Option<Duration>,
     poll: PollId,
 }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// Capacity, in tasks, that is never given back.
 pub(super) const KEEP: usize = 256;
 
-/// So far ahead of the queue's front tasks are brought near, and so far their slots. In a queue that is shorter
+/// So far ahead of the queue's front tasks are prefetched, and so far their slots. In a queue that is shorter
 /// everything is near.
 const AHEAD: usize = 5;
 const SLOTS_AHEAD: usize = 16;

@@ -98,7 +98,7 @@ pub(super) struct EventLoop {
     backlog: bool,
     /// Whether paused time moves by itself.
     auto_advance: bool,
-    /// Whether the clock is turned by hand, so that there is no waiting for a time.
+    /// Whether the clock is advanced by the program, so that there is no waiting for a time.
     turned_by_hand: bool,
     /// The turn under way: when it began, how many polls there had been before, and how many timers it has fired.
     began: Nanos,

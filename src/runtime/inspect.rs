@@ -135,7 +135,7 @@ impl Handle {
         let poll = (self.counters().turns.get(), found.word);
         let at_least = self.last_seen().known_for(poll, before, after);
         let timers = self.timers();
-        // A clock that is turned by hand, or stopped, tells nothing of how long somebody had to wait.
+        // A clock that is advanced by the program, or stopped, tells nothing of how long somebody had to wait.
         let counts = timers.clock_changes() == 0 && !timers.clock().is_test();
         let at_most = counts.then(|| timers.now().saturating_duration_since(Nanos::new(found.since)));
         let name = found.id.and_then(|id| self.names().get(id));

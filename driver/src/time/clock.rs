@@ -128,7 +128,7 @@ impl TestClock {
 
     /// Sets the clock to `at`, which may lie in its past.
     pub fn set(&self, at: Nanos) {
-        // Release: whoever reads the new time also sees what was done before the clock was set.
+        // Release: who reads the new time also sees what was done before the clock was set.
         self.0.store(at.get(), Ordering::Release);
     }
 }

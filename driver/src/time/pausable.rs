@@ -70,7 +70,7 @@ impl PausableClock {
 
     #[inline]
     pub(crate) fn changes(&self) -> u32 {
-        // Relaxed: whoever paused the clock on this thread is seen, and for other threads a reading that they
+        // Relaxed: who paused the clock on this thread is seen, and for other threads a reading that they
         // began a little earlier is as good. What is read on the strength of it is under the lock.
         self.changes.load(Ordering::Relaxed)
     }

@@ -81,7 +81,7 @@ pub struct Processed {
 
 /// Fires timers for one thread that parks until the next.
 ///
-/// # Contract, for whoever runs the loop
+/// # Contract, for the host's loop
 ///
 /// 1. Run what there is to run.
 /// 2. If nothing is left to run: `next_wake()`, and park until then, or until [`Unpark::unpark`] is called,
@@ -157,8 +157,8 @@ impl Driver {
     }
 
     /// Until when the driver's thread may park; `None` if no timer is armed. From now on, until the next
-    /// [`process`](Driver::process), whoever arms a timer that is due before that calls [`Unpark::unpark`]; and
-    /// after that, whoever arms one that is due before all those: a thread that is held up before its call delays its own
+    /// [`process`](Driver::process), a thread that arms a timer due before that calls [`Unpark::unpark`]; and
+    /// after that, a thread that arms one that is due before all those: a thread that is held up before its call delays its own
     /// timer and later ones, and no earlier one.
     ///
     /// It lies at most the slack of a timer after its deadline (see [`set_tolerance`](crate::TimerEntry::set_tolerance)), and may lie

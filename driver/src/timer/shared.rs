@@ -134,7 +134,7 @@ impl Inner {
         if wake >= until {
             return false;
         }
-        // The park is about to be ended by this thread, which may be held up before it does so. Whoever arms a timer that
+        // The park is about to be ended by this thread, which may be held up before it does so. A thread that arms a timer which
         // is earlier still does not rely on it.
         self.parked_until = Some(wake);
         true

@@ -6,7 +6,7 @@
 //! * While it is a deadline, the entry is linked in the wheel and holds a waker; otherwise neither.
 //! * To leave or enter a deadline takes the driver's lock (arrows 1 to 5). To move a deadline to a later one
 //!   takes none (arrow 6): the wheel finds out when the old deadline comes due.
-//! * `FIRED` and `SHUTDOWN` are the driver's last touch: whoever reads them may free the entry.
+//! * `FIRED` and `SHUTDOWN` are the driver's last touch: the owner, who reads them, may free the entry.
 //!
 //! ```text
 //!                       1 arm                  3 fire

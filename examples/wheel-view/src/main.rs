@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     let result = if options.is_headless() { headless(&options) } else { interactive(&options) };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read this has seen enough.
+        // Who read this has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("wheel-view: {error}");

@@ -238,7 +238,7 @@ impl TaskRef {
         }
     }
 
-    /// Asks for the lines in which the task begins to be brought near.
+    /// Asks for the lines in which the task begins to be prefetched.
     #[inline]
     pub(in crate::executor) fn prefetch(&self) {
         let first = self.header.as_ptr().cast::<u8>();
@@ -248,10 +248,10 @@ impl TaskRef {
     }
 }
 
-/// So many cache lines of a task are brought near: the header and a future of a sleep with a little around it.
+/// So many cache lines of a task are prefetched: the header and a future of a sleep with a little around it.
 const LINES: usize = 3;
 
-/// Asks for the line that this address lies in, which need not be valid, to be brought near.
+/// Asks for the line that this address lies in, which need not be valid, to be prefetched.
 #[inline]
 pub(in crate::executor) fn prefetch<T>(_place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

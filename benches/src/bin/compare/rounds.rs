@@ -81,7 +81,7 @@ pub(crate) fn compare(plan: Plan) -> Result<ExitCode, String> {
     }
     let table = table::terminal(&plan, &summaries, &findings);
     let (json, out) = (plan.json.display(), plan.out.display());
-    // Whoever reads it may stop in the middle; the files have it all.
+    // Who reads it may stop in the middle; the files have it all.
     let _ = writeln!(io::stdout(), "{table}\nWritten: {json}, and the table and the pictures in {out}.");
     Ok(if findings.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -98,7 +98,7 @@ pub(crate) fn run(soak: &Arc<Soak>, mut rng: Rng) {
         drop(watched);
     }
     drop(timers);
-    // Whoever waits on the other thread is told by this.
+    // Who waits on the other thread is told by this.
     let down = catch_unwind(AssertUnwindSafe(|| drop(driver)));
     if guest.join().is_err() || down.is_err() {
         soak.ledger.fault("the embedded driver's end panicked".to_owned());

@@ -2,7 +2,7 @@
 //!
 //! Ground rules:
 //!
-//! * Whoever makes a timer opens an [`Account`] first, so that the deadline noted is not later than the true
+//! * Who makes a timer opens an [`Account`] first, so that the deadline noted is not later than the true
 //!   one: what ends before it has ended early.
 //! * An account is closed once: as fired, or, when it is dropped, as cancelled. So made = fired + cancelled +
 //!   open, always.

@@ -2,7 +2,7 @@
 //! watches. `cargo run --release -p mainspring-bench --bin soak -- --seconds 60 --seed 1`
 //!
 //! Every timer has an account: it fires, not early, or is cancelled; one that does neither is lost and ends the run
-//! with a message. With `--simulate` there are no threads, no I/O and no clock but one that is turned by hand, and the
+//! with a message. With `--simulate` there are no threads, no I/O and no clock but one that is advanced by the program, and the
 //! same seed gives the same trace.
 //!
 //! | module     | what it is                                                          |
@@ -15,7 +15,7 @@
 //! | `ledger`   | the account of every timer                                          |
 //! | `watch`    | the watchdog                                                        |
 //! | `usage`    | descriptors and memory                                              |
-//! | `simulate` | the soak on a clock that is turned by hand                          |
+//! | `simulate` | the soak on a clock that is advanced by the program                          |
 //! | `soak`     | what they all share; `rng`, `faults` and `options` help             |
 
 mod embedded;

@@ -1,4 +1,4 @@
-//! The soak without I/O, threads and the system's clock: a driver on a clock that is turned by hand, thousands of
+//! The soak without I/O, threads and the system's clock: a driver on a clock that is advanced by the program, thousands of
 //! timers beside a plain list that knows better, and tasks of combinators in a small loop. The same seed gives the
 //! same trace, of which the last line shows a hash.
 //!

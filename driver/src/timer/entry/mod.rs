@@ -1,7 +1,7 @@
 //! `TimerEntry`: what a pinned future holds and the wheel points at. [`linked`] is the driver's side of it.
 //!
-//! Ground rules. An entry is shared between its owner (whoever holds `Pin<&mut TimerEntry>`, or drops it)
-//! and the driver (whoever holds the driver's lock):
+//! Ground rules. An entry is shared between its owner (the holder of `Pin<&mut TimerEntry>`, or its drop)
+//! and the driver (the holder of the driver's lock):
 //!
 //! * The state cell says whose the rest is. While it is a deadline the entry is linked: the wheel holds an
 //!   `EntryRef` to it, its place is valid and its waker present. In any other state the driver has no
@@ -10,7 +10,7 @@
 //!   lock (`will_wake` reads bits that nobody else writes). It clones before locking and drops after
 //!   unlocking, because both are foreign code.
 //! * The place is read and written under the lock only; the tolerance too, or by the owner while idle.
-//! * While linked, the state is the deadline, so a reset touches nothing else. Whoever moves the state on from
+//! * While linked, the state is the deadline, so a reset touches nothing else. The side that moves the state on from
 //!   there leaves the deadline in `wanted` first.
 //! * To fire, the driver, under the lock, copies the waker's bits, then swaps the state as its last touch.
 //!   From that moment the owner may free the entry from another thread. If the swap fails, a reset came
