@@ -1,0 +1,66 @@
+//! Axum's router, called by hyper. `axum::serve` itself needs tokio's sockets.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{Request, Response, StatusCode};
+use axum::routing::{get, post};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use mainspring::net::{TcpListener, TcpStream};
+use mainspring::{block_on, sleep, spawn};
+use mainspring_ecosystem::{Io, Timer, watchdog};
+use tower_service::Service;
+
+/// All that it takes in place of `axum::serve`.
+async fn serve(listener: TcpListener, router: Router) {
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        let router = router.clone();
+        let service = service_fn(move |request: Request<Incoming>| router.clone().call(request));
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        spawn(builder.timer(Timer::new()).serve_connection(Io::new(stream), service)).detach();
+    }
+}
+
+/// One request over a connection of its own.
+async fn request(addr: SocketAddr, request: Request<Body>) -> (StatusCode, String) {
+    let stream = TcpStream::connect(addr).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(Io::new(stream)).await.unwrap();
+    spawn(connection).detach();
+    let answer: Response<Incoming> = sender.send_request(request).await.unwrap();
+    let status = answer.status();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[test]
+fn axum_routes_extracts_and_answers_and_its_handlers_use_our_timers() {
+    let _watchdog = watchdog();
+    let greet = |State(greeting): State<&'static str>, Path(name): Path<String>| async move {
+        sleep(Duration::from_millis(1)).await;
+        format!("{greeting}, {name}")
+    };
+    let router = Router::new()
+        .route("/greet/{name}", get(greet))
+        .route("/length", post(|body: String| async move { body.len().to_string() }))
+        .with_state("hello");
+    block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        spawn(serve(listener, router)).detach();
+
+        let to = |path: &str| Request::builder().uri(path).header("host", "localhost");
+        let answer = request(addr, to("/greet/world").body(Body::empty()).unwrap()).await;
+        assert_eq!(answer, (StatusCode::OK, "hello, world".to_owned()));
+        let body = Body::from("x".repeat(100_000));
+        let answer = request(addr, to("/length").method("POST").body(body).unwrap()).await;
+        assert_eq!(answer, (StatusCode::OK, "100000".to_owned()));
+        let answer = request(addr, to("/nowhere").body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.0, StatusCode::NOT_FOUND);
+    });
+}

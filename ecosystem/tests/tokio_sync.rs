@@ -1,0 +1,99 @@
+//! `tokio::sync` and `tokio::select!`: they need the features `sync` and `macros`, and no runtime of tokio's.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use mainspring::time::Instant;
+use mainspring::{Builder, block_on, sleep, spawn};
+use mainspring_ecosystem::watchdog;
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
+
+#[test]
+fn tokios_channels_carry_values_between_tasks_and_from_other_threads() {
+    let _watchdog = watchdog();
+    block_on(async {
+        assert!(tokio::runtime::Handle::try_current().is_err(), "this shows nothing on a runtime of tokio's");
+        let (sender, mut receiver) = mpsc::channel(2);
+        let (done, is_done) = oneshot::channel();
+        let from_here = sender.clone();
+        spawn(async move {
+            for n in 0..1_000_u32 {
+                from_here.send(n).await.unwrap();
+            }
+            done.send("done").unwrap();
+        })
+        .detach();
+        let thread = thread::spawn(move || (0..1_000_u32).for_each(|n| sender.blocking_send(n).unwrap()));
+        let mut sum = 0;
+        while let Some(n) = receiver.recv().await {
+            sum += n;
+        }
+        assert_eq!(sum, 2 * 499_500);
+        assert_eq!(is_done.await, Ok("done"));
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn tokios_watch_shows_the_last_value_to_a_waiting_task() {
+    let _watchdog = watchdog();
+    block_on(async {
+        let (sender, mut receiver) = watch::channel(0);
+        let waiting = spawn(async move { *receiver.wait_for(|n| *n >= 10).await.unwrap() });
+        let thread = thread::spawn(move || (1..=10).for_each(|n| sender.send(n).unwrap()));
+        assert_eq!(waiting.await.unwrap(), 10);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn tokios_notify_and_semaphore_wake_our_tasks() {
+    let _watchdog = watchdog();
+    Builder::new().start_paused(true).build().unwrap().block_on(async {
+        let start = Instant::now();
+        let begin = Arc::new(Notify::new());
+        let permits = Arc::new(Semaphore::new(2));
+        // Six that take a second each, two at a time.
+        let tasks: Vec<_> = (0..6)
+            .map(|_| {
+                let (begin, permits) = (begin.clone(), permits.clone());
+                let begins = begin.clone().notified_owned();
+                spawn(async move {
+                    begins.await;
+                    let _permit = permits.acquire().await.unwrap();
+                    sleep(Duration::from_secs(1)).await;
+                })
+            })
+            .collect();
+        sleep(Duration::from_secs(10)).await;
+        assert!(tasks.iter().all(|task| !task.is_finished()));
+        begin.notify_waiters();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(start.elapsed(), Duration::from_secs(10 + 3));
+    });
+}
+
+#[test]
+fn tokios_select_takes_whichever_of_our_timers_and_its_channels_is_first() {
+    let _watchdog = watchdog();
+    Builder::new().start_paused(true).build().unwrap().block_on(async {
+        let (sender, mut receiver) = mpsc::unbounded_channel();
+        spawn(async move {
+            sleep(Duration::from_secs(2)).await;
+            sender.send("a message").unwrap();
+            sleep(Duration::from_secs(60)).await;
+        })
+        .detach();
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            tokio::select! {
+                message = receiver.recv() => seen.push(message.unwrap()),
+                () = sleep(Duration::from_millis(1_500)) => seen.push("a timeout"),
+            }
+        }
+        assert_eq!(seen, ["a timeout", "a message", "a timeout"]);
+    });
+}
