@@ -9,7 +9,7 @@ fn async_fs_writes_reads_and_removes_a_file() {
     let _watchdog = watchdog();
     let directory = std::env::temp_dir().join(format!("mainspring-ecosystem-{}", std::process::id()));
     block_on(async {
-        async_fs::create_dir(&directory).await.unwrap();
+        async_fs::create_dir_all(&directory).await.unwrap();
         let path = directory.join("file");
         let mut file = async_fs::File::create(&path).await.unwrap();
         for part in 0..100_u8 {
