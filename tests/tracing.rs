@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Poll, Waker};
 use std::thread;
 
@@ -15,9 +15,10 @@ use common::{HOUR, LONG, ms, panicked, watchdog};
 use mainspring::task::yield_now;
 use mainspring::time::{Instant, advance};
 use mainspring::{Builder, Handle, Runtime, block_on, sleep, spawn, timeout};
+use tracing::Dispatch;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::with_default;
+use tracing::subscriber::NoSubscriber;
 use tracing::{Event, Level, Metadata, Subscriber};
 
 /// An event, or something that happened to a span.
@@ -116,11 +117,21 @@ impl Subscriber for Book {
     fn exit(&self, _: &Id) {}
 }
 
+/// Has `subscriber` hear of what happens on this thread while `body` runs.
+///
+/// While there is one subscriber, `tracing` asks the thread that comes to a place first whether that is of interest, and
+/// keeps the answer: another test's thread, which has none, would answer no for all. So there is always a second.
+fn listen<T>(subscriber: impl Subscriber + Send + Sync + 'static, body: impl FnOnce() -> T) -> T {
+    static SECOND: OnceLock<Dispatch> = OnceLock::new();
+    SECOND.get_or_init(|| Dispatch::new(NoSubscriber::new()));
+    tracing::subscriber::with_default(subscriber, body)
+}
+
 #[test]
 fn a_timers_life_is_told_truly_and_once() {
     let _watchdog = watchdog(LONG);
     let book = Book::new();
-    with_default(book.clone(), || {
+    listen(book.clone(), || {
         let runtime = Builder::new().start_paused(true).build().unwrap();
         let outlives = runtime.block_on(async {
             let first = line!() + 1;
@@ -163,7 +174,7 @@ fn a_timers_life_is_told_truly_and_once() {
 fn a_task_has_a_span_with_its_own_number() {
     let _watchdog = watchdog(LONG);
     let book = Book::new();
-    with_default(book.clone(), || {
+    listen(book.clone(), || {
         let runtime = Runtime::new().unwrap();
         let before = runtime.spawn(async {});
         runtime.block_on(async {
@@ -186,7 +197,7 @@ fn a_task_has_a_span_with_its_own_number() {
 fn parks_and_long_turns_are_told() {
     let _watchdog = watchdog(LONG);
     let book = Book::new();
-    with_default(book.clone(), || {
+    listen(book.clone(), || {
         block_on(async {
             sleep(ms(5)).await;
             thread::sleep(ms(15));
@@ -217,7 +228,7 @@ fn a_subscriber_may_use_timers() {
             let _ = nested.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
         }
     });
-    with_default(book.clone(), || {
+    listen(book.clone(), || {
         runtime.block_on(async {
             let tasks: Vec<_> = (0..100).map(|n| spawn(sleep(ms(n % 7)))).collect();
             for task in tasks {
@@ -238,7 +249,7 @@ fn a_subscriber_that_panics_loses_no_wake_up() {
     let runtime = Builder::new().start_paused(true).build().unwrap();
     let tasks: Vec<_> = (0..100).map(|_| runtime.spawn(sleep(ms(5)))).collect();
     let book = Book::with(|what| assert!(what != "fired", "a bad subscriber"));
-    with_default(book, || {
+    listen(book, || {
         panicked(|| runtime.block_on(advance(ms(5))));
     });
     runtime.block_on(async {
@@ -266,7 +277,7 @@ fn a_task_that_a_subscriber_wakes_or_spawns_before_a_park_does_not_wait_for_its_
             }
         });
         let began = std::time::Instant::now();
-        with_default(book, || {
+        listen(book, || {
             block_on(async {
                 // So long that it is told of.
                 thread::sleep(ms(15));
