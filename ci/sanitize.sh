@@ -88,8 +88,8 @@ address() {
 # guards are forgotten, and wakers made by hand outlive everything.
 leaky=(
     the_first_is_kept_and_the_drops_of_others_do_no_harm
-    a_payload_that_panics_as_it_is_dropped_is_dropped_to_its_end_or_forgotten
-    who_asked_is_answered_also_if_the_snapshot_panics
+    a_payload_that_panics_as_it_is_dropped_
+    who_asks_is_answered_whatever_the_other_answers_do
     a_panicking_waker_
     a_waker_that_panics_on_the_thread_of_a_lookup_loses_no_answer
     waiting_again_clones_no_waker
