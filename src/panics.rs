@@ -71,6 +71,13 @@ impl Panics {
     }
 }
 
+/// Wakes them all, then resumes the first panic, as [`Panics::resume`] does.
+pub(crate) fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
+    let mut panics = Panics::new();
+    panics.wake_all(wakers);
+    panics.resume();
+}
+
 /// Runs `f`, whose panic is nobody's business but the panic hook's.
 #[inline]
 pub(crate) fn quietly(f: impl FnOnce()) {

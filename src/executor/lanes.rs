@@ -358,13 +358,10 @@ impl Lanes {
         }
     }
 
-    /// Gives memory of a past burst back: half of what the `longest` queue of late has not needed, but for `keep`.
-    pub(super) fn trim(&mut self, longest: usize, keep: usize) {
+    /// Gives memory of a past burst back: so much that each queue keeps what `kept` says of its capacity.
+    pub(super) fn trim(&mut self, kept: impl Fn(usize) -> usize) {
         for queue in &mut self.queues {
-            let capacity = queue.capacity();
-            if capacity > keep && longest < capacity / 4 {
-                queue.shrink_to((capacity / 2).max(keep));
-            }
+            queue.shrink_to(kept(queue.capacity()));
         }
     }
 }

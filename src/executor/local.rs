@@ -20,7 +20,7 @@ use super::remote::{Item, Owner, Remote};
 use super::root::{self, Root};
 use super::task::{self, NUMBERS, Progress, Remains, TaskRef};
 use super::task_list::{ListedTask, Origin, Spawned, TaskState};
-use super::tasks::{KEEP, Ready, Tasks};
+use super::tasks::{Ready, Tasks, kept};
 use crate::coop::budget;
 use crate::sync::thread_local;
 use mainspring_driver::Unpark;
@@ -359,10 +359,8 @@ impl Local {
         let longest = self.longest.take();
         self.tasks.borrow_mut().trim(longest);
         let mut spare = self.spare.borrow_mut();
-        let capacity = spare.capacity();
-        if capacity > KEEP && longest < capacity / 4 {
-            spare.shrink_to((capacity / 2).max(KEEP));
-        }
+        let capacity = kept(spare.capacity(), longest);
+        spare.shrink_to(capacity);
     }
 }
 

@@ -24,7 +24,12 @@ use std::mem;
 use std::sync::Arc;
 
 /// Capacity, in tasks, that is never given back.
-pub(super) const KEEP: usize = 256;
+const KEEP: usize = 256;
+
+/// How much capacity stays of one that is trimmed: half of it, if the `longest` queue of late has not needed a quarter.
+pub(super) fn kept(capacity: usize, longest: usize) -> usize {
+    if capacity > KEEP && longest < capacity / 4 { (capacity / 2).max(KEEP) } else { capacity }
+}
 
 /// So far ahead of the queue's front tasks are prefetched, and so far their slots. In a queue that is shorter
 /// everything is near.
@@ -198,7 +203,7 @@ impl Tasks {
 
     /// Gives memory of a past burst back: half of what the `longest` queue of late has not needed.
     pub(super) fn trim(&mut self, longest: usize) {
-        self.lanes.trim(longest, KEEP);
+        self.lanes.trim(|capacity| kept(capacity, longest));
         // The table could shrink from its end only, where a single long-lived task can sit.
         if self.alive == 0 && self.lanes.all(ROOT) && self.slots.capacity() > KEEP {
             self.slots = Vec::new();

@@ -129,11 +129,11 @@ pub(super) async fn addrs(addr: impl ToSocketAddrs) -> io::Result<Addrs> {
 /// # .unwrap();
 /// ```
 pub async fn lookup_host<T: ToSocketAddrs>(host: T) -> io::Result<impl Iterator<Item = SocketAddr>> {
-    let (one, many) = match addrs(host).await? {
-        Addrs::One([addr]) => (Some(addr), Vec::new()),
-        Addrs::Many(addrs) => (None, addrs),
+    let addrs = match addrs(host).await? {
+        Addrs::One(addr) => addr.to_vec(),
+        Addrs::Many(addrs) => addrs,
     };
-    Ok(one.into_iter().chain(many))
+    Ok(addrs.into_iter())
 }
 
 /// Implements the trait with a conversion that cannot fail.

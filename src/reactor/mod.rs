@@ -36,7 +36,7 @@ use self::alarm::Alarm;
 use self::io::{ALARM, WAKER};
 use self::source::Occurrence;
 use crate::clock::system::ClockId;
-use crate::panics::Panics;
+use crate::panics::{self, Panics};
 use mio::{Events, Poll};
 use std::io::{ErrorKind, Result};
 use std::sync::Arc;
@@ -221,18 +221,14 @@ impl Reactor {
     pub(crate) fn shutdown(&self) {
         let mut wakers = Vec::new();
         self.io.close(&mut wakers);
-        let mut panics = Panics::new();
-        panics.wake_all(wakers);
-        panics.resume();
+        panics::wake_all(wakers);
     }
 }
 
 impl Drop for Reactor {
     /// Nobody shall wait for a reactor that is gone.
     fn drop(&mut self) {
-        let mut panics = Panics::new();
-        panics.catch(|| self.shutdown());
-        panics.resume();
+        self.shutdown();
     }
 }
 

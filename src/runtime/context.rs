@@ -17,6 +17,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::{fmt, io, mem};
 
+use mainspring_driver::Handle as Timers;
 use pin_project_lite::pin_project;
 
 use super::Handle;
@@ -236,6 +237,16 @@ fn leave_above(serial: u64) {
 pub(crate) fn with<R>(look: impl FnOnce(&Handle) -> R) -> Result<R, NoRuntime> {
     let look = |stack: &RefCell<Stack>| stack.borrow().top.as_ref().map(|entry| look(&entry.handle));
     STACK.try_with(look).ok().flatten().ok_or(NoRuntime(()))
+}
+
+/// What makes timers of the runtime this thread is in.
+///
+/// # Errors
+///
+/// [`NoRuntime`] if it is in none.
+#[inline]
+pub(crate) fn timers() -> Result<Timers, NoRuntime> {
+    with(|handle| handle.timers().clone())
 }
 
 /// The reactor of the runtime this thread is in.

@@ -98,10 +98,7 @@ pub(super) struct EventLoop {
     backlog: bool,
     /// Whether paused time moves by itself.
     auto_advance: bool,
-    /// Whether the clock is advanced by the program, so that there is no waiting for a time.
-    turned_by_hand: bool,
-    /// The turn under way: when it began, how many polls there had been before, and how many timers it has fired.
-    began: Nanos,
+    /// The turn under way: how many polls there had been before, and how many timers it has fired. `pace` knows when it began.
     polls_before: u64,
     fired: usize,
     longest: Duration,
@@ -110,17 +107,15 @@ pub(super) struct EventLoop {
 impl EventLoop {
     pub(super) fn new(reactor: Reactor, driver: Driver, alarm: ClockId, builder: &Builder) -> EventLoop {
         let offset = AlarmOffset::measure(driver.handle(), alarm);
-        let turned_by_hand = driver.handle().clock().is_test();
+        let pace = Pace::new(builder.event_interval, driver.handle().clock().is_test());
         EventLoop {
             reactor,
             driver,
             offset,
-            pace: Pace::new(builder.event_interval, turned_by_hand),
+            pace,
             timer_budget: builder.timer_budget,
             backlog: false,
             auto_advance: builder.auto_advance,
-            turned_by_hand,
-            began: Nanos::ZERO,
             polls_before: 0,
             fired: 0,
             longest: Duration::ZERO,
@@ -135,7 +130,6 @@ impl EventLoop {
     }
 
     fn begin_turn(&mut self, handle: &Handle, now: Nanos, fired: usize) {
-        self.began = now;
         handle.remote().polling().set_since(now.get());
         self.polls_before = handle.counters().polls.get();
         self.fired = fired;
@@ -143,7 +137,7 @@ impl EventLoop {
 
     /// The turn that began last has come to its end.
     fn end_turn(&mut self, handle: &Handle, now: Nanos) {
-        let duration = now.saturating_duration_since(self.began);
+        let duration = now.saturating_duration_since(self.pace.looked);
         let polls = handle.counters().polls.get().wrapping_sub(self.polls_before);
         trace::long_turn(duration, polls, self.fired as u64);
         if duration > self.longest {
@@ -242,7 +236,7 @@ impl EventLoop {
         if timeout.is_zero() {
             return Until::Now;
         }
-        if self.turned_by_hand {
+        if self.pace.test_clock {
             return Until::Event;
         }
         Until::Time { timeout, alarm_ns: self.offset.alarm_ns(self.driver.handle(), at) }
@@ -260,12 +254,12 @@ impl EventLoop {
         }
         let deadline = self.driver.next_deadline().filter(|at| *at < Nanos::NEVER);
         match (deadline, clock.next()) {
-            (Some(deadline), Some(until)) if deadline <= until => self.turn_to(deadline),
+            (Some(deadline), Some(until)) if deadline <= until => self.advance_to(deadline),
             (_, Some(until)) => {
-                self.turn_to(until);
+                self.advance_to(until);
                 clock.settle(self.driver.handle().now());
             }
-            (Some(deadline), None) if by_itself => self.turn_to(deadline),
+            (Some(deadline), None) if by_itself => self.advance_to(deadline),
             // A timer that another thread has armed or cancelled meanwhile: the next step looks at it.
             _ if by_itself && armed => {}
             _ => {
@@ -274,8 +268,8 @@ impl EventLoop {
         }
     }
 
-    fn turn_to(&mut self, at: Nanos) {
-        // If another thread has let the clock go meanwhile it is not to be turned.
+    fn advance_to(&mut self, at: Nanos) {
+        // If another thread has resumed time meanwhile, this does nothing.
         self.driver.handle().advance_to(at);
     }
 }
@@ -284,13 +278,13 @@ impl EventLoop {
 pub(super) struct Pace {
     /// Polls after which a turn ends, if there is such a bound.
     interval: Option<usize>,
-    /// The clock is not a measure of how long polls take.
-    by_hand: bool,
+    /// The clock is advanced by the program: it is no measure of how long polls take, and there is no waiting for a time.
+    test_clock: bool,
     /// The bound is a count of polls alone.
     counted: bool,
     /// Polls left in this turn.
     left: usize,
-    /// When the sockets were looked at.
+    /// When the sockets were looked at, and the turn began.
     looked: Nanos,
     /// The latest reading of the clock.
     read: Nanos,
@@ -301,11 +295,11 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Turns end after so many polls, if there is a number, in any case. `by_hand`: the clock is moved by a program.
-    pub(super) fn new(interval: Option<usize>, by_hand: bool) -> Pace {
+    /// Turns end after so many polls, if there is a number, in any case. `test_clock`: the clock is advanced by the program.
+    pub(super) fn new(interval: Option<usize>, test_clock: bool) -> Pace {
         Pace {
             interval,
-            by_hand,
+            test_clock,
             counted: false,
             left: 0,
             looked: Nanos::ZERO,
@@ -318,7 +312,7 @@ impl Pace {
     /// A turn begins. The sockets were looked at `now`.
     pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor, now: Nanos) {
         let counted_before = self.counted;
-        self.counted = self.by_hand || handle.timers().is_paused();
+        self.counted = self.test_clock || handle.timers().is_paused();
         self.left = self.interval.unwrap_or(if self.counted { MOST } else { usize::MAX });
         if !self.counted {
             executor.begin_charging();

@@ -25,7 +25,7 @@ use std::task::{Context, Poll, Waker};
 use mainspring_driver::{Handle as Timers, Nanos, Unpark};
 
 use super::Handle;
-use crate::panics::Panics;
+use crate::panics;
 
 /// What was asked of a clock that is stopped.
 #[derive(Default)]
@@ -138,9 +138,7 @@ impl VirtualTime {
 /// Wakes them in the order of their moments and beginnings.
 fn wake(mut advances: Vec<PendingAdvance>) {
     advances.sort_by_key(|advance| (advance.until, advance.number));
-    let mut panics = Panics::new();
-    panics.wake_all(advances.into_iter().map(|advance| advance.waker));
-    panics.resume();
+    panics::wake_all(advances.into_iter().map(|advance| advance.waker));
 }
 
 /// Keeps a paused clock from moving by itself while it lives.

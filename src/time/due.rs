@@ -45,7 +45,7 @@ impl<T> Due<T> {
     pub(super) fn with_capacity(capacity: usize) -> Due<T> {
         Due {
             agenda: Agenda::with_capacity(capacity),
-            timers: context::with(|handle| handle.timers().clone()).ok(),
+            timers: context::timers().ok(),
             alarm: None,
             waker: None,
             until: Nanos::ZERO,
@@ -62,7 +62,7 @@ impl<T> Due<T> {
     #[track_caller]
     pub(super) fn timers(&mut self) -> &Timers {
         if self.timers.is_none() {
-            match context::with(|handle| handle.timers().clone()) {
+            match context::timers() {
                 Ok(timers) => self.timers = Some(timers),
                 Err(_) => self.fail(Error(Kind::NoRuntime)),
             }

@@ -58,7 +58,7 @@ use crate::runtime::{Handle, Hold, context};
 /// [`Builder::auto_advance(false)`]: crate::Builder::auto_advance
 #[track_caller]
 pub fn pause() {
-    let handle = current();
+    let handle = Handle::current();
     assert!(
         !handle.timers().clock().is_test(),
         "`pause` in a runtime that goes by a `TestClock`: that one stands by itself, and is turned by its owner"
@@ -76,7 +76,7 @@ pub fn pause() {
 /// If time is not [paused](pause), or if this thread is in no runtime.
 #[track_caller]
 pub fn resume() {
-    let handle = current();
+    let handle = Handle::current();
     let resumed = handle.virtual_time().resume(handle.timers());
     assert!(resumed, "`resume` while the runtime's time is not paused");
 }
@@ -218,7 +218,7 @@ pub fn wall_now() -> SystemTime {
 /// ```
 #[track_caller]
 pub fn stand_still() -> StandStill {
-    StandStill { _hold: current().hold_time() }
+    StandStill { _hold: Handle::current().hold_time() }
 }
 
 /// While it lives, the paused clock of its runtime does not move by itself. Made by [`stand_still`]. It may be sent to
@@ -250,13 +250,6 @@ impl fmt::Debug for StandStill {
         f.debug_struct("StandStill").finish_non_exhaustive()
     }
 }
-
-/// The runtime this thread is in.
-#[track_caller]
-fn current() -> Handle {
-    Handle::current()
-}
-
 #[derive(Clone, Copy, Debug)]
 enum Goal {
     /// From deadline to deadline.
@@ -303,7 +296,7 @@ enum AdvanceState {
 impl Advance {
     #[track_caller]
     fn new(goal: Goal) -> Advance {
-        let handle = current();
+        let handle = Handle::current();
         assert!(handle.timers().is_paused(), "{NOT_PAUSED}");
         Advance { handle, goal, state: AdvanceState::New, made_at: Location::caller() }
     }
@@ -337,19 +330,15 @@ impl Advance {
         let timers = self.handle.timers();
         let now = timers.now();
         match self.goal {
-            Goal::Through(duration) => now.saturating_add(duration).min(END),
+            Goal::Through(duration) => now.saturating_add(duration).min(Nanos::LAST),
             Goal::To(moment) => {
-                let at = instant::to_nanos(moment).min(END).max(now);
+                let at = instant::to_nanos(moment).min(Nanos::LAST).max(now);
                 timers.advance_to(at);
                 at
             }
         }
     }
 }
-
-/// The last moment that a clock shows.
-const END: Nanos = Nanos::LAST;
-
 const NOT_PAUSED: &str = "`advance` while the runtime's time is not paused: call `time::pause` first, or build the \
                           runtime with `start_paused(true)`";
 

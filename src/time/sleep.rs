@@ -192,7 +192,7 @@ impl Sleep {
     pub(super) fn new(when: When) -> Sleep {
         let origin = Location::caller();
         if let When::At(_) = when {
-            let timers = context::with(|handle| handle.timers().clone()).ok();
+            let timers = context::timers().ok();
             return Sleep { inner: Inner::Waiting { timers, when, tolerance: None, origin } };
         }
         // The entry is made in its place, not handed through: a copy that straddles fresh stores is slow.
@@ -350,7 +350,7 @@ impl Sleep {
         let mut inner = self.project().inner;
         if let InnerProj::Waiting { timers, when, tolerance, origin } = inner.as_mut().project() {
             let (when, tolerance, origin) = (*when, *tolerance, *origin);
-            let timers = timers.take().or_else(|| context::with(|handle| handle.timers().clone()).ok());
+            let timers = timers.take().or_else(|| context::timers().ok());
             let Some(timers) = timers else { return Poll::Ready(Err(Error(Kind::NoRuntime))) };
             let at = when.deadline(&timers);
             inner.set(Inner::Bound { entry: TimerEntry::with_origin(timers, at, origin) });
