@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant as StdInstant};
 
-use common::{HOUR, LONG, Random, metrics, ms, turn, us, watchdog};
+use common::{HOUR, LONG, Random, beside_parked, metrics, ms, turn, us, watchdog};
 use futures::channel::oneshot;
 use futures::future::{Either, select};
 use futures::poll;
@@ -70,24 +70,15 @@ fn an_idle_runtime_takes_no_turns() {
     assert!(turns <= 3, "{turns} turns for one sleep");
 
     // One that waits for nothing.
-    let (send, receive) = oneshot::channel::<()>();
-    let (tell, handle) = std::sync::mpsc::channel();
-    let idle = thread::spawn(move || {
-        block_on(async {
-            tell.send(Handle::current()).unwrap();
-            receive.await.unwrap();
-        });
+    beside_parked(|handle, _| {
+        while handle.metrics().turns() == 0 {
+            thread::yield_now();
+        }
+        let before = handle.metrics().turns();
+        thread::sleep(ms(200));
+        let turns = handle.metrics().turns() - before;
+        assert!(turns <= 3, "{turns} turns for nothing");
     });
-    let handle = handle.recv().unwrap();
-    while handle.metrics().turns() == 0 {
-        thread::yield_now();
-    }
-    let before = handle.metrics().turns();
-    thread::sleep(ms(200));
-    let turns = handle.metrics().turns() - before;
-    assert!(turns <= 3, "{turns} turns for nothing");
-    send.send(()).unwrap();
-    idle.join().unwrap();
 }
 
 #[cfg(unix)]

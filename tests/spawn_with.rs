@@ -9,8 +9,7 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::thread;
 
-use common::{Dropped, LONG, ms, watchdog};
-use futures::channel::oneshot;
+use common::{Dropped, LONG, beside_parked, ms, watchdog};
 use mainspring::runtime::Handle;
 use mainspring::task::{JoinHandle, yield_now};
 use mainspring::{Runtime, block_on, sleep, spawn};
@@ -53,27 +52,18 @@ fn a_future_that_is_not_send_is_built_polled_and_dropped_on_the_runtimes_thread(
 #[test]
 fn it_wakes_a_parked_runtime() {
     let _watchdog = watchdog(LONG);
-    let (tell, handle) = mpsc::channel();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let parked = thread::spawn(move || {
-        block_on(async {
-            tell.send(Handle::current()).unwrap();
-            stopped.await.unwrap();
-        });
+    beside_parked(|handle, there| {
+        for n in 0..20 {
+            let task = handle.spawn_with(move || {
+                let n = Rc::new(n);
+                async move {
+                    yield_now().await;
+                    (*n, thread::current().id())
+                }
+            });
+            assert_eq!(futures::executor::block_on(task).unwrap(), (n, there));
+        }
     });
-    let handle = handle.recv().unwrap();
-    for n in 0..20 {
-        let task = handle.spawn_with(move || {
-            let n = Rc::new(n);
-            async move {
-                yield_now().await;
-                (*n, thread::current().id())
-            }
-        });
-        assert_eq!(futures::executor::block_on(task).unwrap(), (n, parked.thread().id()));
-    }
-    stop.send(()).unwrap();
-    parked.join().unwrap();
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant as StdInstant};
 
-use common::{Dropped, LONG, metrics, ms, panicked, paused, turn, watchdog};
+use common::{Dropped, LONG, beside_parked, metrics, ms, panicked, paused, turn, watchdog};
 use futures::channel::oneshot;
 use futures::future::FusedFuture;
 use futures::poll;
@@ -265,22 +265,13 @@ fn futures_spawn_traits_work() {
 #[test]
 fn a_spawn_from_another_thread_wakes_a_parked_runtime() {
     let _watchdog = watchdog(LONG);
-    let (tell, handle) = mpsc::channel();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let parked = thread::spawn(move || {
-        block_on(async {
-            tell.send(Handle::current()).unwrap();
-            stopped.await.unwrap();
-        });
+    beside_parked(|handle, there| {
+        for n in 0..20 {
+            thread::sleep(ms(2));
+            let id = handle.spawn(async move { (n, thread::current().id()) });
+            assert_eq!(futures::executor::block_on(id).unwrap(), (n, there));
+        }
     });
-    let handle = handle.recv().unwrap();
-    for n in 0..20 {
-        thread::sleep(ms(2));
-        let id = handle.spawn(async move { (n, thread::current().id()) });
-        assert_eq!(futures::executor::block_on(id).unwrap(), (n, parked.thread().id()));
-    }
-    stop.send(()).unwrap();
-    parked.join().unwrap();
 }
 
 #[test]

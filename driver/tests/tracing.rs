@@ -5,14 +5,13 @@ mod probe;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use mainspring_driver::Nanos;
 use probe::{Fixture, Probe};
-use tracing::Dispatch;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::subscriber::NoSubscriber;
+use tracing::subscriber::with_default;
 use tracing::{Event, Metadata, Subscriber};
 
 const MS: u64 = 1_000_000;
@@ -62,21 +61,11 @@ impl Subscriber for Thrower {
     fn exit(&self, _: &Id) {}
 }
 
-/// Has `subscriber` hear of what happens on this thread while `body` runs.
-///
-/// While there is one subscriber, `tracing` asks the thread that comes to a place first whether that is of interest, and
-/// keeps the answer: another test's thread, which has none, would answer no for all. So there is always a second.
-fn listen<T>(subscriber: impl Subscriber + Send + Sync + 'static, body: impl FnOnce() -> T) -> T {
-    static SECOND: OnceLock<Dispatch> = OnceLock::new();
-    SECOND.get_or_init(|| Dispatch::new(NoSubscriber::new()));
-    tracing::subscriber::with_default(subscriber, body)
-}
-
 #[test]
 fn a_subscriber_that_panics_loses_no_wake_up_and_no_event() {
     for (word, events) in [("fired", 70), ("shut down", 1)] {
         let told = Arc::new(AtomicUsize::new(0));
-        listen(Thrower(word, told.clone()), || {
+        with_default(Thrower(word, told.clone()), || {
             let mut f = Fixture::new();
             let probes: Vec<_> = (0..70).map(|_| Probe::new(&f.handle)).collect();
             let _timers: Vec<_> = probes.iter().map(|probe| f.armed(MS, &probe.waker())).collect();

@@ -11,7 +11,9 @@
 //!
 //! # use hyper::body::Incoming;
 //! # use hyper::{Request, Response};
-//! # async fn answer(_: Request<Incoming>) -> Result<Response<String>, std::convert::Infallible> { todo!() }
+//! # async fn answer(_: Request<Incoming>) -> Result<Response<String>, std::convert::Infallible> {
+//! #     Ok(Response::new("hello".to_owned()))
+//! # }
 //! async fn serve(listener: TcpListener) -> std::io::Result<()> {
 //!     loop {
 //!         let (stream, _) = listener.accept().await?;

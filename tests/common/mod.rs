@@ -16,10 +16,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Once};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use futures::channel::oneshot;
 use mainspring::runtime::{Handle, Metrics};
-use mainspring::{Builder, Runtime};
+use mainspring::{Builder, Runtime, block_on};
 use proptest::prelude::{Just, Strategy, prop_oneof};
 
 /// Longer than anything here takes, on a machine that has other things to do.
@@ -36,6 +38,22 @@ pub(crate) fn paused() -> Runtime {
 /// A runtime whose time stands, unless it is advanced.
 pub(crate) fn manual() -> Runtime {
     Builder::new().start_paused(true).auto_advance(false).build().unwrap()
+}
+
+/// Runs `work` with the handle of a runtime that is parked on another thread, and that thread's id.
+pub(crate) fn beside_parked<R>(work: impl FnOnce(&Handle, ThreadId) -> R) -> R {
+    let (tell, handle) = mpsc::channel();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let parked = thread::spawn(move || {
+        block_on(async {
+            tell.send(Handle::current()).unwrap();
+            stopped.await.unwrap();
+        });
+    });
+    let done = work(&handle.recv().unwrap(), parked.thread().id());
+    stop.send(()).unwrap();
+    parked.join().unwrap();
+    done
 }
 
 /// Nanoseconds for a property test: around the edges of the wheel's slots, and here and there.
@@ -65,8 +83,8 @@ pub(crate) struct Watchdog {
 /// Aborts the process if what this returns is not dropped within `limit`.
 pub(crate) fn watchdog(limit: Duration) -> Watchdog {
     let (alive, gone) = mpsc::channel::<()>();
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    std::thread::spawn(move || {
+    let test = thread::current().name().unwrap_or("a test").to_owned();
+    thread::spawn(move || {
         if gone.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
             // Not `eprintln!`, which the test harness keeps to itself.
             let _ = writeln!(std::io::stderr(), "watchdog: {test} has not ended within {limit:?}");

@@ -11,6 +11,7 @@ use hdrhistogram::Histogram;
 use mainspring_bench::peers::Peer;
 
 use super::busy::{Busy, Stretch};
+use super::echo::{BYTES, send_back};
 use crate::affinity;
 use crate::measure::{Metrics, Rng, histogram, in_task, percentiles};
 use crate::scale::Scale;
@@ -18,7 +19,6 @@ use crate::scale::Scale;
 /// The lengths of the sleeps, in microseconds.
 pub(crate) const LENGTHS: [u64; 2] = [1_000, 100];
 
-const BYTES: usize = 64;
 /// A client waits so long between an answer and the next request, at least and at most.
 const THINK: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(4)];
 
@@ -102,16 +102,8 @@ fn connection() -> io::Result<(TcpStream, TcpStream)> {
 async fn serve<P: Peer>(mut stream: P::Stream) {
     let mut buffer = vec![0; BYTES];
     loop {
-        let (count, read) = P::read(&mut stream, buffer).await;
-        match count {
-            Ok(0) | Err(_) => return,
-            Ok(BYTES) => (),
-            Ok(count) => panic!("{count} bytes came alone"),
-        }
-        let (result, written) = P::write(&mut stream, read).await;
-        if result.is_err() {
-            return;
-        }
+        let read = P::read(&mut stream, buffer).await;
+        let Some(written) = send_back::<P>(&mut stream, read).await else { return };
         buffer = written;
     }
 }

@@ -10,7 +10,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::env;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
@@ -22,7 +22,8 @@ use crate::child;
 use crate::measure::{Metrics, cpu, in_task, median};
 use crate::scale::Scale;
 
-const BYTES: usize = 64;
+/// What a request, and its answer, has.
+pub(super) const BYTES: usize = 64;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The CPU time per request of both kinds, and what the timeout adds, in percent.
@@ -58,22 +59,28 @@ async fn serve<P: Peer>(peer: P, mut stream: P::Stream, ledger: Rc<Ledger>) {
     let mut buffer = vec![0; BYTES];
     loop {
         let read = P::read(&mut stream, buffer);
-        let (count, read) = match ledger.with_timeout.get() {
+        let read = match ledger.with_timeout.get() {
             true => peer.timeout(LIMIT, read).await.expect("the clients are not that slow"),
             false => read.await,
         };
-        match count {
-            Ok(0) | Err(_) => return,
-            Ok(BYTES) => (),
-            Ok(count) => panic!("{count} bytes came alone"),
-        }
-        let (result, written) = P::write(&mut stream, read).await;
-        if result.is_err() {
-            return;
-        }
+        let Some(written) = send_back::<P>(&mut stream, read).await else { return };
         buffer = written;
         ledger.count();
     }
+}
+
+/// Sends back what was read. `None` if the client has gone.
+pub(super) async fn send_back<P: Peer>(
+    stream: &mut P::Stream,
+    (count, read): (io::Result<usize>, Vec<u8>),
+) -> Option<Vec<u8>> {
+    match count {
+        Ok(0) | Err(_) => return None,
+        Ok(BYTES) => (),
+        Ok(count) => panic!("{count} bytes came alone"),
+    }
+    let (result, written) = P::write(stream, read).await;
+    result.is_ok().then_some(written)
 }
 
 /// The account of the requests: which kind is on, and what each stretch of one kind has cost.
