@@ -46,7 +46,7 @@ fn every_workload_runs_and_its_figures_are_whole() {
     let json: Value = serde_json::from_slice(&fs::read(out.join("compare.json")).unwrap()).unwrap();
     assert_eq!(json["failures"], Value::Array(Vec::new()));
     let workloads = json["workloads"].as_array().unwrap();
-    assert_eq!(workloads.len(), 22);
+    assert_eq!(workloads.len(), 27);
     for workload in workloads {
         let id = workload["id"].as_str().unwrap();
         assert!(text.contains(workload["title"].as_str().unwrap()), "{id} is not in the table");
@@ -66,11 +66,9 @@ fn every_workload_runs_and_its_figures_are_whole() {
     assert!(page.starts_with("# Benchmarks\n") && page.ends_with("the end\n") && page.contains("**W5b**"));
 }
 
-/// Some fire no timer while a task is ready. The busy sides end by themselves, so that there is a figure of these too.
-#[test]
-fn beside_a_busy_side_everyone_ends_and_has_a_figure() {
-    let out = directory("busy");
-    let only = "W10a,W10b,W10c,W10d,W10e,W10f";
+/// Every runtime has a figure above zero for each metric of the workloads `only`.
+fn everyone_has_a_figure(test: &str, only: &str) {
+    let out = directory(test);
     let output = compare(&["--smoke", "--only", only, "--out", out.to_str().unwrap()]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
@@ -88,6 +86,17 @@ fn beside_a_busy_side_everyone_ends_and_has_a_figure() {
             }
         }
     }
+}
+
+/// Some fire no timer while a task is ready. The busy sides end by themselves, so that there is a figure of these too.
+#[test]
+fn beside_a_busy_side_everyone_ends_and_has_a_figure() {
+    everyone_has_a_figure("busy", "W10a,W10b,W10c,W10d,W10e,W10f");
+}
+
+#[test]
+fn of_timers_that_are_dropped_churn_tick_burst_and_guard_requests_everyone_has_a_figure() {
+    everyone_has_a_figure("loads", "W11,W12,W13,W14,W15");
 }
 
 /// The other build is this one, by way of a script that notes what it is asked for.
@@ -145,9 +154,20 @@ fn mistakes_on_the_command_line_are_explained() {
 fn the_list_names_every_workload_and_contestant() {
     let output = compare(&["--list"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    for name in
-        ["W1 ", "W4s", "W9", "W10a", "W10f", "M ", "P ", "mainspring, tokio, smol", "zruntime", "delay-queue"]
-    {
+    for name in [
+        "W1 ",
+        "W4s",
+        "W9",
+        "W10a",
+        "W10f",
+        "W11",
+        "W15",
+        "M ",
+        "P ",
+        "mainspring, tokio, smol",
+        "zruntime",
+        "delay-queue",
+    ] {
         assert!(text.contains(name), "{name} is missing in {text}");
     }
 }

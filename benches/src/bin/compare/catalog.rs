@@ -4,7 +4,7 @@ use mainspring_bench::peers::Peer;
 use mainspring_bench::peers::{self};
 
 use crate::scale::{Scale, short};
-use crate::workloads::{beside, lateness};
+use crate::workloads::{beside, burst, lateness};
 
 /// Who takes part: a runtime, or something that a workload is compared with besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,86 +84,32 @@ impl Contestant {
     }
 }
 
-/// A workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Id {
-    W1,
-    W2,
-    W2b,
-    W3,
-    W3b,
-    W3c,
-    W4,
-    W4s,
-    W4b,
-    W5,
-    W5b,
-    W6,
-    W8,
-    W9,
-    W10a,
-    W10b,
-    W10c,
-    W10d,
-    W10e,
-    W10f,
-    M,
-    P,
+/// The workloads' names, which are their variants'.
+macro_rules! ids {
+    ($($id:ident)*) => {
+        /// A workload.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Id {
+            $($id,)*
+        }
+
+        impl Id {
+            pub(crate) const ALL: [Id; [$(Id::$id),*].len()] = [$(Id::$id),*];
+
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Id::$id => stringify!($id),)*
+                }
+            }
+        }
+    };
+}
+
+ids! {
+    W1 W2 W2b W3 W3b W3c W4 W4s W4b W5 W5b W6 W8 W9 W10a W10b W10c W10d W10e W10f W11 W12 W13 W14 W15 M P
 }
 
 impl Id {
-    pub(crate) const ALL: [Id; 22] = [
-        Id::W1,
-        Id::W2,
-        Id::W2b,
-        Id::W3,
-        Id::W3b,
-        Id::W3c,
-        Id::W4,
-        Id::W4s,
-        Id::W4b,
-        Id::W5,
-        Id::W5b,
-        Id::W6,
-        Id::W8,
-        Id::W9,
-        Id::W10a,
-        Id::W10b,
-        Id::W10c,
-        Id::W10d,
-        Id::W10e,
-        Id::W10f,
-        Id::M,
-        Id::P,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Id::W1 => "W1",
-            Id::W2 => "W2",
-            Id::W2b => "W2b",
-            Id::W3 => "W3",
-            Id::W3b => "W3b",
-            Id::W3c => "W3c",
-            Id::W4 => "W4",
-            Id::W4s => "W4s",
-            Id::W4b => "W4b",
-            Id::W5 => "W5",
-            Id::W5b => "W5b",
-            Id::W6 => "W6",
-            Id::W8 => "W8",
-            Id::W9 => "W9",
-            Id::W10a => "W10a",
-            Id::W10b => "W10b",
-            Id::W10c => "W10c",
-            Id::W10d => "W10d",
-            Id::W10e => "W10e",
-            Id::W10f => "W10f",
-            Id::M => "M",
-            Id::P => "P",
-        }
-    }
-
     pub(crate) fn named(name: &str) -> Option<Id> {
         Id::ALL.into_iter().find(|id| id.name().eq_ignore_ascii_case(name))
     }
@@ -243,6 +189,11 @@ fn metric(key: &str, label: impl Into<String>, unit: Unit, goals: &[Goal]) -> Me
     Metric { key: key.into(), label: label.into(), unit, goals: goals.to_vec(), drawn: !goals.is_empty() }
 }
 
+/// One that has nothing to reach, and is in the picture all the same.
+fn drawn(key: &str, label: impl Into<String>, unit: Unit) -> Metric {
+    Metric { drawn: true, ..metric(key, label, unit, &[]) }
+}
+
 /// What a sleep beside a busy side yields: its lateness, of which the 99th percentile is to be at most so many
 /// microseconds, and what the busy side's operation takes.
 fn beside(of: &str, most: f64) -> Vec<Metric> {
@@ -260,7 +211,7 @@ fn beside(of: &str, most: f64) -> Vec<Metric> {
 
 /// The wall-clock time of an operation of the busy side.
 fn operation(of: &str) -> Metric {
-    Metric { drawn: true, ..metric("operation", format!("busy side, {of}"), Unit::Nanoseconds, &[]) }
+    drawn("operation", format!("busy side, {of}"), Unit::Nanoseconds)
 }
 
 /// All workloads.
@@ -448,6 +399,53 @@ fn workload(id: Id, scale: &Scale) -> Workload {
                 metric("answer/max", "max", Microseconds, &[]),
                 operation("a turn"),
             ],
+        ),
+        Id::W11 => (
+            format!(
+                "{} sleeps, 10 s to 10 min ahead, registered, then dropped in random order: CPU",
+                short(scale.dropped)
+            ),
+            1,
+            vec![
+                metric("drop", "drop", Nanoseconds, &[Times(0.7, Tokio)]),
+                drawn("register", "make and register", Nanoseconds),
+            ],
+        ),
+        Id::W12 => (
+            format!(
+                "{} tasks of short sleeps, some with a long one that is given up: CPU",
+                short(scale.churning)
+            ),
+            1,
+            vec![metric("operation", "operation", Nanoseconds, &[Times(0.75, Tokio)])],
+        ),
+        Id::W13 => (
+            format!("{} intervals of {:?}, phases spread", short(scale.ticking), scale.period),
+            1,
+            vec![
+                metric("tick", "CPU per tick", Nanoseconds, &[Times(0.45, Tokio)]),
+                drawn("late/p99", "lateness, p99", Microseconds),
+                drawn("late/p50", "lateness, p50", Microseconds),
+                metric("late/max", "lateness, max", Microseconds, &[]),
+            ],
+        ),
+        Id::W14 => (
+            format!(
+                "{} tasks of one sleep each, spread over {:?}: CPU per timer",
+                short(scale.crush),
+                burst::CRUSH
+            ),
+            1,
+            vec![
+                metric("fire", "until all fired", Nanoseconds, &[Times(0.6, Tokio)]),
+                metric("late", "the last is late by", Microseconds, &[TimesBest(1.0)]),
+                metric("register", "spawn and register", Nanoseconds, &[]),
+            ],
+        ),
+        Id::W15 => (
+            format!("{} tasks make requests under a timeout(30 s) each: CPU", short(scale.clients)),
+            1,
+            vec![metric("request", "request", Nanoseconds, &[Times(0.6, Tokio)])],
         ),
         Id::M => (
             format!("memory, with {} live sleeps", short(scale.weighed)),

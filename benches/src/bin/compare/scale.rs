@@ -32,6 +32,19 @@ pub(crate) struct Scale {
     /// How many connections there are, and how many requests they make.
     pub(crate) connections: usize,
     pub(crate) requests: usize,
+    /// How many sleeps are registered and dropped.
+    pub(crate) dropped: usize,
+    /// How many tasks churn, and how many of their operations are measured.
+    pub(crate) churning: usize,
+    pub(crate) churns: usize,
+    /// How many intervals of which period tick.
+    pub(crate) ticking: usize,
+    pub(crate) period: Duration,
+    /// How many timers come due within a millisecond.
+    pub(crate) crush: usize,
+    /// How many tasks make requests of a task, and how many of these are measured.
+    pub(crate) clients: usize,
+    pub(crate) exchanges: usize,
     /// How many sleeps are made to weigh them.
     pub(crate) weighed: usize,
     /// How many timers are live while pauses are looked for, and how long that is done.
@@ -61,6 +74,14 @@ impl Scale {
             herd: 10_000,
             connections: 64,
             requests: 400_000,
+            dropped: 1_000_000,
+            churning: 100_000,
+            churns: 3_000_000,
+            ticking: 200_000,
+            period: Duration::from_secs(1),
+            crush: 200_000,
+            clients: 20_000,
+            exchanges: 4_000_000,
             weighed: 500_000,
             pause_timers: 1_000_000,
             // Long enough for the slots of the fourth level, which are 17 s wide, to be dealt out.
@@ -81,6 +102,9 @@ impl Scale {
             samples: 40,
             watch: Duration::from_millis(500),
             requests: 60_000,
+            dropped: 200_000,
+            churns: 500_000,
+            exchanges: 1_000_000,
             weighed: 200_000,
             pause_timers: 300_000,
             pause_watch: Duration::from_secs(1),
@@ -106,6 +130,14 @@ impl Scale {
             herd: 100,
             connections: 4,
             requests: 4_000,
+            dropped: 1_000,
+            churning: 500,
+            churns: 1_000,
+            ticking: 200,
+            period: Duration::from_millis(20),
+            crush: 1_000,
+            clients: 50,
+            exchanges: 5_000,
             weighed: 2_000,
             pause_timers: 1_000,
             pause_watch: Duration::from_millis(50),

@@ -1,5 +1,5 @@
-//! W4, W4s: many tasks of one sleep each, spread over a while. W4b: many tasks and one deadline. W4 and W4s also
-//! of tokio-util's `DelayQueue`, without tasks.
+//! W4, W4s: many tasks of one sleep each, spread over a while; W14: over a millisecond. W4b: many tasks and one
+//! deadline. W4 and W4s also of tokio-util's `DelayQueue`, without tasks.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -17,6 +17,10 @@ use crate::scale::Scale;
 /// whole is done again, with a new runtime and more time.
 const LEADS: [Duration; 3] = [Duration::from_micros(2), Duration::from_micros(10), Duration::from_micros(50)];
 const LEAD_AT_LEAST: Duration = Duration::from_millis(30);
+
+/// Over so long the deadlines of W14 are spread: less than a tick of some runtimes, and less time than it takes to fire
+/// them.
+pub(crate) const CRUSH: Duration = Duration::from_millis(1);
 
 /// What the tasks of a burst share.
 struct Burst {
@@ -106,6 +110,11 @@ async fn outcome(
         (format!("wakeups{suffix}"), wakeups() - wakeups_before),
         (format!("late{suffix}"), late),
     ])
+}
+
+/// The same of deadlines within [`CRUSH`].
+pub(crate) fn crush<P: Peer>(scale: &Scale) -> Result<Metrics, String> {
+    in_time(scale.crush, |lead| spread_out::<P>(CRUSH, lead, scale.crush, ""))
 }
 
 /// The wall-clock time from the first completion to the last, per timer, and how late the first is.

@@ -12,14 +12,18 @@ use crate::measure::Metrics;
 use crate::scale::Scale;
 
 pub(crate) mod beside;
-mod burst;
+pub(crate) mod burst;
 mod busy;
+mod churn;
 mod create;
+mod drops;
 pub(crate) mod echo;
 mod gate;
 pub(crate) mod lateness;
 mod memory;
+mod meter;
 mod pause;
+mod requests;
 mod reset;
 mod tasks;
 mod ticks;
@@ -93,6 +97,11 @@ fn plain<P: Peer>(order: Order<'_>) -> Result<Metrics, String> {
         Id::W10d => return beside::sleeps::<P>(scale, Busy::Herd),
         Id::W10e => return beside::sleeps::<P>(scale, Busy::Channel),
         Id::W10f => return beside::answers::<P>(scale, Busy::Crowd, order.helper_cpu),
+        Id::W11 => drops::drops::<P>(scale),
+        Id::W12 => churn::churn::<P>(scale),
+        Id::W13 => ticks::seconds::<P>(scale),
+        Id::W14 => return burst::crush::<P>(scale),
+        Id::W15 => requests::requests::<P>(scale),
         Id::M if part == 0 => memory::boxed::<P>(scale),
         Id::M => memory::tasks::<P>(scale),
         Id::P => pause::pauses::<P>(scale),

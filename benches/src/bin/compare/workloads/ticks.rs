@@ -1,12 +1,12 @@
-//! W6: many intervals of one period, their phases spread over it.
+//! W6: many intervals of one period, their phases spread over it. W13: very many of a long one, and how late they tick.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mainspring_bench::peers::Peer;
 
-use crate::measure::{Metrics, Rng, cpu, in_task, wakeups};
+use crate::measure::{Metrics, Rng, cpu, histogram, in_task, percentiles, wakeups};
 use crate::scale::Scale;
 
 const PERIOD: Duration = Duration::from_millis(10);
@@ -37,5 +37,60 @@ pub(crate) fn intervals<P: Peer>(scale: &Scale) -> Metrics {
         let woken = wakeups() - wakeups_before;
         stop.set(true);
         vec![("tick".into(), used / ticked), ("wakeups".into(), woken / seconds)]
+    })
+}
+
+/// What the tasks of W13 are to do with a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Count it.
+    Cost,
+    /// Note how late it is.
+    Lateness,
+    /// Stop.
+    Over,
+}
+
+/// The CPU time per tick, and how late ticks are: one after the other, so that reading the clock at each tick is not in
+/// the first.
+pub(crate) fn seconds<P: Peer>(scale: &Scale) -> Metrics {
+    let (tasks, period, watch) = (scale.ticking, scale.period, scale.watch);
+    in_task(move |peer: P| async move {
+        let mut rng = Rng::new(12);
+        let (ticks, stage) = (Rc::new(Cell::new(0_u64)), Rc::new(Cell::new(Stage::Cost)));
+        let late = Rc::new(RefCell::new(histogram()));
+        let start = Instant::now() + period / 2;
+        for _ in 0..tasks {
+            let (ticks, stage, late) = (ticks.clone(), stage.clone(), late.clone());
+            let mut due = start + rng.duration(Duration::ZERO, period);
+            let mut interval = peer.interval_at(due, period);
+            peer.detach(async move {
+                loop {
+                    P::tick(&mut interval).await;
+                    match stage.get() {
+                        Stage::Cost => ticks.set(ticks.get() + 1),
+                        Stage::Lateness => {
+                            let over = Instant::now().checked_duration_since(due);
+                            let over = over.expect("no tick comes early");
+                            late.borrow_mut().saturating_record(over.as_nanos() as u64);
+                        }
+                        Stage::Over => return,
+                    }
+                    due += period;
+                }
+            });
+        }
+        // The phases are spread, so from the start on as many tick at any time as later.
+        peer.sleep_until(start + period / 4).await;
+        let (ticks_before, begin) = (ticks.get(), cpu());
+        peer.sleep(watch).await;
+        let used = cpu() - begin;
+        let ticked = (ticks.get() - ticks_before).max(1) as f64;
+        stage.set(Stage::Lateness);
+        peer.sleep(watch).await;
+        stage.set(Stage::Over);
+        let mut metrics = vec![("tick".into(), used / ticked)];
+        percentiles(&mut metrics, "late/", &late.borrow());
+        metrics
     })
 }
