@@ -50,6 +50,48 @@ impl Store<Key> for Timers {
     }
 }
 
+impl Mainspring {
+    /// A slice of [`advance`](Layout::advance), as the driver makes it: no more than `budget` timers fire and move, taken
+    /// together. Says whether more is to be done at `now`, with which it must be called again.
+    #[inline]
+    pub fn advance_some(
+        &mut self,
+        timers: &mut Timers,
+        now: u64,
+        budget: usize,
+        fire: &mut impl FnMut(u32, &Timer),
+    ) -> bool {
+        let mut left = budget;
+        loop {
+            match self.wheel.next_due(timers, Nanos::new(now), &mut left) {
+                Due::Fire { key, .. } => {
+                    left -= 1;
+                    let key = key.get();
+                    fire(key, &timers[key]);
+                }
+                Due::Exhausted => return true,
+                Due::Idle => return false,
+            }
+        }
+    }
+
+    /// Resets the timer `key`, which is in it, to a later deadline. As with a sleep, the wheel finds out when it comes to it.
+    #[inline]
+    pub fn put_off(&mut self, timers: &mut Timers, deadline: u64, key: u32) {
+        debug_assert!(deadline >= timers[key].when);
+        timers[key].when = deadline;
+    }
+
+    /// Resets the timer `key`, which is in it, to an earlier deadline; it keeps its sequence number.
+    #[inline]
+    pub fn bring_forward(&mut self, timers: &mut Timers, deadline: u64, key: u32) {
+        timers[key].when = deadline;
+        let place = timers[key].place;
+        let filed = self.wheel.refile_at(timers, place, Nanos::new(deadline), Slack::ZERO);
+        debug_assert_eq!(filed, Some(Key::new(key)));
+    }
+}
+
 impl Layout for Mainspring {
     const NAME: &'static str = "mainspring";
     const TICK: u64 = 1;
@@ -75,11 +117,8 @@ impl Layout for Mainspring {
     }
 
     fn advance(&mut self, timers: &mut Timers, now: u64, fire: &mut impl FnMut(u32, &Timer)) {
-        let mut moves = usize::MAX;
-        while let Due::Fire { key, .. } = self.wheel.next_due(timers, Nanos::new(now), &mut moves) {
-            let key = key.get();
-            fire(key, &timers[key]);
-        }
+        let more = self.advance_some(timers, now, usize::MAX, fire);
+        debug_assert!(!more);
     }
 
     fn next_wake(&self) -> Option<u64> {
