@@ -49,7 +49,6 @@ mod clock;
 mod coop;
 pub mod dump;
 mod executor;
-#[cfg(feature = "net")]
 pub mod io;
 #[cfg(feature = "net")]
 pub mod net;

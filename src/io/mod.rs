@@ -1,4 +1,4 @@
-//! The traits of asynchronous reading and writing, and what an operation on a socket waits for.
+//! The traits of asynchronous reading and writing, any descriptor, and what an operation waits for.
 //!
 //! The traits are those of the `futures-io` crate, so whatever speaks them works with Mainspring's sockets.
 //! They are bare: methods such as `read`, `write_all`, `copy` or `lines` come from the extension traits of
@@ -6,6 +6,7 @@
 //! these.
 //!
 //! ```no_run
+//! # #[cfg(feature = "net")] {
 //! use futures::{AsyncReadExt, AsyncWriteExt};
 //! use mainspring::io::{AsyncRead, AsyncWrite};
 //!
@@ -22,21 +23,53 @@
 //!     Ok::<_, std::io::Error>(())
 //! })
 //! # .unwrap();
+//! # }
 //! ```
+//!
+//! # Any descriptor
+//!
+//! What the system's poller takes, a program can wait for, though this crate has never heard of it: that is `AsyncFd` (on
+//! Unix, and without the feature `net`). Some that are often wanted:
+//!
+//! | what | how it is made | then |
+//! |---|---|---|
+//! | a child's pipes | `File::from(OwnedFd::from(child.stdout))` | `AsyncRead`, `AsyncWrite` |
+//! | the end of a child | `rustix::process::pidfd_open` (Linux) | `readable`, then `Child::try_wait` |
+//! | signals | the reading end of a `UnixStream::pair` whose other end is `signal_hook::low_level::pipe`'s | `AsyncRead` |
+//! | changes of files | `rustix::fs::inotify::init` (Linux) | `async_io` around a read |
+//! | an alarm of the wall clock | `rustix::time::timerfd_create` (Linux) | `async_io` around a read |
+//! | a terminal | `std::io::stdin()`; mind its mode | `AsyncRead` |
+//! | a library's socket | a `BorrowedFd`, or a copy of it | `async_io` around the library's calls |
+//! | a socket of this crate | as it is: the sockets of `net` have `try_io`, `async_io` and `poll_io`, too | |
+//!
+//! A regular file is none of them: the system takes it for always ready. Read it on another thread.
 
+#[cfg(unix)]
+mod async_fd;
+#[cfg(any(feature = "net", unix))]
+mod by_ref;
+
+#[cfg(unix)]
+pub use self::async_fd::AsyncFd;
 pub use futures_io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite};
 
+#[cfg(any(feature = "net", unix))]
+pub(crate) use self::by_ref::{read_by_ref, write_by_ref};
+#[cfg(any(feature = "net", unix))]
 use crate::reactor::Way;
 
-/// What an operation on a socket waits for; see [`TcpStream::try_io`](crate::net::TcpStream::try_io).
+/// What an operation on a socket, or on another descriptor, waits for.
+///
+/// The sockets of `net`, and `AsyncFd`, have three methods that take it, with a system call of your own: `try_io`, which
+/// does not wait; `async_io`, which does; and `poll_io`, for what implements a future itself. The call says that there is
+/// nothing to do by failing with [`WouldBlock`](std::io::ErrorKind::WouldBlock).
 ///
 /// ```
+/// # #[cfg(all(unix, feature = "net"))] {
 /// use mainspring::io::Interest;
 /// use mainspring::net::TcpListener;
-/// # #[cfg(unix)]
 /// use std::os::fd::AsFd;
 ///
-/// # #[cfg(unix)]
 /// mainspring::block_on(async {
 ///     let listener = TcpListener::bind("127.0.0.1:0").await?;
 ///     let client = std::net::TcpStream::connect(listener.local_addr()?)?;
@@ -47,6 +80,7 @@ use crate::reactor::Way;
 ///     Ok::<_, std::io::Error>(())
 /// })
 /// # .unwrap();
+/// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -57,6 +91,7 @@ pub enum Interest {
     Writable,
 }
 
+#[cfg(any(feature = "net", unix))]
 impl Interest {
     pub(crate) fn way(self) -> Way {
         match self {

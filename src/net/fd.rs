@@ -6,13 +6,17 @@
 //! * The reactor is edge-triggered: it hears of an event once. A foreign system call that finds nothing has to be made inside
 //!   of [`try_io`](TcpStream::try_io); otherwise the socket is still taken to be ready.
 
+#[cfg(unix)]
+use super::unix::{UnixDatagram, UnixListener, UnixStream};
 use super::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use crate::io::Interest;
+use crate::reactor::Way;
 use std::io;
 #[cfg(unix)]
 use std::os::fd::OwnedFd as Owned;
 #[cfg(windows)]
 use std::os::windows::io::OwnedSocket as Owned;
+use std::task::{Context, Poll};
 
 macro_rules! lend {
     ($([$($socket:ty),*] |$it:ident| $inner:expr, $doc:literal;)*) => {$($(
@@ -56,8 +60,8 @@ lend! {
     [TcpListener, TcpStream, UdpSocket] |it| it.registered.socket(),
     "The system's socket, for calls of your own. It is non-blocking.
 
-Make those that read, write or accept inside of `try_io` or `async_io`: if they find that there is nothing to do and the socket
-is not told, `readable` and `writable` return at once from then on, and a loop around them spins.";
+Make those that read, write or accept inside of `try_io`, `async_io` or `poll_io`: if they find that there is nothing to do and
+the socket is not told, `readable` and `writable` return at once from then on, and a loop around them spins.";
     [TcpSocket] |it| it.socket,
     "The system's socket, for options that [`TcpSocket`] does not have.";
 }
@@ -77,7 +81,16 @@ impl From<TcpSocket> for Owned {
     }
 }
 
-/// `try_io` and `async_io`, by the given way to perform a caller's operation on a socket.
+#[cfg(unix)]
+lend! {
+    [UnixListener, UnixStream, UnixDatagram] |it| it.registered.socket(),
+    "The system's socket, for calls of your own. It is non-blocking.
+
+Make those that read, write or accept inside of `try_io`, `async_io` or `poll_io`: if they find that there is nothing to do and
+the socket is not told, `readable` and `writable` return at once from then on, and a loop around them spins.";
+}
+
+/// `try_io`, `async_io` and `poll_io`, by the given way to perform a caller's operation on a socket.
 macro_rules! perform {
     ($($(#[$attribute:meta])* $socket:ty: |$it:ident, $op:ident| $perform:expr;)*) => {$(
         $(#[$attribute])*
@@ -117,6 +130,23 @@ macro_rules! perform {
                 };
                 self.registered.async_io(interest.way(), perform).await
             }
+
+            /// The poll form of [`async_io`](Self::async_io), for one task at a time.
+            ///
+            /// # Errors
+            ///
+            /// As for `async_io`.
+            pub fn poll_io<R>(
+                &self,
+                cx: &mut Context<'_>,
+                interest: Interest,
+                mut op: impl FnMut() -> io::Result<R>,
+            ) -> Poll<io::Result<R>> {
+                self.registered.poll_io(cx, interest.way(), |$it| {
+                    let $op = &mut op;
+                    $perform
+                })
+            }
         }
     )*};
 }
@@ -128,31 +158,126 @@ perform! {
     // a listener.
     #[cfg(unix)]
     TcpListener: |_socket, op| op();
+    #[cfg(unix)]
+    UnixListener: |_socket, op| op();
+    #[cfg(unix)]
+    UnixStream: |_socket, op| op();
+    #[cfg(unix)]
+    UnixDatagram: |_socket, op| op();
 }
 
-macro_rules! convert {
-    ($($socket:ident),*) => {$(
-        /// Does what [`from_std`](Self::from_std) does.
-        impl TryFrom<std::net::$socket> for $socket {
-            type Error = io::Error;
-
-            fn try_from(socket: std::net::$socket) -> io::Result<$socket> {
-                $socket::from_std(socket)
+/// The ways to wait and do nothing. `$try` is what may be done after.
+macro_rules! wait {
+    ($($(#[$attribute:meta])* $socket:ty: $path:literal, $try:literal;)*) => {$(
+        $(#[$attribute])*
+        impl $socket {
+            /// Waits until there is something to read or to receive, or the peer has ended, or there is an error. A `try_`
+            /// method may still find nothing.
+            ///
+            /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by
+            /// the [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere,
+            /// this returns at once from then on.
+            ///
+            /// # Errors
+            ///
+            /// Only after the runtime has shut down.
+            ///
+            /// # Cancel safety
+            ///
+            /// Nothing is lost if the future is dropped.
+            ///
+            /// # Examples
+            ///
+            /// ```no_run
+            #[doc = concat!("# async fn next(socket: mainspring::net::", $path, ", buf: &mut [u8]) -> std::io::Result<usize> {")]
+            /// loop {
+            ///     socket.readable().await?;
+            #[doc = concat!("    match socket.", $try, "(buf) {")]
+            ///         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            ///         result => return result,
+            ///     }
+            /// }
+            /// # }
+            /// ```
+            pub async fn readable(&self) -> io::Result<()> {
+                self.registered.ready(Way::Read).await
             }
-        }
 
-        /// Does what `into_std` does.
-        impl TryFrom<$socket> for std::net::$socket {
-            type Error = io::Error;
+            /// Waits until something can be written or sent, or there is an error. A `try_` method may still have to wait.
+            ///
+            /// It goes by what the methods of this socket have found, as [`readable`](Self::readable) does.
+            ///
+            /// # Errors
+            ///
+            /// Only after the runtime has shut down.
+            ///
+            /// # Cancel safety
+            ///
+            /// Nothing is lost if the future is dropped.
+            pub async fn writable(&self) -> io::Result<()> {
+                self.registered.ready(Way::Write).await
+            }
 
-            fn try_from(socket: $socket) -> io::Result<std::net::$socket> {
-                socket.into_std()
+            /// The poll form of [`readable`](Self::readable), for one task at a time.
+            ///
+            /// # Errors
+            ///
+            /// Only after the runtime has shut down.
+            pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                self.registered.poll_ready(cx, Way::Read)
+            }
+
+            /// The poll form of [`writable`](Self::writable), for one task at a time.
+            ///
+            /// # Errors
+            ///
+            /// Only after the runtime has shut down.
+            pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+                self.registered.poll_ready(cx, Way::Write)
             }
         }
     )*};
 }
 
-convert!(TcpListener, TcpStream, UdpSocket);
+wait! {
+    TcpStream: "TcpStream", "try_read";
+    UdpSocket: "UdpSocket", "try_recv";
+    #[cfg(unix)]
+    UnixStream: "unix::UnixStream", "try_read";
+    #[cfg(unix)]
+    UnixDatagram: "unix::UnixDatagram", "try_recv";
+}
+
+macro_rules! convert {
+    ($std:path: $($socket:ident),*) => {
+        const _: () = {
+            use $std as std_net;
+            $(
+                /// Does what [`from_std`](Self::from_std) does.
+                impl TryFrom<std_net::$socket> for $socket {
+                    type Error = io::Error;
+
+                    fn try_from(socket: std_net::$socket) -> io::Result<$socket> {
+                        $socket::from_std(socket)
+                    }
+                }
+
+                /// Does what `into_std` does.
+                impl TryFrom<$socket> for std_net::$socket {
+                    type Error = io::Error;
+
+                    fn try_from(socket: $socket) -> io::Result<std_net::$socket> {
+                        socket.into_std()
+                    }
+                }
+            )*
+        };
+    };
+}
+
+convert!(std::net: TcpListener, TcpStream, UdpSocket);
+#[cfg(unix)]
+convert!(std::os::unix::net: UnixListener, UnixStream, UnixDatagram);
 
 #[cfg(all(test, unix))]
 mod tests {

@@ -1,8 +1,9 @@
-//! TCP and UDP sockets.
+//! TCP and UDP sockets, and Unix sockets.
 //!
 //! * [`TcpListener`] accepts connections, and [`TcpStream`] is one. A [`TcpSocket`] is not either yet: for options that have
 //!   to be set before.
 //! * [`UdpSocket`] sends and receives datagrams.
+//! * `unix` has the same for sockets within one machine: `UnixListener`, `UnixStream`, `UnixDatagram`. Unix only.
 //! * [`lookup_host`] looks a name up, as all that take [`ToSocketAddrs`] do by themselves.
 //!
 //! A socket belongs to the runtime in which it was made, and its events come from there; but it is `Send` and
@@ -11,6 +12,13 @@
 //!
 //! An operation is tried at once, and the task waits only if it would block. Operations on sockets take part
 //! in the cooperative budget: a task that always finds data ready still lets the others run.
+//!
+//! # System calls of your own
+//!
+//! A socket lends its descriptor (`AsFd`, on Windows `AsSocket`) for what this crate does not do: `sendmsg` and its kind,
+//! `splice`, options. A call that reads, writes or accepts belongs inside of `try_io`, `async_io` or `poll_io`, which every
+//! socket has, for then the socket learns from its `WouldBlock` that it has to wait; see [`io`](crate::io). A descriptor
+//! that is no socket of this crate is waited for with `io::AsyncFd`.
 //!
 //! # Cancel safety
 //!
@@ -59,14 +67,18 @@
 
 mod addr;
 mod fd;
+mod incoming;
 mod resolve;
+mod split;
 mod tcp;
 mod udp;
+#[cfg(unix)]
+pub mod unix;
 
 pub use self::addr::{ToSocketAddrs, lookup_host};
-pub use self::tcp::{
-    Incoming, OwnedReadHalf, OwnedWriteHalf, ReuniteError, TcpListener, TcpSocket, TcpStream,
-};
+pub use self::incoming::Incoming;
+pub use self::split::{OwnedReadHalf, OwnedWriteHalf, ReuniteError};
+pub use self::tcp::{TcpListener, TcpSocket, TcpStream};
 pub use self::udp::UdpSocket;
 
 use self::addr::Addrs;

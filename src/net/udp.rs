@@ -109,40 +109,6 @@ impl UdpSocket {
         first_of(addr::addrs(addr).await?, |addr| ready(self.registered.socket().connect(addr))).await
     }
 
-    /// Waits until a datagram can be received, or there is an error. A `try_` method may still find none.
-    ///
-    /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by the
-    /// [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere, this returns at
-    /// once from then on.
-    ///
-    /// # Errors
-    ///
-    /// Only after the runtime has shut down.
-    ///
-    /// # Cancel safety
-    ///
-    /// Nothing is lost if the future is dropped.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.registered.ready(Way::Read).await
-    }
-
-    /// Waits until a datagram can be sent, or there is an error. A `try_` method may still have to wait.
-    ///
-    /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by the
-    /// [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere, this returns at
-    /// once from then on.
-    ///
-    /// # Errors
-    ///
-    /// Only after the runtime has shut down.
-    ///
-    /// # Cancel safety
-    ///
-    /// Nothing is lost if the future is dropped.
-    pub async fn writable(&self) -> io::Result<()> {
-        self.registered.ready(Way::Write).await
-    }
-
     /// Sends a datagram to the address that this is connected to, and returns its length.
     ///
     /// # Errors

@@ -24,6 +24,7 @@
 //!   parent would feel. To ask which process this is takes a system call, so it is asked where a `block_on` begins, where a
 //!   park would sleep, and where the runtime is dropped; a child lets go of its copies then.
 
+use super::readiness::Start;
 use super::source::{Occurrence, Source};
 use super::unpark::Wakefulness;
 use crate::sync::{Mutex, lock};
@@ -124,7 +125,8 @@ impl Io {
         );
     }
 
-    /// Registers a source, edge-triggered, and gives it a key. It starts out ready in both directions.
+    /// Registers a source, edge-triggered, and gives it a key. It starts out as [`ready`](Start::Ready) or not, in both
+    /// directions.
     ///
     /// # Errors
     ///
@@ -133,8 +135,9 @@ impl Io {
         &self,
         source: &mut impl event::Source,
         interest: Interest,
+        start: Start,
     ) -> io::Result<(Arc<Source>, usize)> {
-        let entry = Arc::new(Source::new());
+        let entry = Arc::new(Source::new(start));
         let (poller, key) = {
             let mut sources = lock(&self.sources);
             let poller = sources.poller.clone().ok_or_else(closed)?;
@@ -235,7 +238,7 @@ impl Unpark for Io {
 
 /// What every operation says after a shutdown.
 pub(super) fn closed() -> io::Error {
-    io::Error::other("the Mainspring runtime that this socket belongs to has shut down")
+    io::Error::other("the Mainspring runtime that this belongs to has shut down")
 }
 
 #[cfg(test)]

@@ -12,10 +12,12 @@
 //! * A park may end early for no reason. The caller looks at the clock and at its queues, and parks again.
 //! * One panicking waker keeps no other from being woken.
 
-// Without sockets nothing is registered, and the reactor only parks.
-#![cfg_attr(not(feature = "net"), allow(dead_code, unused_imports))]
+// With neither sockets nor descriptors nothing is registered, and the reactor only parks.
+#![cfg_attr(not(any(feature = "net", unix)), allow(dead_code, unused_imports))]
 
 mod alarm;
+#[cfg(unix)]
+mod fd;
 mod io;
 #[cfg(all(test, loom))]
 mod models;
@@ -26,6 +28,8 @@ mod source;
 mod tests;
 mod unpark;
 
+#[cfg(unix)]
+pub(crate) use self::fd::Fd;
 pub(crate) use self::io::Io;
 pub(crate) use self::registration::Registered;
 pub(crate) use self::source::Way;

@@ -2,7 +2,7 @@
 //!
 //! Run with `bash ci/loom.sh`, which can also show that each of these is able to fail.
 
-use super::readiness::READY;
+use super::readiness::{READY, Start};
 use super::registration::{poll, step};
 use super::source::{Direction, Occurrence, Source, Waiter};
 use super::unpark::Wakefulness;
@@ -111,9 +111,7 @@ struct Pipe {
 impl Pipe {
     /// Empty, and known to be.
     fn new() -> Arc<Pipe> {
-        let source = Source::new();
-        source.read.readiness.clear(source.read.readiness.load());
-        Arc::new(Pipe { data: AtomicBool::new(false), source })
+        Arc::new(Pipe { data: AtomicBool::new(false), source: Source::new(Start::Told) })
     }
 
     fn direction(&self) -> &Direction {

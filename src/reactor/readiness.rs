@@ -16,7 +16,8 @@
 //!
 //! Ground rules:
 //!
-//! * A direction starts out `READY`: the first operation is tried, not waited for.
+//! * A socket's directions start out `READY`: the first operation is tried, not waited for. Those of any other descriptor
+//!   do not, because a program may have nothing to try; the poller tells of what is ready when it is registered.
 //! * An operation takes a snapshot *before* it asks the kernel, and clears with that snapshot. An event that
 //!   came in between has moved the tick, so its news is not erased with the old ones.
 //! * The tick is compared at its full width, and each direction has its own: neither a wrap nor the
@@ -37,6 +38,15 @@ const SHUTDOWN: u64 = 1 << 2;
 pub(super) const URGENT: u64 = 1 << 3;
 
 const TICK: u64 = 1 << 4;
+
+/// What is taken for granted of a source that has just been registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// Its first operation is tried.
+    Ready,
+    /// Its first operation waits until the poller has told of it.
+    Told,
+}
 
 /// The word.
 #[derive(Debug)]
@@ -65,8 +75,8 @@ impl Seen {
 }
 
 impl Readiness {
-    pub(super) fn new() -> Readiness {
-        Readiness(AtomicU64::new(READY))
+    pub(super) fn new(start: Start) -> Readiness {
+        Readiness(AtomicU64::new(if start == Start::Ready { READY } else { 0 }))
     }
 
     /// Acquire pairs with the release in [`set`](Self::set): who sees the event's bits also sees all that
@@ -118,15 +128,12 @@ mod tests {
     use super::*;
 
     fn cleared() -> Readiness {
-        let r = Readiness::new();
-        r.clear(r.load());
-        assert!(!r.load().is_ready());
-        r
+        Readiness::new(Start::Told)
     }
 
     #[test]
     fn an_event_between_snapshot_and_clear_is_not_lost() {
-        let r = Readiness::new();
+        let r = Readiness::new(Start::Ready);
         let seen = r.load();
         r.set(READY);
         r.clear(seen);
@@ -140,7 +147,7 @@ mod tests {
     #[test]
     fn any_power_of_two_of_events_moves_the_tick() {
         for bits in 0..=18 {
-            let r = Readiness::new();
+            let r = Readiness::new(Start::Ready);
             let seen = r.load();
             for _ in 0..1_u64 << bits {
                 r.set(READY);
@@ -169,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_shutdown_mark_survives_every_clear() {
-        let r = Readiness::new();
+        let r = Readiness::new(Start::Ready);
         let before = r.load();
         r.shut_down();
         r.clear(before);

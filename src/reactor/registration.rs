@@ -1,6 +1,6 @@
 //! Operations on registered sources: try, and if it would block, wait for the reactor.
 //!
-//! Every socket's every operation goes through [`step`], so the reaction to readiness, to
+//! Every operation of every socket and descriptor goes through [`step`], so the reaction to readiness, to
 //! `WouldBlock`, to `EINTR`, to a shutdown is written once.
 //!
 //! Ground rules:
@@ -11,15 +11,17 @@
 //!   again still lets others run (tokio #6221). Waiting is free.
 
 use super::io::{Io, closed};
+use super::readiness::Start;
 use super::source::{Direction, Source, Waiter, Way};
 use crate::coop::budget;
 use mio::{Interest, event};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-/// A socket and its place in the reactor, which it leaves before it is closed.
+/// A socket, or anything else with a descriptor, and its place in the reactor, which it leaves before it is closed.
 #[derive(Debug)]
 pub(crate) struct Registered<S: event::Source> {
     /// `None` only after [`into_inner`](Self::into_inner) and in `drop`.
@@ -31,19 +33,38 @@ pub(crate) struct Registered<S: event::Source> {
 }
 
 // A panic of a waker leaves each direction as it was before or as it is after.
-impl<S: event::Source> std::panic::UnwindSafe for Registered<S> {}
-impl<S: event::Source> std::panic::RefUnwindSafe for Registered<S> {}
+impl<S: event::Source + UnwindSafe> UnwindSafe for Registered<S> {}
+impl<S: event::Source + RefUnwindSafe> RefUnwindSafe for Registered<S> {}
 
-/// Both ways, once and for all. On Linux also the announcement of urgent data (see `readiness::URGENT`).
+/// Whoever reads hears on Linux of urgent data, too (see `readiness::URGENT`).
 #[cfg(any(target_os = "linux", target_os = "android"))]
-const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE).add(Interest::PRIORITY);
+const READ: Interest = Interest::READABLE.add(Interest::PRIORITY);
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
+const READ: Interest = Interest::READABLE;
+
+/// Both ways, once and for all.
+const BOTH: Interest = READ.add(Interest::WRITABLE);
 
 impl<S: event::Source> Registered<S> {
-    /// Registers a socket, which must be in non-blocking mode.
-    pub(crate) fn new(io: &Arc<Io>, mut socket: S) -> io::Result<Registered<S>> {
-        let (source, key) = io.register(&mut socket, INTEREST)?;
+    /// Registers a socket, which must be in non-blocking mode. Its first operation is tried at once.
+    #[cfg(any(feature = "net", test))]
+    pub(crate) fn new(io: &Arc<Io>, socket: S) -> io::Result<Registered<S>> {
+        Registered::register(io, socket, BOTH, Start::Ready)
+    }
+
+    /// Registers a descriptor of any kind, for one way or for both. It is ready when the poller has said so.
+    #[cfg(unix)]
+    pub(crate) fn watched(io: &Arc<Io>, socket: S, way: Option<Way>) -> io::Result<Registered<S>> {
+        let interest = match way {
+            None => BOTH,
+            Some(Way::Read) => READ,
+            Some(Way::Write) => Interest::WRITABLE,
+        };
+        Registered::register(io, socket, interest, Start::Told)
+    }
+
+    fn register(io: &Arc<Io>, mut socket: S, interest: Interest, start: Start) -> io::Result<Registered<S>> {
+        let (source, key) = io.register(&mut socket, interest, start)?;
         Ok(Registered { socket: Some(socket), io: io.clone(), source, key })
     }
 
@@ -58,7 +79,13 @@ impl<S: event::Source> Registered<S> {
         self.socket.as_ref().expect("a socket stays until it is taken out by value")
     }
 
+    #[cfg(unix)]
+    pub(crate) fn socket_mut(&mut self) -> &mut S {
+        self.socket.as_mut().expect("a socket stays until it is taken out by value")
+    }
+
     /// The reactor that this belongs to.
+    #[cfg(feature = "net")]
     pub(crate) fn io(&self) -> &Arc<Io> {
         &self.io
     }
@@ -75,7 +102,8 @@ impl<S: event::Source> Registered<S> {
     }
 
     /// Like [`poll_io`](Self::poll_io), for an operation that moves up to `len` bytes of a stream: if it
-    /// moves fewer, the next one waits.
+    /// moves fewer, the next one waits. Only for what never stops short of more, as packets and lines of a terminal do.
+    #[cfg(any(feature = "net", test))]
     pub(crate) fn poll_stream(
         &self,
         cx: &mut Context<'_>,
@@ -121,6 +149,12 @@ impl<S: event::Source> Registered<S> {
     /// Waits until the way is ready, and performs nothing. Any number of tasks can wait so.
     pub(crate) async fn ready(&self, way: Way) -> io::Result<()> {
         self.wait(way, look).await
+    }
+
+    /// The poll form of [`ready`](Self::ready), of which the waker of the latest caller is kept.
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>, way: Way) -> Poll<io::Result<()>> {
+        let direction = self.source.direction(way);
+        poll(cx, direction, || look(direction), |waker| direction.leave_waker(waker))
     }
 
     /// Waits until `attempt` has a result.
@@ -209,7 +243,7 @@ pub(super) fn poll<R>(
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::readiness::READY;
+    use super::super::readiness::{READY, Start};
     use super::super::source::Occurrence;
     use super::*;
 
@@ -217,9 +251,8 @@ mod tests {
     /// once more.
     #[test]
     fn an_event_before_the_waker_is_left_is_seen() {
-        let source = Source::new();
+        let source = Source::new(Start::Told);
         let direction = &source.read;
-        direction.readiness.clear(direction.readiness.load());
         let mut attempts = 0;
         let attempt = || {
             attempts += 1;

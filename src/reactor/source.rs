@@ -23,12 +23,12 @@
 //!   not swallowed a wake-up that another one needed.
 
 use super::readiness;
-use super::readiness::{READY, Readiness};
+use super::readiness::{READY, Readiness, Start};
 use crate::sync::{Mutex, lock};
 use slab::Slab;
 use std::task::Waker;
 
-/// What the slab holds for each registered socket.
+/// What the slab holds for each registered socket or descriptor.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) read: Direction,
@@ -98,8 +98,8 @@ impl Occurrence {
 }
 
 impl Source {
-    pub(super) fn new() -> Source {
-        Source { read: Direction::new(), write: Direction::new() }
+    pub(super) fn new(start: Start) -> Source {
+        Source { read: Direction::new(start), write: Direction::new(start) }
     }
 
     pub(super) fn direction(&self, way: Way) -> &Direction {
@@ -129,9 +129,9 @@ impl Source {
 }
 
 impl Direction {
-    fn new() -> Direction {
+    fn new(start: Start) -> Direction {
         let waiting = Waiting { polled: None, places: Slab::new() };
-        Direction { readiness: Readiness::new(), waiting: Mutex::new(waiting) }
+        Direction { readiness: Readiness::new(start), waiting: Mutex::new(waiting) }
     }
 
     /// Leaves the waker of a `poll_` method, in the place of an earlier one.

@@ -254,7 +254,7 @@ pub(crate) fn timers() -> Result<Timers, NoRuntime> {
 /// # Errors
 ///
 /// [`NoRuntime`], as an [`io::Error`], if it is in none.
-#[cfg(feature = "net")]
+#[cfg(any(feature = "net", unix))]
 pub(crate) fn io() -> io::Result<std::sync::Arc<crate::reactor::Io>> {
     Ok(with(|handle| handle.io().clone())?)
 }

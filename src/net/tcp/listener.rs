@@ -1,15 +1,12 @@
 //! A socket that accepts connections.
 
 use super::{TcpSocket, TcpStream};
-use crate::net::{ToSocketAddrs, addr, first_of};
+use crate::net::{Incoming, ToSocketAddrs, addr, first_of};
 use crate::reactor::{Registered, Way};
 use crate::runtime::context;
-use futures_core::Stream;
-use futures_core::stream::FusedStream;
 use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
 /// How many connections may wait to be accepted.
@@ -142,7 +139,7 @@ impl TcpListener {
     /// # .unwrap();
     /// ```
     pub fn incoming(&self) -> Incoming<'_> {
-        Incoming { listener: self }
+        Incoming::new(self)
     }
 
     /// Returns the address that this listens on.
@@ -179,41 +176,5 @@ impl TcpListener {
     /// The system's, if it cannot even say that.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.registered.socket().take_error()
-    }
-}
-
-/// The connections to a [`TcpListener`] as a stream, made by [`TcpListener::incoming`].
-///
-/// No connection is lost if a future that waits for the next one is dropped.
-///
-/// ```no_run
-/// use futures::TryStreamExt;
-/// use mainspring::net::TcpListener;
-///
-/// mainspring::block_on(async {
-///     let listener = TcpListener::bind("127.0.0.1:7000").await?;
-///     // Until the first error.
-///     listener.incoming().try_for_each(async |stream| stream.set_nodelay(true)).await
-/// })
-/// # .unwrap();
-/// ```
-#[derive(Debug)]
-#[must_use = "streams do nothing unless polled"]
-pub struct Incoming<'a> {
-    listener: &'a TcpListener,
-}
-
-impl Stream for Incoming<'_> {
-    type Item = io::Result<TcpStream>;
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.listener.poll_accept(cx).map(|accepted| Some(accepted.map(|(stream, _)| stream)))
-    }
-}
-
-/// The stream never ends.
-impl FusedStream for Incoming<'_> {
-    fn is_terminated(&self) -> bool {
-        false
     }
 }

@@ -1,6 +1,7 @@
 //! A TCP connection.
 
-use super::split::{self, OwnedReadHalf, OwnedWriteHalf};
+use crate::io::{read_by_ref, write_by_ref};
+use crate::net::split::{self, OwnedReadHalf, OwnedWriteHalf};
 use crate::net::{ToSocketAddrs, addr, first_of};
 use crate::reactor::{Io, Registered, Way};
 use crate::runtime::context;
@@ -141,60 +142,7 @@ impl TcpStream {
     /// # }
     /// ```
     pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
-        split::into_split(self)
-    }
-
-    /// Waits until there is something to read, or the peer has ended, or there is an error. Then
-    /// [`try_read`](Self::try_read); it may still find nothing.
-    ///
-    /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by the
-    /// [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere, this returns at
-    /// once from then on.
-    ///
-    /// # Errors
-    ///
-    /// Only after the runtime has shut down.
-    ///
-    /// # Cancel safety
-    ///
-    /// Nothing is lost if the future is dropped.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn next_byte(stream: mainspring::net::TcpStream) -> std::io::Result<u8> {
-    /// let mut byte = [0];
-    /// loop {
-    ///     stream.readable().await?;
-    ///     match stream.try_read(&mut byte) {
-    ///         Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-    ///         Ok(_) => return Ok(byte[0]),
-    ///         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-    ///         Err(error) => return Err(error),
-    ///     }
-    /// }
-    /// # }
-    /// ```
-    pub async fn readable(&self) -> io::Result<()> {
-        self.registered.ready(Way::Read).await
-    }
-
-    /// Waits until something can be written, or there is an error. Then [`try_write`](Self::try_write); it
-    /// may still fail with `WouldBlock`.
-    ///
-    /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by the
-    /// [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere, this returns at
-    /// once from then on.
-    ///
-    /// # Errors
-    ///
-    /// Only after the runtime has shut down.
-    ///
-    /// # Cancel safety
-    ///
-    /// Nothing is lost if the future is dropped.
-    pub async fn writable(&self) -> io::Result<()> {
-        self.registered.ready(Way::Write).await
+        split::into_split(self, |stream| stream.shutdown(Shutdown::Write))
     }
 
     /// Reads what is there, without waiting. Returns 0 at the end of the stream, and for an empty buffer.
@@ -388,12 +336,9 @@ impl AsyncWrite for &TcpStream {
 
     /// Ends the writing direction. A connection that is already gone counts as closed.
     fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(match self.shutdown(Shutdown::Write) {
-            Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
-            result => result,
-        })
+        Poll::Ready(split::closed(self.shutdown(Shutdown::Write)))
     }
 }
 
-split::read_by_ref!(TcpStream: |stream| stream);
-split::write_by_ref!(TcpStream: |stream| stream);
+read_by_ref!([] TcpStream, [] |stream| stream);
+write_by_ref!([] TcpStream, [] |stream| stream);

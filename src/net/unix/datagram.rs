@@ -1,0 +1,328 @@
+//! A Unix socket for datagrams.
+
+use super::{Pauses, SocketAddr};
+use crate::reactor::{Fd, Registered, Way};
+use crate::runtime::context;
+use crate::time::timeout;
+use std::io::{self, ErrorKind};
+use std::net::Shutdown;
+use std::os::unix::net;
+use std::path::Path;
+use std::task::{Context, Poll};
+
+/// A Unix socket for datagrams, none of which is lost or comes out of order.
+///
+/// All methods take `&self`, so tasks can share it in an `Arc`, and any number of them may use the `async`
+/// methods at once.
+///
+/// # Examples
+///
+/// ```
+/// use mainspring::net::unix::UnixDatagram;
+///
+/// mainspring::block_on(async {
+///     let (one, other) = UnixDatagram::pair()?;
+///     one.send(b"hello").await?;
+///     let mut buf = [0; 8];
+///     assert_eq!(other.recv(&mut buf).await?, 5);
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Debug)]
+pub struct UnixDatagram {
+    pub(in crate::net) registered: Registered<Fd<net::UnixDatagram>>,
+}
+
+impl UnixDatagram {
+    /// Makes a socket and a [file](super#the-file-of-a-socket) at that path.
+    ///
+    /// # Errors
+    ///
+    /// The system's, such as [`AddrInUse`](ErrorKind::AddrInUse) if there is a file already, and one of kind
+    /// [`Other`](ErrorKind::Other) outside a runtime.
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<UnixDatagram> {
+        UnixDatagram::from_std(net::UnixDatagram::bind(path)?)
+    }
+
+    /// Like [`bind`](Self::bind), with an address that is a path or an [abstract name](super).
+    ///
+    /// # Errors
+    ///
+    /// As for `bind`.
+    pub fn bind_addr(addr: &SocketAddr) -> io::Result<UnixDatagram> {
+        UnixDatagram::from_std(net::UnixDatagram::bind_addr(addr)?)
+    }
+
+    /// Makes a socket without an address: it can send, and nobody can answer.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime.
+    pub fn unbound() -> io::Result<UnixDatagram> {
+        UnixDatagram::from_std(net::UnixDatagram::unbound()?)
+    }
+
+    /// Makes two sockets that are connected to one another, and have no address.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime.
+    pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
+        let (one, other) = net::UnixDatagram::pair()?;
+        Ok((UnixDatagram::from_std(one)?, UnixDatagram::from_std(other)?))
+    }
+
+    /// Takes over a socket of the standard library, and sets it to non-blocking mode.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime.
+    pub fn from_std(socket: net::UnixDatagram) -> io::Result<UnixDatagram> {
+        socket.set_nonblocking(true)?;
+        Ok(UnixDatagram { registered: Registered::new(&context::io()?, Fd(socket))? })
+    }
+
+    /// Gives the socket back to the standard library. It stays in non-blocking mode: call
+    /// [`set_nonblocking(false)`](net::UnixDatagram::set_nonblocking) if it is to block.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if the poller does not let it go; the socket is then closed.
+    pub fn into_std(self) -> io::Result<net::UnixDatagram> {
+        Ok(self.registered.into_inner()?.0)
+    }
+
+    /// Sets the address that [`send`](Self::send) sends to, and from which alone datagrams are received from now on.
+    ///
+    /// # Errors
+    ///
+    /// The system's, such as [`NotFound`](ErrorKind::NotFound) if there is no file.
+    pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        self.registered.socket().connect(path)
+    }
+
+    /// Like [`connect`](Self::connect), with an address that is a path or an [abstract name](super).
+    ///
+    /// # Errors
+    ///
+    /// As for `connect`.
+    pub fn connect_addr(&self, addr: &SocketAddr) -> io::Result<()> {
+        self.registered.socket().connect_addr(addr)
+    }
+
+    /// Sends a datagram to the address that this is connected to, and returns its length. Waits while the receiver's queue
+    /// is full.
+    ///
+    /// # Errors
+    ///
+    /// The system's, such as [`ConnectionRefused`](ErrorKind::ConnectionRefused) if the receiver is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped before it is ready, nothing was sent.
+    pub async fn send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.registered.async_io(Way::Write, |socket| socket.send(buf)).await
+    }
+
+    /// The poll form of [`send`](Self::send), for one task at a time.
+    ///
+    /// # Errors
+    ///
+    /// As for `send`.
+    pub fn poll_send(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.registered.poll_io(cx, Way::Write, |socket| socket.send(buf))
+    }
+
+    /// Like [`send`](Self::send), without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if it would have to wait: do so with [`writable`](Self::writable).
+    /// Else as for `send`.
+    pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.registered.try_io(Way::Write, |socket| socket.send(buf))
+    }
+
+    /// Receives a datagram from the address that this is connected to, or from anybody if it is not, and returns its
+    /// length. What does not fit into `buf` is lost.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    ///
+    /// # Cancel safety
+    ///
+    /// No datagram is lost if the future is dropped.
+    pub async fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.registered.async_io(Way::Read, |socket| socket.recv(buf)).await
+    }
+
+    /// The poll form of [`recv`](Self::recv), for one task at a time.
+    ///
+    /// # Errors
+    ///
+    /// As for `recv`.
+    pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.registered.poll_io(cx, Way::Read, |socket| socket.recv(buf))
+    }
+
+    /// Like [`recv`](Self::recv), without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if it would have to wait: do so with [`readable`](Self::readable).
+    /// Else as for `recv`.
+    pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.registered.try_io(Way::Read, |socket| socket.recv(buf))
+    }
+
+    /// Sends a datagram to the socket at that path, and returns its length. Waits while the receiver's queue is full, if
+    /// others have filled it with [pauses](super#where-linux-does-not-say-when-to-go-on). (On a thread without a runtime it
+    /// cannot pause: there it may wait on until a datagram of this socket's is received.)
+    ///
+    /// # Errors
+    ///
+    /// The system's, such as [`NotFound`](ErrorKind::NotFound) if there is no file and
+    /// [`ConnectionRefused`](ErrorKind::ConnectionRefused) if the receiver is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped before it is ready, nothing was sent.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use mainspring::net::unix::UnixDatagram;
+    ///
+    /// mainspring::block_on(async {
+    ///     UnixDatagram::unbound()?.send_to(b"<14>example: hello", "/dev/log").await
+    /// })
+    /// # .unwrap();
+    /// ```
+    pub async fn send_to(&self, buf: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
+        self.send_to_addr(buf, &SocketAddr::from_pathname(path)?).await
+    }
+
+    /// Like [`send_to`](Self::send_to), with an address that is a path or an [abstract name](super).
+    ///
+    /// # Errors
+    ///
+    /// As for `send_to`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for `send_to`.
+    pub async fn send_to_addr(&self, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
+        let send = |socket: &Fd<net::UnixDatagram>| socket.send_to_addr(buf, addr);
+        let mut pauses = Pauses::new();
+        while context::timers().is_ok() {
+            // An event comes when a datagram of ours has left the queue.
+            if let Ok(sent) = timeout(pauses.next(), self.registered.async_io(Way::Write, send)).await {
+                return sent;
+            }
+            // None comes when it was another's.
+            match self.try_send_to_addr(buf, addr) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                sent => return sent,
+            }
+        }
+        self.registered.async_io(Way::Write, send).await
+    }
+
+    /// Like [`send_to`](Self::send_to), without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if it would have to wait. It may be that no event tells when it no longer has
+    /// to: see [above](super#where-linux-does-not-say-when-to-go-on). Else as for `send_to`.
+    pub fn try_send_to(&self, buf: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
+        self.try_send_to_addr(buf, &SocketAddr::from_pathname(path)?)
+    }
+
+    /// Like [`try_send_to`](Self::try_send_to), with an address that is a path or an [abstract name](super).
+    ///
+    /// # Errors
+    ///
+    /// As for `try_send_to`.
+    pub fn try_send_to_addr(&self, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
+        let send = |socket: &Fd<net::UnixDatagram>| socket.send_to_addr(buf, addr);
+        match self.registered.try_io(Way::Write, send) {
+            // Whether there is room is the receiver's affair, of which the readiness does not always hear.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => send(self.registered.socket()),
+            sent => sent,
+        }
+    }
+
+    /// Receives a datagram, and returns its length and its sender. What does not fit into `buf` is lost.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    ///
+    /// # Cancel safety
+    ///
+    /// No datagram is lost if the future is dropped.
+    pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.registered.async_io(Way::Read, |socket| socket.recv_from(buf)).await
+    }
+
+    /// The poll form of [`recv_from`](Self::recv_from), for one task at a time.
+    ///
+    /// # Errors
+    ///
+    /// As for `recv_from`.
+    pub fn poll_recv_from(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        self.registered.poll_io(cx, Way::Read, |socket| socket.recv_from(buf))
+    }
+
+    /// Like [`recv_from`](Self::recv_from), without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if it would have to wait: do so with [`readable`](Self::readable).
+    /// Else as for `recv_from`.
+    pub fn try_recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.registered.try_io(Way::Read, |socket| socket.recv_from(buf))
+    }
+
+    /// Ends receiving, sending or both, for all who share this socket.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.registered.socket().shutdown(how)
+    }
+
+    /// Returns the local address, which only a socket with a name has.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.registered.socket().local_addr()
+    }
+
+    /// Returns the address that this is connected to.
+    ///
+    /// # Errors
+    ///
+    /// The system's, such as [`NotConnected`](ErrorKind::NotConnected).
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.registered.socket().peer_addr()
+    }
+
+    /// Takes the error that the system keeps for this socket (`SO_ERROR`).
+    ///
+    /// # Errors
+    ///
+    /// The system's, if it cannot even say that.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.registered.socket().take_error()
+    }
+}

@@ -1,0 +1,111 @@
+//! Unix sockets: connections and datagrams within one machine. Unix only.
+//!
+//! They have the methods of the TCP and UDP sockets, and what is said [there](crate::net) holds of them. Their addresses are
+//! paths, or on Linux and Android also abstract names, which no file stands for:
+//!
+//! ```
+//! # #[cfg(target_os = "linux")]
+//! # mainspring::block_on(async {
+//! use mainspring::net::unix::{SocketAddr, UnixListener, UnixStream};
+//! use std::os::linux::net::SocketAddrExt;
+//!
+//! let name = SocketAddr::from_abstract_name(format!("mainspring example {}", std::process::id()))?;
+//! let listener = UnixListener::bind_addr(&name)?;
+//! let client = UnixStream::connect_addr(&name).await?;
+//! let (server, _) = listener.accept().await?;
+//! assert_eq!(client.peer_addr()?.as_abstract_name(), name.as_abstract_name());
+//! # drop(server);
+//! # Ok::<_, std::io::Error>(())
+//! # })
+//! # .unwrap();
+//! ```
+//!
+//! # The file of a socket
+//!
+//! Binding to a path makes a file, and nothing removes it: not the drop of the socket, nor the end of the process. While it
+//! is there, another `bind` fails with [`AddrInUse`](std::io::ErrorKind::AddrInUse). So a server removes it, best before it
+//! binds, when it knows that no other one runs. Once it is removed nobody can connect any more; connections that are there
+//! stay.
+//!
+//! # Where Linux does not say when to go on
+//!
+//! It says nothing when the listener's backlog has room again, nor when the queue of a datagram's receiver has room again
+//! that others had filled. So [`UnixStream::connect`] and [`UnixDatagram::send_to`] try again in such a case after a
+//! millisecond, then after twice as long each time, up to 64 ms. (In virtual time too: it runs on meanwhile, if nothing
+//! else happens.)
+//!
+//! # Descriptors and credentials
+//!
+//! Descriptors are passed by `sendmsg` and `recvmsg`, here of the crate `rustix`, inside of
+//! [`async_io`](UnixStream::async_io):
+//!
+//! ```
+//! use mainspring::io::Interest;
+//! use mainspring::net::unix::UnixStream;
+//! use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+//! use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+//! use std::io::{IoSlice, IoSliceMut, Result};
+//! use std::mem::MaybeUninit;
+//! use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+//!
+//! /// Sends one byte, and a copy of the descriptor with it.
+//! async fn send(stream: &UnixStream, fd: BorrowedFd<'_>) -> Result<()> {
+//!     let fds = [fd];
+//!     let sent = stream.async_io(Interest::Writable, || {
+//!         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+//!         let mut control = SendAncillaryBuffer::new(&mut space);
+//!         control.push(SendAncillaryMessage::ScmRights(&fds));
+//!         Ok(sendmsg(stream, &[IoSlice::new(b"!")], &mut control, SendFlags::empty())?)
+//!     });
+//!     sent.await.map(drop)
+//! }
+//!
+//! async fn receive(stream: &UnixStream) -> Result<Option<OwnedFd>> {
+//!     let received = stream.async_io(Interest::Readable, || {
+//!         let mut byte = [0];
+//!         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+//!         let mut control = RecvAncillaryBuffer::new(&mut space);
+//!         recvmsg(stream, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::empty())?;
+//!         let fd = control.drain().find_map(|message| match message {
+//!             RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+//!             _ => None,
+//!         });
+//!         Ok(fd)
+//!     });
+//!     received.await
+//! }
+//!
+//! mainspring::block_on(async {
+//!     let (one, other) = UnixStream::pair()?;
+//!     send(&one, std::fs::File::open("/dev/null")?.as_fd()).await?;
+//!     assert!(receive(&other).await?.is_some());
+//!     Ok::<_, std::io::Error>(())
+//! })
+//! # .unwrap();
+//! ```
+
+mod datagram;
+mod listener;
+mod stream;
+
+pub use self::datagram::UnixDatagram;
+pub use self::listener::UnixListener;
+pub use self::stream::UnixStream;
+pub use std::os::unix::net::SocketAddr;
+
+use std::time::Duration;
+
+/// The pauses between attempts, where the system does not say when the next one may succeed.
+struct Pauses(Duration);
+
+impl Pauses {
+    fn new() -> Pauses {
+        Pauses(Duration::from_millis(1))
+    }
+
+    fn next(&mut self) -> Duration {
+        let next = self.0;
+        self.0 = (next * 2).min(Duration::from_millis(64));
+        next
+    }
+}

@@ -1,0 +1,255 @@
+//! A connection between Unix sockets.
+//!
+//! Ground rule: a short read does not say that the socket is empty, for the system ends a read where a descriptor was sent
+//! along. So only `WouldBlock` makes the next one wait.
+
+use super::{Pauses, SocketAddr};
+use crate::io::{read_by_ref, write_by_ref};
+use crate::net::split::{self, OwnedReadHalf, OwnedWriteHalf};
+use crate::reactor::{Fd, Io, Registered, Way};
+use crate::runtime::context;
+use crate::time::sleep;
+use futures_io::{AsyncRead, AsyncWrite};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// A connection between Unix sockets.
+///
+/// It is read, written, split and closed as a [`TcpStream`](crate::net::TcpStream) is, and its `&UnixStream` too implements
+/// [`AsyncRead`] and [`AsyncWrite`].
+///
+/// # Examples
+///
+/// ```
+/// use futures::{AsyncReadExt, AsyncWriteExt};
+/// use mainspring::net::unix::UnixStream;
+///
+/// mainspring::block_on(async {
+///     let (mut one, mut other) = UnixStream::pair()?;
+///     one.write_all(b"hello").await?;
+///     one.close().await?;
+///     let mut text = String::new();
+///     other.read_to_string(&mut text).await?;
+///     assert_eq!(text, "hello");
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Debug)]
+pub struct UnixStream {
+    pub(in crate::net) registered: Registered<Fd<net::UnixStream>>,
+}
+
+impl UnixStream {
+    /// Connects to the socket at that path. It waits, with [pauses](super#where-linux-does-not-say-when-to-go-on), only while
+    /// the listener's backlog is full.
+    ///
+    /// # Errors
+    ///
+    /// The system's, such as [`NotFound`](ErrorKind::NotFound) if there is no file and
+    /// [`ConnectionRefused`](ErrorKind::ConnectionRefused) if nobody listens any more; and one of kind
+    /// [`Other`](ErrorKind::Other) outside a runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future abandons the attempt.
+    pub async fn connect(path: impl AsRef<Path>) -> io::Result<UnixStream> {
+        UnixStream::connect_addr(&SocketAddr::from_pathname(path)?).await
+    }
+
+    /// Like [`connect`](Self::connect), with an address that is a path or an [abstract name](super).
+    ///
+    /// # Errors
+    ///
+    /// As for `connect`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for `connect`.
+    pub async fn connect_addr(addr: &SocketAddr) -> io::Result<UnixStream> {
+        let io = context::io()?;
+        let mut pauses = Pauses::new();
+        loop {
+            match mio::net::UnixStream::connect_addr(addr) {
+                Ok(socket) => return UnixStream::new(&io, socket.into()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(pauses.next()).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes two streams that are connected to one another, and have no address.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime.
+    pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
+        let io = context::io()?;
+        let (one, other) = net::UnixStream::pair()?;
+        Ok((UnixStream::new(&io, one)?, UnixStream::new(&io, other)?))
+    }
+
+    pub(super) fn new(io: &Arc<Io>, socket: net::UnixStream) -> io::Result<UnixStream> {
+        socket.set_nonblocking(true)?;
+        Ok(UnixStream { registered: Registered::new(io, Fd(socket))? })
+    }
+
+    /// Takes over a connected stream of the standard library, and sets it to non-blocking mode.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime.
+    pub fn from_std(stream: net::UnixStream) -> io::Result<UnixStream> {
+        UnixStream::new(&context::io()?, stream)
+    }
+
+    /// Gives the stream back to the standard library. It stays in non-blocking mode: call
+    /// [`set_nonblocking(false)`](net::UnixStream::set_nonblocking) if it is to block.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if the poller does not let it go; the stream is then closed.
+    pub fn into_std(self) -> io::Result<net::UnixStream> {
+        Ok(self.registered.into_inner()?.0)
+    }
+
+    /// Splits the stream into two halves that can go to different tasks.
+    ///
+    /// Dropping the writing half ends the writing direction; the connection is closed when both are gone.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use futures::io::copy;
+    /// use mainspring::net::unix::UnixStream;
+    ///
+    /// # async fn echo(stream: UnixStream) -> std::io::Result<()> {
+    /// let (reader, mut writer) = stream.into_split();
+    /// copy(reader, &mut writer).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn into_split(self) -> (OwnedReadHalf<UnixStream>, OwnedWriteHalf<UnixStream>) {
+        split::into_split(self, |stream| stream.shutdown(Shutdown::Write))
+    }
+
+    /// Reads what is there, without waiting. Returns 0 at the end of the stream, and for an empty buffer.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if nothing is known to be there: wait with
+    /// [`readable`](Self::readable). Else the system's.
+    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        self.registered.try_io(Way::Read, |socket| (&**socket).read(buf))
+    }
+
+    /// Like [`try_read`](Self::try_read), into several buffers in turn.
+    ///
+    /// # Errors
+    ///
+    /// As for `try_read`.
+    pub fn try_read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.registered.try_io(Way::Read, |socket| (&**socket).read_vectored(bufs))
+    }
+
+    /// Writes what fits, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if no room is known to be there: wait with
+    /// [`writable`](Self::writable). Else the system's, such as [`BrokenPipe`](ErrorKind::BrokenPipe).
+    pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
+        self.registered.try_io(Way::Write, |socket| (&**socket).write(buf))
+    }
+
+    /// Like [`try_write`](Self::try_write), from several buffers in turn.
+    ///
+    /// # Errors
+    ///
+    /// As for `try_write`.
+    pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.registered.try_io(Way::Write, |socket| (&**socket).write_vectored(bufs))
+    }
+
+    /// Ends reading, writing or both, for all who share this connection.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.registered.socket().shutdown(how)
+    }
+
+    /// Returns the local address, which only a socket with a name has.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.registered.socket().local_addr()
+    }
+
+    /// Returns the peer's address: on the side that connected the listener's, on the other mostly none.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.registered.socket().peer_addr()
+    }
+
+    /// Takes the error that the system keeps for this socket (`SO_ERROR`).
+    ///
+    /// # Errors
+    ///
+    /// The system's, if it cannot even say that.
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.registered.socket().take_error()
+    }
+}
+
+impl AsyncRead for &UnixStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.registered.poll_io(cx, Way::Read, |socket| (&**socket).read(buf))
+    }
+
+    fn poll_read_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.registered.poll_io(cx, Way::Read, |socket| (&**socket).read_vectored(bufs))
+    }
+}
+
+impl AsyncWrite for &UnixStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.registered.poll_io(cx, Way::Write, |socket| (&**socket).write(buf))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.registered.poll_io(cx, Way::Write, |socket| (&**socket).write_vectored(bufs))
+    }
+
+    /// There is nothing to flush: what was written is the system's.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ends the writing direction. A connection that is already gone counts as closed.
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(split::closed(self.shutdown(Shutdown::Write)))
+    }
+}
+
+read_by_ref!([] UnixStream, [] |stream| stream);
+write_by_ref!([] UnixStream, [] |stream| stream);
