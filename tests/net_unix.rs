@@ -570,6 +570,28 @@ mod linux {
         });
     }
 
+    #[cfg(feature = "peer-cred")]
+    #[test]
+    fn a_peers_credentials_are_its_users_and_its_own() {
+        run(async {
+            let place = Place::new("credentials");
+            let listener = UnixListener::bind(&place).unwrap();
+            let client = UnixStream::connect(&place).await.unwrap();
+            let (server, _) = listener.accept().await.unwrap();
+            for end in [&client, &server] {
+                let peer = end.peer_cred().unwrap();
+                assert_eq!(peer.uid(), rustix::process::geteuid().as_raw());
+                assert_eq!(peer.gid(), rustix::process::getegid().as_raw());
+                assert_eq!(peer.pid(), Some(std::process::id() as i32));
+            }
+            // The system gives a zero for a process that has no number here. A socket without a peer has none, either.
+            let alone =
+                rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None);
+            let alone = UnixStream::from_std(alone.unwrap().into()).unwrap();
+            assert_eq!(alone.peer_cred().unwrap().pid(), None);
+        });
+    }
+
     #[test]
     fn abstract_names_are_addresses_of_all_three() {
         run(async {

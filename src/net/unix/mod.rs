@@ -36,7 +36,7 @@
 //!
 //! # Descriptors and credentials
 //!
-//! Descriptors are passed by `sendmsg` and `recvmsg`, here of the crate `rustix`, inside of
+//! Who is at the other end `UnixStream::peer_cred` says, with the feature `peer-cred`. Descriptors are passed by `sendmsg` and `recvmsg`, here of the crate `rustix`, inside of
 //! [`async_io`](UnixStream::async_io):
 //!
 //! ```
@@ -84,10 +84,36 @@
 //! # .unwrap();
 //! ```
 
+#[cfg(all(
+    feature = "peer-cred",
+    any(
+        target_os = "linux",
+        target_os = "android",
+        target_os = "freebsd",
+        target_os = "dragonfly",
+        target_os = "netbsd",
+        target_os = "openbsd",
+        target_vendor = "apple"
+    )
+))]
+mod credentials;
 mod datagram;
 mod listener;
 mod stream;
 
+#[cfg(all(
+    feature = "peer-cred",
+    any(
+        target_os = "linux",
+        target_os = "android",
+        target_os = "freebsd",
+        target_os = "dragonfly",
+        target_os = "netbsd",
+        target_os = "openbsd",
+        target_vendor = "apple"
+    )
+))]
+pub use self::credentials::PeerCred;
 pub use self::datagram::UnixDatagram;
 pub use self::listener::UnixListener;
 pub use self::stream::UnixStream;
