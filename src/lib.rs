@@ -26,8 +26,10 @@
 //! * [`time::pause`], [`time::advance`], [`Builder::start_paused`]: time that a program controls, for tests and
 //!   simulations. [`Builder::clock`]: another clock than the monotonic one.
 //! * [`Handle::metrics`], [`Handle::dump`], [`dump`]: what a runtime does, and what is pending.
-//! * [`net`]: TCP and UDP sockets, their options before they are bound or connected ([`net::TcpSocket`]), and look-ups of
-//!   names ([`net::lookup_host`]); feature `net`, on by default.
+//! * [`net`]: TCP, UDP and Unix sockets, their options before they are bound or connected ([`net::TcpSocket`]), and look-ups
+//!   of names ([`net::lookup_host`]); feature `net`, on by default.
+//! * [`io`]: what sockets have in common, and on Unix [any other descriptor](io#any-descriptor): pipes, terminals, pidfds,
+//!   inotify, other libraries' sockets.
 //!
 //! # The feature `tracing`
 //!

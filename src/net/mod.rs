@@ -18,7 +18,8 @@
 //! A socket lends its descriptor (`AsFd`, on Windows `AsSocket`) for what this crate does not do: `sendmsg` and its kind,
 //! `splice`, options. A call that reads, writes or accepts belongs inside of `try_io`, `async_io` or `poll_io`, which every
 //! socket has, for then the socket learns from its `WouldBlock` that it has to wait; see [`io`](crate::io). A descriptor
-//! that is no socket of this crate is waited for with `io::AsyncFd`.
+//! that is no socket of this crate is waited for with `io::AsyncFd`. A call that has two descriptors, as `splice` has, must not
+//! say `WouldBlock` because of the other one.
 //!
 //! # Cancel safety
 //!
