@@ -8,7 +8,7 @@ use common::{HOUR, LONG, ms, orphan, paused, watchdog};
 use futures::stream::FusedStream;
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
 use mainspring::io::Interest;
-use mainspring::net::unix::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
+use mainspring::net::unix::{UnixDatagram, UnixListener, UnixStream};
 use mainspring::net::{
     Incoming, OwnedReadHalf, OwnedWriteHalf, ReuniteError, TcpListener, TcpStream, UdpSocket,
 };
@@ -455,6 +455,7 @@ fn every_socket_waits_for_calls_of_ones_own() {
 #[cfg(target_os = "linux")]
 mod linux {
     use super::*;
+    use mainspring::net::unix::SocketAddr;
     use net_support::in_child;
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, recvmsg};
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, sendmsg};

@@ -45,6 +45,7 @@ pub(super) enum Start {
     /// Its first operation is tried.
     Ready,
     /// Its first operation waits until the poller has told of it.
+    #[cfg_attr(not(any(unix, test)), allow(dead_code))]
     Told,
 }
 
