@@ -4,6 +4,7 @@
 mod common;
 
 use common::{HOUR, LONG, ms, orphan, paused, watchdog};
+use futures::channel::oneshot;
 use futures::future::join_all;
 use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::io::{AsyncFd, Interest};
@@ -459,29 +460,11 @@ fn whatever_has_a_descriptor_may_be_watched_and_goes_where_it_may() {
         let watched = AsyncFd::new(shared.clone()).unwrap();
         assert_eq!(watched.as_raw_fd(), shared.as_raw_fd());
         // On another thread, which wakes this one.
-        let (watched, read) = thread::spawn(|| {
-            let read = futures::executor::block_on(watched.readable());
-            (watched, read)
-        })
-        .join_while_running()
-        .await;
-        read.unwrap();
-        drop(watched);
+        let (done, read) = oneshot::channel();
+        let reading = thread::spawn(move || done.send(futures::executor::block_on(watched.readable())));
+        read.await.unwrap().unwrap();
+        reading.join().unwrap().unwrap();
     });
-}
-
-/// A thread's end without blocking the runtime, whose descriptors it may wait for.
-trait JoinWhileRunning<T> {
-    async fn join_while_running(self) -> T;
-}
-
-impl<T> JoinWhileRunning<T> for thread::JoinHandle<T> {
-    async fn join_while_running(self) -> T {
-        while !self.is_finished() {
-            sleep(ms(1)).await;
-        }
-        self.join().unwrap()
-    }
 }
 
 #[cfg(target_os = "linux")]

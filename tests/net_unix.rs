@@ -5,6 +5,7 @@ mod common;
 mod net_support;
 
 use common::{HOUR, LONG, ms, orphan, paused, watchdog};
+use futures::channel::oneshot;
 use futures::stream::FusedStream;
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
 use mainspring::io::Interest;
@@ -365,18 +366,17 @@ fn unix_sockets_may_go_to_other_threads_and_be_used_after_a_panic() {
     run(async {
         let (mut one, other) = UnixStream::pair().unwrap();
         // Without a runtime over there: what it waits for comes from here.
+        let (done, text) = oneshot::channel();
         let reading = thread::spawn(move || {
             let mut text = String::new();
             futures::executor::block_on((&other).read_to_string(&mut text)).unwrap();
-            text
+            done.send(text)
         });
         sleep(ms(2)).await;
         one.write_all(b"hello").await.unwrap();
         drop(one);
-        while !reading.is_finished() {
-            sleep(ms(1)).await;
-        }
-        assert_eq!(reading.join().unwrap(), "hello");
+        assert_eq!(text.await.unwrap(), "hello");
+        reading.join().unwrap().unwrap();
     });
 }
 

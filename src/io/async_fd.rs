@@ -376,21 +376,19 @@ impl<T: AsFd> AsyncFd<T> {
 
 /// Says of the poller's refusals what to do.
 fn explain(error: io::Error) -> io::Error {
-    let message = match error.kind() {
+    let (kind, message) = match error.kind() {
         // The poller asks for no permission: so it says that it does not watch such things.
-        ErrorKind::PermissionDenied => {
+        ErrorKind::PermissionDenied => (
+            ErrorKind::Unsupported,
             "the system's poller does not take such a descriptor: a regular file or a directory is always ready. Read it \
-             on another thread, for example by the crate `blocking` or `async-fs`"
-        }
-        ErrorKind::AlreadyExists => {
+             on another thread, for example by the crate `blocking` or `async-fs`",
+        ),
+        ErrorKind::AlreadyExists => (
+            ErrorKind::AlreadyExists,
             "this runtime watches this descriptor already: share the one that watches it, or watch a copy \
-             (`try_clone_to_owned`)"
-        }
+             (`try_clone_to_owned`)",
+        ),
         _ => return error,
-    };
-    let kind = match error.kind() {
-        ErrorKind::PermissionDenied => ErrorKind::Unsupported,
-        kind => kind,
     };
     io::Error::new(kind, message)
 }

@@ -19,7 +19,8 @@ use std::os::windows::io::OwnedSocket as Owned;
 use std::task::{Context, Poll};
 
 macro_rules! lend {
-    ($([$($socket:ty),*] |$it:ident| $inner:expr, $doc:literal;)*) => {$($(
+    ($([$($(#[$attribute:meta])* $socket:ty),*] |$it:ident| $inner:expr, $doc:literal;)*) => {$($(
+        $(#[$attribute])*
         #[doc = $doc]
         #[cfg(unix)]
         impl std::os::fd::AsFd for $socket {
@@ -29,6 +30,7 @@ macro_rules! lend {
             }
         }
 
+        $(#[$attribute])*
         #[cfg(unix)]
         impl std::os::fd::AsRawFd for $socket {
             fn as_raw_fd(&self) -> std::os::fd::RawFd {
@@ -37,6 +39,7 @@ macro_rules! lend {
             }
         }
 
+        $(#[$attribute])*
         #[doc = $doc]
         #[cfg(windows)]
         impl std::os::windows::io::AsSocket for $socket {
@@ -46,6 +49,7 @@ macro_rules! lend {
             }
         }
 
+        $(#[$attribute])*
         #[cfg(windows)]
         impl std::os::windows::io::AsRawSocket for $socket {
             fn as_raw_socket(&self) -> std::os::windows::io::RawSocket {
@@ -57,7 +61,8 @@ macro_rules! lend {
 }
 
 lend! {
-    [TcpListener, TcpStream, UdpSocket] |it| it.registered.socket(),
+    [TcpListener, TcpStream, UdpSocket, #[cfg(unix)] UnixListener, #[cfg(unix)] UnixStream, #[cfg(unix)] UnixDatagram]
+    |it| it.registered.socket(),
     "The system's socket, for calls of your own. It is non-blocking.
 
 Make those that read, write or accept inside of `try_io`, `async_io` or `poll_io`: if they find that there is nothing to do and
@@ -79,15 +84,6 @@ impl From<TcpSocket> for Owned {
     fn from(socket: TcpSocket) -> Owned {
         socket.socket.into()
     }
-}
-
-#[cfg(unix)]
-lend! {
-    [UnixListener, UnixStream, UnixDatagram] |it| it.registered.socket(),
-    "The system's socket, for calls of your own. It is non-blocking.
-
-Make those that read, write or accept inside of `try_io`, `async_io` or `poll_io`: if they find that there is nothing to do and
-the socket is not told, `readable` and `writable` return at once from then on, and a loop around them spins.";
 }
 
 /// `try_io`, `async_io` and `poll_io`, by the given way to perform a caller's operation on a socket.

@@ -85,9 +85,9 @@ pub(super) fn closed(ended: io::Result<()>) -> io::Result<()> {
 read_by_ref!([S] OwnedReadHalf<S>, [for<'a> &'a S: AsyncRead] |half| half.as_ref());
 write_by_ref!([S] OwnedWriteHalf<S>, [for<'a> &'a S: AsyncWrite] |half| half.as_ref());
 
-/// The methods that both halves have.
+/// The methods that both halves of a stream have.
 macro_rules! addresses {
-    ($half:ident of $($stream:ty, $addr:ty;)*) => {$(
+    ($stream:ty, $addr:ty, [$($half:ident),*]) => {$(
         impl $half<$stream> {
             /// Returns the local address.
             ///
@@ -110,12 +110,9 @@ macro_rules! addresses {
     )*};
 }
 
-addresses!(OwnedReadHalf of TcpStream, std::net::SocketAddr;);
-addresses!(OwnedWriteHalf of TcpStream, std::net::SocketAddr;);
+addresses!(TcpStream, std::net::SocketAddr, [OwnedReadHalf, OwnedWriteHalf]);
 #[cfg(unix)]
-addresses!(OwnedReadHalf of super::unix::UnixStream, super::unix::SocketAddr;);
-#[cfg(unix)]
-addresses!(OwnedWriteHalf of super::unix::UnixStream, super::unix::SocketAddr;);
+addresses!(super::unix::UnixStream, super::unix::SocketAddr, [OwnedReadHalf, OwnedWriteHalf]);
 
 impl<S> AsRef<S> for OwnedReadHalf<S> {
     fn as_ref(&self) -> &S {
