@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn std_and_this_agree() {
+    fn the_clock_agrees_with_std() {
         // Each reading follows the other; a signed difference of less than a reading does not show.
         for _ in 0..1000 {
             let before = anchor().elapsed();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_suspensions_is_one_answer_until_there_is_another() {
+    fn suspended_time_stays_the_same_while_the_machine_runs() {
         let first = suspended();
         assert!((0..1000).all(|_| suspended() == first), "the machine was not suspended");
     }

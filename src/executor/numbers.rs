@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_task_gets_a_lower_number_or_anothers() {
+    fn a_later_task_gets_a_higher_number() {
         let (numbers, block) = (Numbers::new(0), NumberBlock::default());
         let mut last = None;
         for n in 0..100 {
@@ -140,13 +140,13 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_alone_leaves_numbers_out() {
+    fn one_thread_alone_gets_every_number() {
         let (numbers, block) = (Numbers::new(0), NumberBlock::default());
         assert!((0..100).all(|n| block.take(&numbers).number() == n));
     }
 
     #[test]
-    fn numbers_that_wrap_around_are_given_twice() {
+    fn numbers_wrap_around_to_zero() {
         for first in [u64::MAX - 3, NUMBERS - 3] {
             let (numbers, block) = (Numbers::new(first), NumberBlock::default());
             let given: Vec<u64> = (0..8).map(|_| block.take(&numbers).number()).collect();

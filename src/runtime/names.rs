@@ -80,7 +80,7 @@ mod tests {
     use std::future::pending;
 
     #[test]
-    fn a_name_outlives_its_task() {
+    fn a_name_is_listed_until_its_tasks_future_is_dropped() {
         let runtime = Runtime::new().unwrap();
         let (handle, named) = (runtime.handle().clone(), task::Builder::new().name("brief"));
         let listed = || handle.names().all().len();

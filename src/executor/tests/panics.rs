@@ -206,7 +206,7 @@ fn check(task: Task, handling: Handle) {
 }
 
 #[test]
-fn every_panic_with_every_use_of_the_handle() {
+fn a_task_that_panics_anywhere_tells_its_handle_and_is_dropped_once() {
     for task in Task::ALL {
         for handling in Handle::ALL {
             let checked = catch_unwind(|| check(task, handling));

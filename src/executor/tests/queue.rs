@@ -211,7 +211,7 @@ fn spawning_without_an_executor_hands_the_future_back() {
 }
 
 #[test]
-fn counters_that_wrap_around_break_nothing() {
+fn tasks_stay_in_order_while_counters_wrap_around() {
     let local = Local::counting_from(Arc::new(Bell::default()), u64::MAX - 3);
     let executor = Executor { local };
     let _entered = executor.enter();

@@ -183,7 +183,7 @@ fn one_panicking_waker_keeps_no_other_from_being_woken() {
 
 /// Four times as many events as a batch holds: each park brings some, and none is left out.
 #[test]
-fn more_events_than_a_batch_holds() {
+fn events_beyond_a_batch_arrive_in_the_next_ones() {
     const BATCH: usize = 16;
     let mut reactor = Reactor::with_capacity(BATCH, ClockId::Monotonic).unwrap();
     let mut pairs: Vec<_> = (0..4 * BATCH).map(|_| pair(&reactor)).collect();
