@@ -197,7 +197,7 @@ fn an_import_upward_is_found_wherever_it_stands() {
         ["lateness.rs:1: `lateness` imports `time`", "lateness.rs:1: `lateness` imports `nanos`"]
     );
     for (path, source) in [
-        ("net/udp.rs", "use crate::io::Interest;\nuse crate::{net::addr, runtime::{context, Handle}};"),
+        ("net/udp/mod.rs", "use crate::io::Interest;\nuse crate::{net::addr, runtime::{context, Handle}};"),
         ("coop/budget.rs", "// crate::task\nuse super::yield_now;\nuse crate::sync::thread_local;"),
         ("clock/system.rs", "#[cfg(test)]\nmod tests {\n    use crate::block_on;\n}\nuse crate::sync::lock;"),
     ] {
