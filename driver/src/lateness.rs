@@ -203,6 +203,25 @@ mod tests {
     }
 
     #[test]
+    fn buckets_that_are_not_empty_are_listed_with_both_ends() {
+        let mut lateness = Lateness::default();
+        assert_eq!(lateness.buckets().count(), 0);
+        for nanos in [0, 1_023, 1_024, 1_279, 1_300, (1 << 34) - 1, 1 << 34, u64::MAX] {
+            lateness.note(nanos);
+        }
+        let ns = Duration::from_nanos;
+        let found: Vec<_> = lateness.buckets().collect();
+        let expected = [
+            (ns(0), Some(ns(1_024)), 2),
+            (ns(1_024), Some(ns(1_280)), 2),
+            (ns(1_280), Some(ns(1_536)), 1),
+            (ns(7 << 31), Some(ns(1 << 34)), 1),
+            (ns(1 << 34), None, 2),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
     fn two_copies_tell_what_was_between() {
         let mut lateness = Lateness::default();
         lateness.note(5_000);

@@ -360,6 +360,70 @@ fn a_clock_that_goes_back_in_the_middle_of_a_drain_loses_nothing_and_fires_nothi
 }
 
 #[test]
+fn entries_are_numbered_and_listed_and_their_values_can_be_changed() {
+    let mut agenda = Agenda::new();
+    let keys = [30, 10, 20].map(|at| agenda.insert(at, Nanos::new(at)));
+    assert_eq!(keys.map(Key::number), [0, 1, 2]);
+    *agenda.get_mut(keys[1]).unwrap() = 11;
+    assert!(agenda.reset(keys[1], Nanos::new(12)));
+    let mut listed: Vec<_> =
+        agenda.iter().map(|(key, deadline, value)| (key, deadline.get(), *value)).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, [(keys[0], 30, 30), (keys[1], 12, 11), (keys[2], 20, 20)]);
+    assert_eq!(agenda.pop_due(Nanos::new(12)).map(|entry| entry.value), Some(11));
+    assert_eq!(agenda.iter().count(), 2);
+}
+
+#[test]
+fn what_is_reserved_is_there_until_it_is_given_back() {
+    let mut reserved = Agenda::new();
+    reserved.insert(0u64, Nanos::new(1));
+    reserved.reserve(1_000);
+    assert!((1_001..2_000).contains(&reserved.capacity()));
+    for mut agenda in [Agenda::with_capacity(1_000), reserved] {
+        let room = agenda.capacity();
+        assert!(room >= 1_000);
+        for n in 0..1_000 {
+            agenda.insert(n, Nanos::new(n));
+        }
+        // The values and the wheel: a few dozen bytes an entry.
+        let bytes = agenda.allocated_bytes();
+        assert!((1_000 * size_of::<u64>()..200_000).contains(&bytes), "{bytes} bytes for a thousand entries");
+        while agenda.pop_due(Nanos::new(1_000)).is_some() {}
+        for second in 1..100 {
+            assert!(agenda.pop_due(Nanos::new(second << 31)).is_none());
+        }
+        agenda.clear();
+        assert_eq!(agenda.capacity(), room, "a part of what was reserved is gone");
+        agenda.shrink_to_fit();
+        assert_eq!(agenda.capacity(), 0);
+    }
+}
+
+#[test]
+fn each_entry_that_was_put_off_costs_one_move() {
+    let mut agenda = Agenda::new();
+    let keys: Vec<Key> = (0..6).map(|n| agenda.insert(n, Nanos::new(10))).collect();
+    // After they were found due, at the first call.
+    assert_eq!(agenda.pop_due(Nanos::new(10)).map(|entry| entry.value), Some(0));
+    for &key in &keys[1..] {
+        assert!(agenda.reset(key, Nanos::new(1 << 40)));
+    }
+    for (granted, left) in [(2, 0), (2, 0), (7, 6)] {
+        let mut moves = granted;
+        let popped = agenda.pop_due_within(Nanos::new(10), &mut moves);
+        assert_eq!((popped, moves), (if left == 0 { Popped::Exhausted } else { Popped::Idle }, left));
+        agenda.check();
+    }
+    // Before. A reset to the time that an entry has does not touch the wheel, so the move is still to be made.
+    let mut agenda = Agenda::new();
+    let key = agenda.insert(0, Nanos::new(10));
+    assert!(agenda.reset(key, Nanos::new(1 << 40)) && agenda.reset(key, Nanos::new(1 << 40)));
+    let mut moves = 7;
+    assert_eq!((agenda.pop_due_within(Nanos::new(1 << 20), &mut moves), moves), (Popped::Idle, 6));
+}
+
+#[test]
 fn nothing_is_allocated_before_the_first_entry() {
     let mut agenda = Agenda::<u64>::new();
     assert!(agenda.pop_due(Nanos::new(1 << 40)).is_none() && agenda.peek().is_none());
