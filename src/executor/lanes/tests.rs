@@ -88,6 +88,8 @@ fn two_lanes_share_what_the_third_does_not_need() {
     assert_equal(got, &[1, 3]);
     let got = serve(&mut Lanes::default(), [Some(5_000), None, None, Some(70_000)], 200_000);
     assert_equal(got, &[0, 3]);
+    let got = serve(&mut Lanes::default(), [None, Some(10_000), Some(700), None], 200_000);
+    assert_equal(got, &[1, 2]);
 }
 
 #[test]
@@ -158,6 +160,191 @@ fn those_who_yield_go_after_all_who_were_ready_before_them() {
         assert_eq!(yielded, 1_000, "a task that yielded went on after {yielded} of 1,000");
         assert_eq!(order.len(), 2_003);
     }
+}
+
+/// Serves until nothing is ready; each poll takes so long and is measured. In which order the keys came out.
+fn drain(lanes: &mut Lanes, each: u64) -> Vec<u32> {
+    let mut order = Vec::new();
+    while !lanes.is_empty() {
+        if let Some(key) = next(lanes) {
+            order.push(key);
+            lanes.charge(each);
+        } else {
+            lanes.charge(0);
+        }
+    }
+    order
+}
+
+#[test]
+fn who_yielded_waits_for_ten_milliseconds_of_others_and_for_two_of_timers() {
+    for (lane, tasks, wait) in [
+        (Lane::Woken, 400, 400),
+        (Lane::Exhausted, 400, 400),
+        (Lane::Woken, 2_000, 1_000),
+        (Lane::Exhausted, 2_000, 1_000),
+        (Lane::Timer, 2_000, 200),
+    ] {
+        let mut lanes = Lanes::default();
+        lanes.begin();
+        (0..tasks).for_each(|key| lanes.push(lane, key));
+        lanes.push(Lane::Yielded, 9_999);
+        let order = drain(&mut lanes, 10_000);
+        let waited = order.iter().position(|key| *key == 9_999).unwrap();
+        assert!(waited.abs_diff(wait) <= wait / 20, "it waited for {waited} of {tasks} in {lane:?}");
+        assert_eq!(order.len(), tasks as usize + 1);
+    }
+}
+
+#[test]
+fn who_yielded_goes_before_those_who_exhaust_their_budget_later() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    (0..5).for_each(|key| lanes.push(Lane::Exhausted, key));
+    (100..103).for_each(|key| lanes.push(Lane::Yielded, key));
+    (5..10).for_each(|key| lanes.push(Lane::Exhausted, key));
+    // They yielded while others waited for their turn, so they wait for another one.
+    (103..105).for_each(|key| lanes.push(Lane::Yielded, key));
+    (10..12).for_each(|key| lanes.push(Lane::Exhausted, key));
+    assert_eq!(drain(&mut lanes, 100), [0, 1, 2, 3, 4, 100, 5, 6, 7, 8, 9, 10, 11, 101, 102, 103, 104]);
+}
+
+#[test]
+fn a_task_that_is_taken_out_is_waited_for_no_more() {
+    for (lane, first) in [(Lane::Woken, 0), (Lane::Exhausted, 0), (Lane::Yielded, 100)] {
+        let mut lanes = Lanes::default();
+        lanes.begin();
+        (0..3).for_each(|key| lanes.push(if lane == Lane::Yielded { Lane::Exhausted } else { lane }, key));
+        lanes.push(Lane::Yielded, 100);
+        lanes.push(Lane::Exhausted, 7);
+        lanes.remove(first);
+        lanes.remove(55);
+        assert_eq!(lanes.len(), 4);
+        let expected: &[u32] = if lane == Lane::Yielded { &[0, 1, 2, 7] } else { &[1, 2, 100, 7] };
+        assert_eq!(drain(&mut lanes, 100), expected, "out of {lane:?}");
+        assert_eq!((lanes.batch, lanes.held), (0, 0));
+    }
+    let mut lanes = Lanes::default();
+    lanes.push(Lane::Timer, 3);
+    lanes.remove(3);
+    assert!(lanes.is_empty() && !lanes.is_ready(Lane::Timer));
+}
+
+#[test]
+fn what_is_ready_is_told() {
+    const ALL: [Lane; LANES] = [Lane::Timer, Lane::Woken, Lane::Exhausted, Lane::Yielded];
+    let mut lanes = Lanes::default();
+    assert!(lanes.is_empty() && lanes.len() == 0 && lanes.all(7));
+    assert_eq!(lanes.pop(), Next::Nothing);
+    for (n, lane) in ALL.into_iter().enumerate() {
+        assert!(!lanes.is_ready(lane));
+        lanes.push(lane, 7);
+        assert_eq!(ALL.map(|lane| lanes.is_ready(lane)), [0, 1, 2, 3].map(|lane| lane <= n));
+        assert!(lanes.len() == n + 1 && lanes.all(7) && !lanes.all(8));
+    }
+    lanes.push(Lane::Woken, 8);
+    assert!(!lanes.all(7) && !lanes.all(8));
+}
+
+#[test]
+fn a_lane_that_used_more_than_its_share_beside_its_polls_must_wait_while_others_have_work() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    lanes.push(Lane::Woken, 1);
+    lanes.charge_lane(Lane::Timer, LEAD as u64);
+    assert!(!lanes.must_wait(Lane::Timer), "as much as it may be ahead");
+    lanes.charge_lane(Lane::Timer, 1);
+    assert!(lanes.must_wait(Lane::Timer) && !lanes.must_wait(Lane::Woken));
+    lanes.push(Lane::Timer, 0);
+    assert_eq!(next(&mut lanes), Some(1), "the lane that is ahead was served");
+    lanes.charge(1_000);
+    // Nobody else has work.
+    assert_eq!(next(&mut lanes), Some(0));
+    assert!(!lanes.must_wait(Lane::Timer));
+    let mut lanes = Lanes::default();
+    lanes.make_single();
+    lanes.push(Lane::Woken, 1);
+    lanes.charge_lane(Lane::Timer, 10 * LEAD as u64);
+    assert!(!lanes.must_wait(Lane::Timer), "there is one lane only");
+}
+
+#[test]
+fn a_poll_far_longer_than_usual_is_charged_little_the_first_time() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    let mut poll = |elapsed| {
+        lanes.push(Lane::Woken, 1);
+        lanes.push(Lane::Yielded, 3);
+        lanes.used = [0; LANES];
+        lanes.ahead = 0;
+        assert_eq!(next(&mut lanes), Some(1));
+        lanes.charge(elapsed);
+        lanes.remove(3);
+        (lanes.used[Lane::Woken as usize], lanes.usual[Lane::Woken as usize], lanes.next_cost())
+    };
+    // What is usual doubles, until it is what was measured.
+    for (n, charged) in
+        [100_000, 100_000, 100_000, 100_000, 100_000, 128_000, 256_000].into_iter().enumerate()
+    {
+        assert_eq!(poll(500_000), (charged, (2_000 << n).min(500_000), GUESS));
+    }
+    assert_eq!(poll(500_000).0, 500_000);
+    // And it halves.
+    assert_eq!(poll(50_000), (50_000, 128_000, GUESS));
+}
+
+#[test]
+fn the_next_poll_may_cost_what_the_dearest_lane_with_work_has_cost() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    assert_eq!(lanes.next_cost(), GUESS);
+    for (lane, elapsed) in [(Lane::Woken, 9_000), (Lane::Yielded, 4_000), (Lane::Timer, 0)] {
+        lanes.push(lane, 1);
+        assert_eq!(next(&mut lanes), Some(1));
+        lanes.charge(elapsed);
+    }
+    assert_eq!(lanes.next_cost(), GUESS);
+    // It shrinks by a quarter of what it was too much.
+    lanes.push(Lane::Timer, 1);
+    assert_eq!(lanes.next_cost(), 750);
+    lanes.push(Lane::Yielded, 3);
+    assert_eq!(lanes.next_cost(), 4_000);
+    lanes.push(Lane::Woken, 1);
+    assert_eq!(lanes.next_cost(), 9_000);
+    // Whoever counts polls has measured nothing.
+    lanes.count();
+    assert_eq!(lanes.next_cost(), GUESS);
+}
+
+#[test]
+fn what_came_before_the_beginning_is_charged_to_nobody() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    lanes.push(Lane::Woken, 1);
+    lanes.push(Lane::Yielded, 3);
+    assert_eq!(next(&mut lanes), Some(1));
+    lanes.begin();
+    lanes.charge(90_000);
+    assert_eq!((lanes.used, lanes.next_cost()), ([0; LANES], GUESS));
+    // Two polls of one lane, and the time of both.
+    lanes.push(Lane::Woken, 1);
+    lanes.push(Lane::Woken, 1);
+    assert_eq!((next(&mut lanes), next(&mut lanes)), (Some(1), Some(1)));
+    lanes.charge(6_000);
+    assert_eq!((lanes.used, lanes.cost[Lane::Woken as usize]), ([0, 6_000, 0, 0], 3_000));
+}
+
+#[test]
+fn memory_of_a_burst_is_given_back_as_far_as_is_told() {
+    let mut lanes = Lanes::default();
+    (0..1_000).for_each(|key| lanes.push(Lane::Woken, key));
+    (0..1_000).for_each(|key| lanes.push(Lane::Timer, key));
+    assert!(lanes.capacity() >= 2_000);
+    while next(&mut lanes).is_some() {}
+    lanes.trim(|capacity| capacity);
+    assert!(lanes.capacity() >= 2_000);
+    lanes.trim(|capacity| capacity / 8);
+    assert!((200..2_000).contains(&lanes.capacity()), "{}", lanes.capacity());
 }
 
 #[test]
