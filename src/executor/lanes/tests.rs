@@ -69,7 +69,6 @@ fn assert_equal(got: [u64; LANES], among: &[usize]) {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "twelve million polls, of safe code, are too many for Miri")]
 fn lanes_with_endless_work_share_the_time_equally_whatever_a_poll_costs() {
     for cost in [
         [100, 100, 100, 100],
