@@ -1,14 +1,15 @@
 #!/bin/sh
 # Changes the driver in every way that cargo-mutants knows, one at a time, and asks whether a test notices:
 #
-#     ci/mutants.sh [--resume] [options of cargo mutants, such as --file driver/src/timer/state.rs or --shard 0/8]
+#     ci/mutants.sh [--resume] [--runtime] [options of cargo mutants, such as --file driver/src/timer/state.rs or --shard 0/8]
 #
 # --resume goes on with a run of the same source that was interrupted: what was caught then is not tried again.
+# --runtime changes the runtime instead: its executor, its budget and its clocks, if no option names files.
 #
-# First the quick tests look (unit tests, a short oracle, and what each of the rooms promises), then all others look at what those missed. Fails
-# if a mutant is missed by all and does not stand, with the reason why no test can tell it from the original,
+# First the quick tests look (unit tests, a short oracle, and what each of the rooms promises), then others look at what those
+# missed. Fails if a mutant is missed by all and does not stand, with the reason why no test can tell it from the original,
 # in ci/mutants-equivalent.txt. Installs cargo-mutants into target/tools if it is missing. Everything takes
-# an hour or more; results are kept in target/mutants.
+# an hour or more for the driver, and longer for the runtime; results are kept in target/mutants.
 #
 # Last run: 2026-11-21, in parts by the same steps but with fewer tests to the second look (those of the
 # entry, of time, of wakers, of the wheel and of counts), on a busy machine in 35 minutes. All 561
@@ -34,12 +35,15 @@ export ORACLE_SHRINK=0 RUST_BACKTRACE=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_
 # Left out: the checker and the choice of loom, which are the tests' own; how things are printed; and what
 # is looked up only to be prefetched.
 #
+# Models and tests are not changed either.
+#
 # cargo-mutants says 2 if something was missed and 3 if something hung (which a test noticed, then); anything
 # else that is not 0 is an error of its own.
 mutants() {
     code=0
-    cargo mutants --package mainspring-driver --output "$out" --jobs 1 --colors never \
+    cargo mutants --package "$package" --output "$out" --jobs 1 --colors never \
         --exclude driver/src/wheel/check.rs --exclude driver/src/sync.rs --exclude-re 'impl fmt::' \
+        --exclude 'src/**/models.rs' --exclude 'src/**/tests/*.rs' --exclude 'src/**/tests.rs' \
         --exclude-re 'tests::' --exclude-re 'Slots<K>::peek' "$@" || code=$?
     case $code in 0 | 2 | 3) ;; *) exit "$code" ;; esac
 }
@@ -65,10 +69,25 @@ if [ "${1:-}" = --resume ]; then
 else
     rm -rf "$out/mutants.out" "$out/mutants.out.old"
 fi
-ORACLE_CASES=150 mutants $again --timeout 30 "$@" -C=--lib \
-    -C=--test=oracle -C=--test=wheel -C=--test=counts -C=--test=entry_life -C=--test=wakers -C=--test=time
+package=mainspring-driver
+quick="-C=--lib -C=--test=agenda -C=--test=oracle -C=--test=wheel -C=--test=counts -C=--test=entry_life -C=--test=wakers \
+    -C=--test=time"
+others="--lib --tests"
+if [ "${1:-}" = --runtime ]; then
+    shift
+    package=mainspring
+    quick=-C=--lib
+    # Not those that run an example, which is not built there.
+    others="--lib --test busy --test clock --test enter --test metrics --test panics --test park --test shutdown
+        --test spawn_with --test tasks --test time_instant --test time_sleep --test time_wall --test virtual_clock"
+    [ $# -gt 0 ] || set -- --file 'src/executor/**' --file 'src/coop/**' --file 'src/clock/**'
+fi
+# Their words are options of their own.
+# shellcheck disable=SC2086
+ORACLE_CASES=150 mutants $again --timeout 30 "$@" $quick
 if [ -s "$out/mutants.out/missed.txt" ]; then
-    ORACLE_CASES=400 mutants --iterate --timeout 120 "$@" -- --lib --tests
+    # shellcheck disable=SC2086
+    ORACLE_CASES=400 mutants --iterate --timeout 120 "$@" -- $others
 fi
 
 # What is missed must be on the list, as "file: mutant | the source line", because line numbers move.
