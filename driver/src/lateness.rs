@@ -197,6 +197,10 @@ mod tests {
             assert_eq!(lateness.percentile(share), Duration::from_millis(1));
         }
         assert!(lateness.percentile(-1.0) <= Duration::from_nanos(1024));
+        // Beyond the last bucket's beginning nothing is known but the latest of all.
+        let mut ages = Lateness::default();
+        ages.note(1 << 40);
+        assert_eq!((ages.percentile(0.5), ages.max()), (ages.max(), Duration::from_nanos(1 << 40)));
         assert_eq!(lateness.buckets().map(|(.., count)| count).sum::<u64>(), 1000);
         let shown = lateness.to_string();
         assert!(shown.starts_with("1000 timers") && shown.ends_with("max 1.0ms"), "{shown}");
