@@ -306,6 +306,28 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_found_and_changed_under_its_number_and_its_memory_is_counted() {
+        let mut pages = Pages::new();
+        let numbers: Vec<u32> = (0..1_000).map(|n| pages.insert(n)).collect();
+        for (n, &number) in numbers.iter().enumerate() {
+            assert_eq!(pages.get(number), Some(&n));
+            *pages.get_mut(number).unwrap() += 7;
+        }
+        assert!((0..1_000).all(|n| pages.take(numbers[n]) == Some(n + 7)));
+        for beyond in [numbers[0], 1_023, 1_024, u32::MAX] {
+            assert!(pages.get(beyond).is_none() && pages.get_mut(beyond).is_none(), "{beyond}");
+        }
+        // Of the sixteen pages as many are kept as were reserved.
+        pages.reserve(600);
+        assert_eq!(pages.reserved(), 640);
+        (1..100).for_each(|second| pages.release_some(Nanos::new(second << 31)));
+        assert_eq!((pages.capacity(), pages.vacant.len(), pages.empty.len()), (640, 6, 10));
+        let lists = (pages.empty.capacity() + pages.vacant.capacity()) * size_of::<u32>();
+        let table = pages.pages.capacity() * size_of::<Option<Page<usize>>>();
+        assert_eq!(pages.allocated_bytes(), 640 * size_of::<Option<usize>>() + table + lists);
+    }
+
+    #[test]
     fn a_burst_is_given_back_and_a_reserve_is_kept() {
         let mut pages = Pages::new();
         // Less where a step costs a thousand times as much; a burst all the same, of 31 pages.

@@ -268,6 +268,58 @@ fn a_lane_that_used_more_than_its_share_beside_its_polls_must_wait_while_others_
 }
 
 #[test]
+fn lanes_that_all_wait_are_weighed_anew_among_themselves() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    lanes.push(Lane::Timer, 0);
+    lanes.push(Lane::Woken, 1);
+    lanes.push(Lane::Exhausted, 2);
+    lanes.charge_lane(Lane::Woken, 3_000_000);
+    lanes.charge_lane(Lane::Exhausted, 6_000_000);
+    assert!(lanes.must_wait(Lane::Woken) && lanes.must_wait(Lane::Exhausted));
+    // The one that they waited for is empty now; of the two the later one is still too far ahead.
+    assert_eq!([next(&mut lanes), next(&mut lanes)], [Some(0), Some(1)]);
+}
+
+#[test]
+fn the_clock_is_read_when_a_lane_has_got_ahead_and_only_then() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    for (lane, key) in [(Lane::Woken, 1), (Lane::Yielded, 3)] {
+        lanes.push(lane, key);
+        lanes.push(lane, key);
+    }
+    // Both have used much, and none of them more than the other.
+    lanes.used = [0, 2 * LEAD, 0, 2 * LEAD];
+    assert_eq!([next(&mut lanes), next(&mut lanes)], [Some(1), Some(1)]);
+    // Now one may well have.
+    lanes.usual[Lane::Woken as usize] = 2 * LEAD as u64;
+    lanes.push(Lane::Woken, 1);
+    lanes.push(Lane::Woken, 1);
+    assert_eq!(next(&mut lanes), Some(1));
+    assert_eq!(lanes.pop(), Next::Read);
+    lanes.charge(3_000);
+    assert_eq!(next(&mut lanes), Some(1), "it had not");
+}
+
+#[test]
+fn without_a_clock_a_lane_waits_for_as_many_polls_as_it_was_ahead() {
+    let mut lanes = Lanes::default();
+    lanes.push(Lane::Yielded, 3);
+    lanes.charge_lane(Lane::Timer, LEAD as u64 + 1);
+    lanes.push(Lane::Timer, 0);
+    let mut order = Vec::new();
+    while order.len() < 3 * LEAD as usize / GUESS as usize {
+        let Next::Poll(key, _) = lanes.pop() else { panic!("there is no clock") };
+        lanes.push(if key == 0 { Lane::Timer } else { Lane::Yielded }, key);
+        order.push(key);
+    }
+    // They are weighed when one has used more than the lead.
+    let waited = order.iter().position(|key| *key == 0);
+    assert_eq!(waited, Some(LEAD as usize / GUESS as usize + 1));
+}
+
+#[test]
 fn a_poll_far_longer_than_usual_is_charged_little_the_first_time() {
     let mut lanes = Lanes::default();
     lanes.begin();
