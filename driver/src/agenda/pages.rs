@@ -132,9 +132,8 @@ impl<T> Pages<T> {
 
     /// Makes room for this many more values, which is kept until [`shrink`](Pages::shrink).
     pub(super) fn reserve(&mut self, additional: usize) {
+        // What is free on partly filled pages is room as well: they are filled first.
         let wanted = (self.len + additional).div_ceil(PAGE as usize);
-        // Partly filled pages may not have the room that is counted on.
-        let wanted = wanted + usize::from(additional > 0) * self.partly_filled();
         self.reserved = self.reserved.max(wanted);
         while self.allocated() < wanted {
             let id = self.make();
@@ -199,24 +198,9 @@ impl<T> Pages<T> {
         self.pages.len() - self.vacant.len()
     }
 
-    fn partly_filled(&self) -> usize {
-        let mut count = 0;
-        let mut id = self.partial;
-        while id != NONE {
-            count += 1;
-            id = self.page(id).after;
-        }
-        count
-    }
-
-    #[inline]
-    fn page(&self, id: u32) -> &Page<T> {
-        // Only pages with memory are in the lists, and `take` has found the page.
-        self.pages[id as usize].as_ref().expect("a listed page has memory")
-    }
-
     #[inline]
     fn page_mut(&mut self, id: u32) -> &mut Page<T> {
+        // Only pages with memory are in the lists, and `take` has found the page.
         self.pages[id as usize].as_mut().expect("a listed page has memory")
     }
 
@@ -313,6 +297,11 @@ mod tests {
             assert_eq!(pages.get(number), Some(&n));
             *pages.get_mut(number).unwrap() += 7;
         }
+        let listed: Vec<_> = pages.iter().collect();
+        assert_eq!(
+            listed,
+            (0..1_000).map(|n| (numbers[n], pages.get(numbers[n]).unwrap())).collect::<Vec<_>>()
+        );
         assert!((0..1_000).all(|n| pages.take(numbers[n]) == Some(n + 7)));
         for beyond in [numbers[0], 1_023, 1_024, u32::MAX] {
             assert!(pages.get(beyond).is_none() && pages.get_mut(beyond).is_none(), "{beyond}");
@@ -334,11 +323,24 @@ mod tests {
         let (values, seconds) = if cfg!(miri) { (2_000, 100) } else { (100_000, 2_000) };
         let numbers: Vec<u32> = (0..values).map(|n| pages.insert(n)).collect();
         assert!(numbers.into_iter().all(|number| pages.take(number).is_some()));
+        let mut most = 0;
         for second in 1..seconds {
+            let before = pages.capacity();
             pages.release_some(Nanos::new(second << 31));
+            most = most.max(before - pages.capacity());
         }
+        assert_eq!(most, 2 * PAGE as usize, "it is given back in small steps");
         assert_eq!(pages.capacity(), KEPT * PAGE as usize);
         pages.check();
+        // There is room for these already, and for a page more there is not.
+        let number = pages.insert(7);
+        for (additional, room) in
+            [(0, KEPT), (KEPT * PAGE as usize - 1, KEPT), (KEPT * PAGE as usize, KEPT + 1)]
+        {
+            pages.reserve(additional);
+            assert_eq!(pages.capacity(), room * PAGE as usize, "{additional} more");
+        }
+        assert_eq!(pages.take(number), Some(7));
         pages.reserve(5_000);
         for second in seconds..seconds + 100 {
             pages.release_some(Nanos::new(second << 31));

@@ -233,7 +233,7 @@ fn a_task_that_is_taken_out_is_waited_for_no_more() {
 fn what_is_ready_is_told() {
     const ALL: [Lane; LANES] = [Lane::Timer, Lane::Woken, Lane::Exhausted, Lane::Yielded];
     let mut lanes = Lanes::default();
-    assert!(lanes.is_empty() && lanes.len() == 0 && lanes.all(7));
+    assert_eq!((lanes.is_empty(), lanes.len(), lanes.all(7)), (true, 0, true));
     assert_eq!(lanes.pop(), Next::Nothing);
     for (n, lane) in ALL.into_iter().enumerate() {
         assert!(!lanes.is_ready(lane));
@@ -342,6 +342,15 @@ fn a_poll_far_longer_than_usual_is_charged_little_the_first_time() {
     assert_eq!(poll(500_000).0, 500_000);
     // And it halves.
     assert_eq!(poll(50_000), (50_000, 128_000, GUESS));
+    // Of several polls as well: what they took, up to four times as much as is usual for so many.
+    for (elapsed, charged) in [(600_000, 600_000), (1_200_000, 800_000)] {
+        let mut lanes = Lanes { counting: false, usual: [20_000; LANES], ..Lanes::default() };
+        (0..11).for_each(|key| lanes.push(Lane::Woken, key));
+        lanes.push(Lane::Yielded, 99);
+        (0..10).for_each(|key| assert_eq!(next(&mut lanes), Some(key)));
+        lanes.charge(elapsed);
+        assert_eq!(lanes.used[Lane::Woken as usize], charged);
+    }
 }
 
 #[test]
@@ -349,7 +358,7 @@ fn the_next_poll_may_cost_what_the_dearest_lane_with_work_has_cost() {
     let mut lanes = Lanes::default();
     lanes.begin();
     assert_eq!(lanes.next_cost(), GUESS);
-    for (lane, elapsed) in [(Lane::Woken, 9_000), (Lane::Yielded, 4_000), (Lane::Timer, 0)] {
+    for (lane, elapsed) in [(Lane::Woken, 9_000), (Lane::Yielded, 4_000), (Lane::Timer, 500)] {
         lanes.push(lane, 1);
         assert_eq!(next(&mut lanes), Some(1));
         lanes.charge(elapsed);
@@ -357,7 +366,7 @@ fn the_next_poll_may_cost_what_the_dearest_lane_with_work_has_cost() {
     assert_eq!(lanes.next_cost(), GUESS);
     // It shrinks by a quarter of what it was too much.
     lanes.push(Lane::Timer, 1);
-    assert_eq!(lanes.next_cost(), 750);
+    assert_eq!(lanes.next_cost(), 875);
     lanes.push(Lane::Yielded, 3);
     assert_eq!(lanes.next_cost(), 4_000);
     lanes.push(Lane::Woken, 1);
@@ -383,6 +392,20 @@ fn what_came_before_the_beginning_is_charged_to_nobody() {
     assert_eq!((next(&mut lanes), next(&mut lanes)), (Some(1), Some(1)));
     lanes.charge(6_000);
     assert_eq!((lanes.used, lanes.cost[Lane::Woken as usize]), ([0, 6_000, 0, 0], 3_000));
+}
+
+#[test]
+fn what_was_used_counts_until_nothing_is_ready_at_a_beginning() {
+    let mut lanes = Lanes::default();
+    lanes.push(Lane::Woken, 1);
+    lanes.charge_lane(Lane::Timer, 2 * LEAD as u64);
+    lanes.begin();
+    assert!(lanes.must_wait(Lane::Timer), "it was forgotten though another lane has work");
+    assert_eq!(next(&mut lanes), Some(1));
+    lanes.begin();
+    lanes.push(Lane::Woken, 1);
+    assert!(!lanes.must_wait(Lane::Timer));
+    assert_eq!(lanes.used, [0; LANES]);
 }
 
 #[test]
