@@ -308,6 +308,34 @@ mod tests {
     }
 
     #[test]
+    fn the_clock_is_looked_at_as_often_as_results_of_the_same_poll_were_long() {
+        // Takes so many results in one poll, after which the clock is looked at after so many.
+        let poll = |results: u32, each| {
+            let until = Nanos::new(now().get() + SLICE);
+            set_slice(Some(Slice { until, now }));
+            fresh(|| {
+                for _ in 0..results {
+                    assert!(take());
+                    NOW.with(|now| now.set(now.get() + each));
+                }
+            });
+            BUDGET.with(|budget| budget.every.get())
+        };
+        assert_eq!(poll(LIMIT, 1), MOST);
+        // The time between two polls is not that of a result.
+        NOW.with(|now| now.set(now.get() + 100 * SLICE));
+        assert_eq!(poll(MOST, 1), MOST);
+        // An eighth of a slice is that of four.
+        assert_eq!(poll(2 * MOST, 3_000), 4);
+        // The first look of a poll comes too late.
+        assert_eq!([poll(4, 50_000), poll(2, 150_000), poll(1, 150_000)], [2, 1, 1]);
+        // And none is too late again.
+        assert_eq!(poll(1 + 1 + 12, 1_000), 12);
+        assert_eq!(poll(LIMIT, 1), MOST);
+        set_slice(None);
+    }
+
+    #[test]
     fn a_poll_that_goes_on_although_refused_has_no_limit_from_then_on() {
         fresh(|| {
             let refused = (0..10 * LIMIT * LIMIT).filter(|_| !take()).count();

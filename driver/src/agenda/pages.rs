@@ -349,4 +349,17 @@ mod tests {
         pages.shrink();
         assert_eq!((pages.capacity(), pages.allocated_bytes()), (0, 0));
     }
+
+    #[test]
+    fn a_burst_is_given_back_while_a_few_values_come_and_go() {
+        let mut pages = Pages::new();
+        let numbers: Vec<u32> = (0..2_000).map(|n| pages.insert(n)).collect();
+        assert!(numbers.into_iter().all(|number| pages.take(number).is_some()));
+        for second in 1..100 {
+            let number = pages.insert(7);
+            pages.release_some(Nanos::new(second << 31));
+            assert_eq!(pages.take(number), Some(7));
+        }
+        assert_eq!(pages.capacity(), (KEPT + 1) * PAGE as usize);
+    }
 }

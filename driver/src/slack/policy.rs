@@ -186,6 +186,18 @@ mod tests {
     }
 
     #[test]
+    fn under_load_a_timer_may_have_an_eighth_of_its_time_until_two_windows_have_passed() {
+        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        policy.count(Nanos::new(WINDOW), 30, 100);
+        for (after, share) in [(0, BUSY_SHARE), (2 * WINDOW, BUSY_SHARE), (2 * WINDOW + 1, SHARE)] {
+            let got = slack(&mut policy, WINDOW + after, 2 * MS);
+            assert_eq!(got, Slack::at_most_nanos(2 * MS / share).as_nanos(), "{after} ns after the window");
+        }
+        assert_eq!(slack(&mut policy, WINDOW, 10 * MS), Slack::at_most_nanos(BUSY_MOST).as_nanos());
+        assert_eq!(policy.widened(), 3);
+    }
+
+    #[test]
     fn a_lone_fast_ticker_and_a_quiet_stretch_are_not_widened() {
         let mut policy = SlackPolicy::new(Nanos::ZERO);
         for tick in 1..=1000 {
