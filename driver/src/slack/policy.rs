@@ -186,6 +186,34 @@ mod tests {
     }
 
     #[test]
+    fn load_is_so_many_timers_a_second_of_so_many_over_a_whole_window() {
+        // Fired in a window that takes so long, beside so many that are armed.
+        for (window, fired, live, busy) in [
+            (WINDOW, 21, 100, true),
+            (WINDOW, 20, 100, false),
+            (WINDOW - 1, 21, 100, false),
+            (2 * WINDOW, 41, 100, true),
+            (2 * WINDOW, 40, 100, false),
+            (WINDOW, BUSY_LIVE, 0, true),
+            (WINDOW, BUSY_LIVE - 2, 2, true),
+            (WINDOW, BUSY_LIVE - 3, 2, false),
+        ] {
+            let mut policy = SlackPolicy::new(Nanos::new(7));
+            policy.count(Nanos::new(7), 0, live);
+            policy.count(Nanos::new(7 + window), fired, live);
+            assert_eq!(policy.busy, busy, "{fired} of {} in {window} ns", live + fired);
+        }
+        // It begins above 2,000 a second and ends at 1,000; each window counts for itself.
+        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        for (window, (fired, busy)) in
+            (1..).zip([(20, false), (21, true), (11, true), (11, true), (10, false), (11, false), (21, true)])
+        {
+            policy.count(Nanos::new(window * WINDOW), fired, 100);
+            assert_eq!(policy.busy, busy, "{fired} in window {window}");
+        }
+    }
+
+    #[test]
     fn under_load_a_timer_may_have_an_eighth_of_its_time_until_two_windows_have_passed() {
         let mut policy = SlackPolicy::new(Nanos::ZERO);
         policy.count(Nanos::new(WINDOW), 30, 100);
