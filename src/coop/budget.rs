@@ -338,8 +338,9 @@ mod tests {
     #[test]
     fn a_poll_that_goes_on_although_refused_has_no_limit_from_then_on() {
         fresh(|| {
-            let refused = (0..10 * LIMIT * LIMIT).filter(|_| !take()).count();
-            assert_eq!(refused, REFUSALS as usize);
+            assert_eq!((0..LIMIT + REFUSALS).filter(|_| !take()).count(), REFUSALS as usize);
+            assert!(!has_remaining());
+            assert!((0..10 * LIMIT * LIMIT).all(|_| take() && has_remaining()));
         });
         fresh(|| assert_eq!((0..2 * LIMIT).filter(|_| !take()).count(), LIMIT as usize));
     }

@@ -12,11 +12,11 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use mainspring::{Handle, sleep, spawn};
+//! use mainspring::{Handle, sleep, spawn, task};
 //!
 //! mainspring::block_on(async {
 //!     spawn(sleep(Duration::from_secs(30)));
-//!     sleep(Duration::from_millis(1)).await;
+//!     task::yield_now().await;
 //!     let dump = Handle::current().dump()?;
 //!     assert_eq!((dump.tasks.len(), dump.timers.len()), (1, 1));
 //!     assert_eq!(dump.tasks[0].spawned_at.file(), file!());

@@ -119,7 +119,7 @@ impl Handle {
     ///     for n in 1..=10 {
     ///         spawn(sleep(Duration::from_secs(n)));
     ///     }
-    ///     sleep(Duration::from_millis(1)).await;
+    ///     mainspring::task::yield_now().await;
     ///     let occupancy = Handle::current().occupancy();
     ///     assert_eq!(occupancy.timers(), 10);
     /// });
