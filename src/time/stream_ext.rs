@@ -58,12 +58,15 @@ pub trait StreamExt: Stream {
     /// use futures::StreamExt;
     /// use mainspring::time::{StreamExt as _, interval};
     ///
-    /// mainspring::block_on(async {
+    /// // In virtual time, where nothing comes too late.
+    /// let runtime = mainspring::Builder::new().start_paused(true).build()?;
+    /// runtime.block_on(async {
     ///     let mut ticks = pin!(interval(Duration::from_millis(50)).timeout(Duration::from_millis(1)));
     ///     assert!(ticks.next().await.unwrap().is_ok());
     ///     assert!(ticks.next().await.unwrap().is_err());
     ///     assert!(ticks.next().await.unwrap().is_err());
     /// });
+    /// # Ok::<(), std::io::Error>(())
     /// ```
     #[track_caller]
     fn timeout(self, duration: Duration) -> StreamTimeout<Self>

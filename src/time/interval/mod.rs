@@ -398,7 +398,9 @@ impl FusedStream for Interval {
 /// use mainspring::time::{interval, sleep};
 /// use std::pin::pin;
 ///
-/// mainspring::block_on(async {
+/// // In virtual time, where nothing comes too late.
+/// let runtime = mainspring::Builder::new().start_paused(true).build()?;
+/// runtime.block_on(async {
 ///     let mut ticks = interval(Duration::from_millis(4));
 ///     let first = ticks.tick().await;
 ///     // The wait for the tick is given up, and the tick comes all the same.
@@ -406,6 +408,7 @@ impl FusedStream for Interval {
 ///     assert!(matches!(select(ticks.tick(), nap).await, Either::Right(_)));
 ///     assert_eq!(ticks.tick().await, first + Duration::from_millis(4));
 /// });
+/// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
 #[must_use = "futures do nothing unless you `.await` or poll them"]

@@ -119,7 +119,9 @@ const COMMANDS_PER_POLL: usize = 1024;
 ///     }
 /// }
 ///
-/// mainspring::block_on(async {
+/// // In virtual time, where nothing comes too late.
+/// let runtime = mainspring::Builder::new().start_paused(true).build()?;
+/// runtime.block_on(async {
 ///     let lifetime = Duration::from_millis(5);
 ///     let mut cache = Cache { entries: TimerMap::new(), lifetime, stored: 0 };
 ///     cache.put("answer", 42);
@@ -127,6 +129,7 @@ const COMMANDS_PER_POLL: usize = 1024;
 ///     sleep(lifetime).await;
 ///     assert_eq!(cache.get("answer").await, None);
 /// });
+/// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// ## Shared by tasks of one thread
@@ -143,7 +146,9 @@ const COMMANDS_PER_POLL: usize = 1024;
 /// use mainspring::time::{TimerMap, sleep};
 /// use mainspring::spawn;
 ///
-/// mainspring::block_on(async {
+/// // In virtual time, where nothing comes too late.
+/// let runtime = mainspring::Builder::new().start_paused(true).build()?;
+/// runtime.block_on(async {
 ///     let sessions = Rc::new(RefCell::new(TimerMap::new()));
 ///     for user in ["ann", "bob"] {
 ///         let sessions = sessions.clone();
@@ -159,6 +164,7 @@ const COMMANDS_PER_POLL: usize = 1024;
 ///     assert_eq!(next().await, Some(("bob", ())));
 ///     assert_eq!(next().await, Some(("ann", ())));
 /// });
+/// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// ## Fed by other threads
