@@ -11,10 +11,15 @@
 # in ci/mutants-equivalent.txt. Installs cargo-mutants into target/tools if it is missing. Everything takes
 # an hour or more for the driver, and longer for the runtime; results are kept in target/mutants.
 #
-# Last run: 2026-11-21, in parts by the same steps but with fewer tests to the second look (those of the
+# Last run of all of the driver: 2026-11-21, in parts by the same steps but with fewer tests to the second look (those of the
 # entry, of time, of wakers, of the wheel and of counts), on a busy machine in 35 minutes. All 561
 # mutants: 82 do not compile, 431 caught, 20 hang (12 to 20 seconds were allowed), 28 missed, and these are on
 # the list. Of the caught, 6 were found missed, got a test, and were tried again one by one by hand.
+#
+# Last run of a part: 2026-11-22, on a busier machine: the driver's agenda, lateness, slack, time, wake and nanos (424 mutants),
+# and of the runtime the lanes and the budget (232). Each file was built alone, with its own unit tests; what they missed was
+# looked at by more tests. Of what was missed 12 are on the list, and the others got a test. Not tried yet: the rest of the
+# executor, the clocks, and the futures of src/coop/mod.rs.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -84,7 +89,7 @@ if [ "${1:-}" = --runtime ]; then
 fi
 # Their words are options of their own.
 # shellcheck disable=SC2086
-ORACLE_CASES=150 mutants $again --timeout 30 "$@" $quick
+ORACLE_CASES=150 mutants $again --timeout 60 "$@" $quick
 if [ -s "$out/mutants.out/missed.txt" ]; then
     # shellcheck disable=SC2086
     ORACLE_CASES=400 mutants --iterate --timeout 120 "$@" -- $others

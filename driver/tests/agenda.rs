@@ -402,18 +402,20 @@ fn what_is_reserved_is_there_until_it_is_given_back() {
 
 #[test]
 fn each_entry_that_was_put_off_costs_one_move() {
-    let mut agenda = Agenda::new();
-    let keys: Vec<Key> = (0..6).map(|n| agenda.insert(n, Nanos::new(10))).collect();
-    // After they were found due, at the first call.
-    assert_eq!(agenda.pop_due(Nanos::new(10)).map(|entry| entry.value), Some(0));
-    for &key in &keys[1..] {
-        assert!(agenda.reset(key, Nanos::new(1 << 40)));
-    }
-    for (granted, left) in [(2, 0), (2, 0), (7, 6)] {
-        let mut moves = granted;
-        let popped = agenda.pop_due_within(Nanos::new(10), &mut moves);
-        assert_eq!((popped, moves), (if left == 0 { Popped::Exhausted } else { Popped::Idle }, left));
-        agenda.check();
+    // After they were found due, at the first call; filed in the order in which they are due, and in the opposite one.
+    for later in [0, 1] {
+        let mut agenda = Agenda::new();
+        let keys: Vec<Key> = (0..6).map(|n| agenda.insert(n, Nanos::new(15 - later * n))).collect();
+        let first = agenda.pop_due(Nanos::new(15)).unwrap().key;
+        for &key in keys.iter().filter(|key| **key != first) {
+            assert!(agenda.reset(key, Nanos::new(1 << 40)));
+        }
+        for (granted, left) in [(2, 0), (2, 0), (7, 6)] {
+            let mut moves = granted;
+            let popped = agenda.pop_due_within(Nanos::new(15), &mut moves);
+            assert_eq!((popped, moves), (if left == 0 { Popped::Exhausted } else { Popped::Idle }, left));
+            agenda.check();
+        }
     }
     // Before. A reset to the time that an entry has does not touch the wheel, so the move is still to be made.
     let mut agenda = Agenda::new();
