@@ -27,7 +27,7 @@ fn replay(target: &str, run: fn(&[u8]) -> Tally) {
             }
         }
     }
-    assert!(total.steps > 500 && total.fired > 100 && total.cut > 10, "it plays little: {total:?}");
+    assert!(total.steps > 500 && total.fired > 100 && total.cut >= 5, "it plays little: {total:?}");
 }
 
 #[test]

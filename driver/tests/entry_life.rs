@@ -418,7 +418,7 @@ fn a_timer_that_outlives_its_driver_says_that_it_was_shut_down() {
     ignore = "each of its thousands of wakes asks another thread, which takes Miri a quarter of an hour"
 )]
 fn a_shutdown_in_the_middle_of_a_drain_loses_no_timer() {
-    // With a slot half dealt and a batch half fired, and wakers that drop further timers.
+    // With a cascade and a drain half done, and wakers that drop further timers.
     for budget in [1, 7, 60, 90] {
         let mut f = Fixture::new();
         let probe = Probe::new(&f.handle);

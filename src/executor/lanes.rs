@@ -33,6 +33,9 @@
 use std::collections::VecDeque;
 use std::mem;
 
+/// Room for so many tasks is made in each lane at first.
+const ROOM: usize = 4;
+
 /// How far, in nanoseconds, a lane may be ahead of the least served one with work.
 ///
 /// It bounds how long the tasks of a later lane wait while an earlier one has work without end.
@@ -117,7 +120,8 @@ fn first(lanes: u8) -> usize {
 impl Default for Lanes {
     fn default() -> Lanes {
         Lanes {
-            queues: Default::default(),
+            // Each has some room from the beginning: whether a budget is ever exhausted is chance, and no reason to allocate.
+            queues: std::array::from_fn(|_| VecDeque::with_capacity(ROOM)),
             ready: 0,
             ahead: 0,
             used: [0; LANES],

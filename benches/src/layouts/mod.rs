@@ -13,24 +13,24 @@
 //! * The timers lie in [`Timers`], which the caller owns. A layout finds its timer again by what it left there.
 
 mod classic;
+mod flat;
 mod heap;
 mod ours;
 mod ring;
 mod rounds;
 mod skynet;
-mod spine;
 #[cfg(test)]
 mod tests;
 mod timers;
 mod tree;
 
 pub use classic::Classic;
+pub use flat::Flat;
 pub use heap::Heap;
 pub use ours::Mainspring;
 pub use ring::Ring;
 pub use rounds::Rounds;
 pub use skynet::Skynet;
-pub use spine::Spine;
 pub use timers::{Timer, Timers};
 pub use tree::Tree;
 
@@ -72,7 +72,7 @@ pub trait Layout {
 macro_rules! for_each_layout {
     ($call:ident ! ($($argument:tt)*)) => {
         $call!($($argument)* $crate::layouts::Mainspring);
-        $call!($($argument)* $crate::layouts::Spine);
+        $call!($($argument)* $crate::layouts::Flat);
         $call!($($argument)* $crate::layouts::Classic);
         $call!($($argument)* $crate::layouts::Skynet::<8, 6, 10>);
         $call!($($argument)* $crate::layouts::Skynet::<8, 6, 1>);

@@ -1,7 +1,7 @@
-//! Mainspring's own wheel: each slot a chain of chunks of cells; exact.
+//! Mainspring's own wheel: each slot a row of cells, on pages; exact.
 //!
 //! What the runtime's entries do is done here too: they are asked for their true deadline when they are
-//! dealt out or fired, and fetched ahead of that.
+//! cascade or fire, and fetched ahead of that.
 
 use std::num::NonZeroU32;
 
@@ -37,6 +37,11 @@ impl Store<Key> for Timers {
     #[inline]
     fn set_place(&mut self, key: Key, place: Place) {
         self[key.get()].place = place;
+    }
+
+    #[inline]
+    fn place(&self, key: Key) -> Place {
+        self[key.get()].place
     }
 
     #[inline]
@@ -86,9 +91,8 @@ impl Mainspring {
     #[inline]
     pub fn bring_forward(&mut self, timers: &mut Timers, deadline: u64, key: u32) {
         timers[key].when = deadline;
-        let place = timers[key].place;
-        let filed = self.wheel.refile_at(timers, place, Nanos::new(deadline), Slack::ZERO);
-        debug_assert_eq!(filed, Some(Key::new(key)));
+        let found = self.wheel.refile(timers, Key::new(key), Nanos::new(deadline), Slack::ZERO);
+        debug_assert!(found);
     }
 }
 
@@ -111,9 +115,8 @@ impl Layout for Mainspring {
 
     #[inline]
     fn cancel(&mut self, timers: &mut Timers, key: u32) {
-        let place = timers[key].place;
-        let removed = self.wheel.remove(timers, place);
-        debug_assert_eq!(removed, Some(Key::new(key)));
+        let found = self.wheel.remove(timers, Key::new(key));
+        debug_assert!(found);
     }
 
     fn advance(&mut self, timers: &mut Timers, now: u64, fire: &mut impl FnMut(u32, &Timer)) {

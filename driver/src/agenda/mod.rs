@@ -13,6 +13,7 @@
 //! * The user's code runs when a value is dropped, and nowhere else: after the agenda is in order again.
 
 mod pages;
+mod peak;
 
 use std::fmt;
 
@@ -145,16 +146,10 @@ pub struct Agenda<T> {
 #[derive(Debug)]
 struct Slot<T> {
     number: u64,
-    /// The true deadline: not earlier than the one under which the wheel has filed it.
+    /// The true deadline: not earlier than the cached one.
     deadline: Nanos,
     place: Place,
     value: T,
-}
-
-impl<T> Slot<T> {
-    fn rank(&self) -> Rank {
-        Rank::new(self.number, Slack::ZERO)
-    }
 }
 
 /// The entries, as the wheel knows them.
@@ -166,6 +161,11 @@ impl<T> Store<u32> for Owners<'_, T> {
         if let Some(slot) = self.0.get_mut(index) {
             slot.place = place;
         }
+    }
+
+    #[inline]
+    fn place(&self, index: u32) -> Place {
+        self.0.get(index).map_or(Place::NOWHERE, |slot| slot.place)
     }
 
     #[inline]
@@ -210,8 +210,8 @@ impl<T> Agenda<T> {
         let number = self.next_number;
         self.next_number += 1;
         let slot = Slot { number, deadline, place: Place::NOWHERE, value };
-        let rank = slot.rank();
         let index = self.entries.insert(slot);
+        let rank = Rank::new(number, Slack::ZERO);
         let wheel = self.wheel.get_or_insert_with(|| Wheel::new(self.latest));
         wheel.insert(&mut Owners(&mut self.entries), index, deadline, rank);
         Key { number, index }
@@ -219,8 +219,12 @@ impl<T> Agenda<T> {
 
     /// Takes an entry out; `None` if it is not there any more.
     pub fn remove(&mut self, key: Key) -> Option<Entry<T>> {
-        let place = self.slot(key)?.place;
-        self.unfile(key.index, place);
+        self.slot(key)?;
+        if let Some(wheel) = &mut self.wheel {
+            let found = wheel.remove(&mut Owners(&mut self.entries), key.index);
+            // That would be a defect of the wheel. Nothing dangles by it, so a panic will do.
+            assert!(found, "the wheel does not find an entry");
+        }
         self.take(key.index)
     }
 
@@ -228,16 +232,14 @@ impl<T> Agenda<T> {
     /// instructions; the wheel is not touched.
     pub fn reset(&mut self, key: Key, deadline: Nanos) -> bool {
         let Some(slot) = self.slot_mut(key) else { return false };
-        let (rank, place) = (slot.rank(), slot.place);
         let earlier = deadline < slot.deadline;
         slot.deadline = deadline;
-        if earlier {
-            self.unfile(key.index, place);
-            if let Some(wheel) = &mut self.wheel {
-                wheel.insert(&mut Owners(&mut self.entries), key.index, deadline, rank);
+        match &mut self.wheel {
+            Some(wheel) if earlier => {
+                wheel.refile(&mut Owners(&mut self.entries), key.index, deadline, Slack::ZERO)
             }
+            _ => true,
         }
-        true
     }
 
     /// An entry's value.
@@ -266,7 +268,7 @@ impl<T> Agenda<T> {
     /// Nothing comes due before this: the earliest deadline, or somewhat less after entries were moved or taken
     /// out. While entries are due already, some time that has passed. A few steps. `None` if there is no entry.
     pub fn next_wake(&self) -> Option<Nanos> {
-        self.wheel.as_ref()?.next_wake()
+        self.wheel.as_ref().filter(|wheel| !wheel.is_empty()).map(Wheel::earliest)
     }
 
     /// The earliest deadline, exactly. It takes longer than [`next_wake`](Agenda::next_wake) after entries
@@ -294,22 +296,12 @@ impl<T> Agenda<T> {
         self.latest = self.latest.max(now);
         let now = self.latest;
         let Some(wheel) = &mut self.wheel else { return Popped::Idle };
-        let index = loop {
-            match wheel.next_due(&mut Owners(&mut self.entries), now, moves) {
-                Due::Fire { key: index, deadline: filed, rank } => {
-                    let deadline = self.entries.get(index).map_or(filed, |slot| slot.deadline);
-                    if deadline == filed {
-                        break index;
-                    }
-                    // It was moved after it had been found due.
-                    wheel.put_back(&mut Owners(&mut self.entries), index, deadline, rank);
-                    *moves -= 1;
-                }
-                Due::Exhausted => return Popped::Exhausted,
-                Due::Idle => {
-                    self.entries.release_some(now);
-                    return Popped::Idle;
-                }
+        let index = match wheel.next_due(&mut Owners(&mut self.entries), now, moves) {
+            Due::Fire { key: index, .. } => index,
+            Due::Exhausted => return Popped::Exhausted,
+            Due::Idle => {
+                self.entries.release_some(now);
+                return Popped::Idle;
             }
         };
         self.take(index).map_or(Popped::Idle, Popped::Entry)
@@ -395,14 +387,6 @@ impl<T> Agenda<T> {
     #[inline]
     fn slot_mut(&mut self, key: Key) -> Option<&mut Slot<T>> {
         self.entries.get_mut(key.index).filter(|slot| slot.number == key.number)
-    }
-
-    fn unfile(&mut self, index: u32, place: Place) {
-        if let Some(wheel) = &mut self.wheel {
-            let removed = wheel.remove(&mut Owners(&mut self.entries), place);
-            // A wrong place is a defect of the wheel. Nothing dangles by it, so a panic will do.
-            assert_eq!(removed, Some(index), "an entry has a wrong place");
-        }
     }
 
     /// Takes an entry that is in the wheel no more.

@@ -8,8 +8,8 @@
 //! * As many pages are kept as were in use at once lately, or were reserved; [`Pages::release_some`] gives the
 //!   surplus of a burst back, in small steps.
 
+use super::peak::Peak;
 use crate::Nanos;
-use crate::wheel::Peak;
 
 /// Values of a page: one bit each in a word.
 const PAGE: u32 = u64::BITS;

@@ -22,12 +22,15 @@ pub use policy::Tolerance;
 /// assert!(slack.as_duration() > Duration::from_micros(80));
 /// assert_eq!(Slack::at_most(Duration::ZERO), Slack::ZERO);
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Slack(u8);
 
 impl Slack {
     /// No slack: the park ends at the deadline.
     pub const ZERO: Slack = Slack(0);
+
+    /// The largest that there is.
+    pub(crate) const MAX: Slack = Slack::at_most_nanos(u64::MAX);
 
     /// The largest slack that can be kept and is at most `duration`.
     #[inline]

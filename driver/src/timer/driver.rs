@@ -187,10 +187,7 @@ impl Driver {
     /// up: a timer that fires costs one, and so does each move of one within the wheel, be it to a lower level or to where
     /// a reset has put it. So no more than `budget` fire and move, taken together.
     ///
-    /// One step is not cut short, whatever the budget: timers that are due within the same 65 µs and were not armed in the
-    /// order of their deadlines, or of which one was cancelled, are looked at and sorted before the first of them fires.
-    /// For a million of them that takes tens of milliseconds, under the lock. (Those among them that turn out to have been
-    /// reset to later are moved within the budget.)
+    /// No step is long, however many timers there are and however they were armed: at most some two thousand are sorted at once.
     ///
     /// The wakers are called in batches, without the lock; they may arm, reset and drop timers. What they
     /// arm at or before `now` is ready at its next poll and does not join this drain. A drain that the

@@ -1,17 +1,17 @@
 //! What lies ahead: until when one may sleep, the earliest deadline, and who waits at all.
 //!
-//! Ground rules:
+//! Rules:
 //!
 //! * A sleep never outlasts the earliest deadline plus slack, by the bounds of the slots, which are never too late.
 //!   It may end early, when timers were cancelled or moved: that costs one look and no timer.
 //! * A bound is made exact only by [`Wheel::next_deadline`], which walks a slot for it.
 
-use super::level::SlotId;
-use super::slot::Verdict;
+use super::cells::Timer;
+use super::level::{SlotId, bits};
 use super::{Rank, Store, Wheel};
 use crate::Nanos;
 
-impl<K: Copy> Wheel<K> {
+impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// Until when one may sleep: the last deadline that is not later than the earliest deadline-plus-slack, because
     /// to sleep on from there would gather nobody else. So a timer with nobody near is woken at its deadline,
     /// whatever its slack. `None` if the wheel is empty.
@@ -19,7 +19,7 @@ impl<K: Copy> Wheel<K> {
     /// While nothing is due it is never later than that earliest deadline-plus-slack. It may be later than the last deadline before that,
     /// where a crowded slot reaches beyond; and earlier than any, after timers were cancelled or moved.
     ///
-    /// While timers are due that have not left yet, it is a time not later than the wheel's own.
+    /// While timers are due that have not left yet, it is not later than the deadline of the first of them.
     pub fn next_wake(&self) -> Option<Nanos> {
         self.next_park().map(|(wake, _)| wake)
     }
@@ -29,112 +29,107 @@ impl<K: Copy> Wheel<K> {
         if self.len == 0 {
             return None;
         }
-        if let Some(cell) = self.batch[self.cursor..].iter().flatten().next() {
-            let at = cell.when.min(self.elapsed);
-            return Some((at, at));
+        let due = self.earliest();
+        if due <= self.elapsed {
+            return Some((due, due));
         }
-        if self.is_under_way() {
-            return Some((self.elapsed, self.elapsed));
+        // The crowd is due within nanoseconds.
+        let crowd = self.crowd.first().map_or(Nanos::NEVER, |timer| timer.when);
+        let mut most = bits(self.running).fold(crowd, |most, level| self.runs[level].wake(most));
+        for slot in self.slots_until(most).map(|id| &self.slots[id.index()]) {
+            most = most.min(slot.wake());
         }
-        // Slots come in the order of time and do not overlap, so the first has the earliest deadline.
-        let due = self.slots.earliest(self.occupied.earliest()?);
-        let mut most = Nanos::NEVER;
-        for slot in self.occupied.iter() {
-            if slot.start(self.elapsed) > most {
-                break;
-            }
-            most = most.min(self.slots.wake(slot));
+        if most <= due {
+            return Some((most, due));
         }
-        let mut last = most.min(self.elapsed);
-        for slot in self.occupied.iter() {
-            if slot.start(self.elapsed) > most || last == most {
-                break;
-            }
-            if self.slots.earliest(slot) <= most {
-                last = last.max(self.slots.last_until(slot, most));
+        let runs = bits(self.running).filter_map(|level| self.runs[level].last_until(most));
+        let mut last = runs.fold(due, Nanos::max);
+        for slot in self.slots_until(most).map(|id| &self.slots[id.index()]) {
+            if slot.earliest() <= most && last < most {
+                last = last.max(slot.last_until(most));
             }
         }
         Some((last, due))
     }
 
-    /// No timer in the wheel is due before this; [`Nanos::NEVER`] if it is empty. A few steps. While timers are due that
-    /// have not left yet it is [`Nanos::ZERO`].
+    /// No timer in the wheel is due before this; [`Nanos::NEVER`] if it is empty. A few steps. While a slot cascades it is
+    /// [`Nanos::ZERO`].
     #[inline]
     pub fn earliest(&self) -> Nanos {
-        if self.cursor < self.batch.len() || self.is_under_way() {
+        if self.cascading.is_some() {
             return Nanos::ZERO;
         }
         // Slots come in the order of time and do not overlap, so the first has the earliest deadline.
-        self.occupied.earliest().map_or(Nanos::NEVER, |slot| self.slots.earliest(slot))
-    }
-
-    /// Whether a slot is being dealt out, split, or left.
-    #[inline]
-    fn is_under_way(&self) -> bool {
-        self.dealing.is_some() || self.splitting.is_some() || self.leaving.is_some()
+        let slot = self.occupied.earliest().map_or(Nanos::NEVER, |id| self.slots[id.index()].earliest());
+        let run = |level: usize| self.runs[level].head().map_or(Nanos::NEVER, |cell| cell.when);
+        let earliest = bits(self.running).map(run).fold(slot, Nanos::min);
+        self.crowd.first().map_or(earliest, |timer| earliest.min(timer.when))
     }
 
     /// Calls `each` for every timer in the wheel, in no particular order: its key and its rank. O(n).
     pub fn for_each(&self, mut each: impl FnMut(K, Rank)) {
-        for cell in self.batch[self.cursor..].iter().flatten() {
-            each(cell.key, cell.rank);
+        self.crowd.timers().for_each(|(timer, _)| each(timer.key, timer.rank));
+        let runs = bits(self.running).map(|level| &self.runs[level]);
+        for run in runs.chain(self.cascading.iter().map(|(_, run)| run)) {
+            run.timers().for_each(|(_, timer)| each(timer.key, timer.rank));
         }
-        for slot in self.occupied.iter() {
-            for (cell, _) in self.slots.cells(slot) {
-                each(cell.key, cell.rank);
-            }
+        for id in self.occupied.iter() {
+            self.slots[id.index()].timers().for_each(|(_, timer)| each(timer.key, timer.rank));
         }
     }
 
-    /// The earliest deadline of all, exactly. Timers whose deadline has moved are filed anew on the way, so
+    /// The earliest deadline of all, exactly. Timers whose deadline has moved are filed again on the way, so
     /// this may take O(n) once, where [`next_wake`](Wheel::next_wake) is a handful of steps.
     pub fn next_deadline(&mut self, store: &mut impl Store<K>) -> Option<Nanos> {
         let mut unlimited = usize::MAX;
-        if let Some((slot, at)) = self.splitting {
-            self.split(store, slot, at, &mut unlimited);
-        }
-        let mut due: Option<Nanos> = None;
-        for cell in self.batch[self.cursor..].iter().flatten() {
-            let when = store.deadline(cell.key, cell.when);
-            due = Some(due.map_or(when, |due| due.min(when)));
-            if when == cell.when {
-                break;
+        self.cascade(store, &mut unlimited);
+        loop {
+            let head = self.next_in_order(store);
+            let Some(id) = self.occupied.earliest() else { return head };
+            if head.is_some_and(|head| head < id.start(self.elapsed)) {
+                return head;
+            }
+            self.refile_moved(store, id);
+            let slot = &self.slots[id.index()];
+            if !slot.is_empty() {
+                return Some(head.map_or(slot.earliest(), |head| head.min(slot.earliest())));
             }
         }
-        if let Some(slot) = self.dealing {
-            self.deal(store, slot, &mut unlimited);
-        }
-        while let Some(slot) = self.occupied.earliest() {
-            self.refile(store, slot);
-            if !self.slots.is_empty(slot) {
-                let earliest = self.slots.earliest(slot);
-                return Some(due.map_or(earliest, |due| due.min(earliest)));
-            }
-        }
-        due
     }
 
-    /// Files those cells of a slot anew whose deadline has moved, and makes the slot's bounds exact.
-    fn refile(&mut self, store: &mut impl Store<K>, slot: SlotId) {
-        let mut late = std::mem::take(&mut self.late);
-        let elapsed = self.elapsed;
-        let store = std::cell::RefCell::new(store);
-        self.slots.sift(
-            slot,
-            |cell| {
-                let when = store.borrow_mut().deadline(cell.key, cell.when);
-                cell.when = when;
-                if SlotId::of(elapsed, when) == slot { Verdict::Keep } else { Verdict::Take }
-            },
-            |cell| late.push(cell),
-            |key, place| store.borrow_mut().set_place(key, place),
-            |key| store.borrow_mut().prefetch(key),
-        );
-        let store = store.into_inner();
-        if self.slots.is_empty(slot) {
-            self.occupied.clear(slot);
+    /// The earliest deadline of the runs and the crowd, exactly.
+    fn next_in_order(&mut self, store: &mut impl Store<K>) -> Option<Nanos> {
+        loop {
+            let (when, source) = self.head()?;
+            let deadline = self.peek(source).map(|timer| store.deadline(timer.key, when));
+            if deadline == Some(when) {
+                return deadline;
+            }
+            if let Some((timer, when)) = self.expire(store, source).zip(deadline) {
+                self.moved += 1;
+                self.file(store, Timer { when, ..timer });
+            }
         }
-        self.file_all(store, late);
+    }
+
+    /// Files those timers of a slot again whose deadline has moved, and makes the slot's bounds exact.
+    fn refile_moved(&mut self, store: &mut impl Store<K>, id: SlotId) {
+        // From the last: whoever comes to another index meanwhile comes from behind, or to a lower one.
+        for index in (0..self.slots[id.index()].len_with_holes()).rev() {
+            let Some(timer) = self.slots[id.index()].timer_at(index) else { continue };
+            let deadline = store.deadline(timer.key, timer.when);
+            if deadline != timer.when {
+                let found = self.refile(store, timer.key, deadline, timer.rank.slack());
+                debug_assert!(found, "a timer of the slot is not in it");
+                self.moved += 1;
+            }
+        }
+        self.slots[id.index()].set_bounds();
         self.debug_check();
+    }
+
+    /// The occupied slots that start by `most`.
+    fn slots_until(&self, most: Nanos) -> impl Iterator<Item = SlotId> {
+        self.occupied.iter().take_while(move |id| id.start(self.elapsed) <= most)
     }
 }

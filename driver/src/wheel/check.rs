@@ -1,74 +1,91 @@
 //! Whether the wheel's invariants hold.
 //!
-//! Ground rule: a check reads, and changes nothing. The oracle test asks for the whole one after every step;
+//! Rule: a check reads, and changes nothing. The oracle test asks for the whole one after every step;
 //! debug builds ask for the quick one after every change of a small wheel.
 
-use super::level::{LEVELS, SLOTS, SlotId};
+use super::cells::Timer;
+use super::level::{LEVELS, SLOTS, SlotId, bits};
+use super::run::Run;
 use super::{Place, Wheel};
 
 /// Above this many cells, debug builds check the wheel no longer after every change.
 const CHECKED_UP_TO: usize = 64;
 
-impl<K: Copy> Wheel<K> {
+impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// Asserts the invariants of the wheel, with the place that each key's owner knows.
     ///
     /// # Panics
     ///
     /// If one does not hold: then the wheel has a defect. It takes O(n); debug builds do it after every
-    /// change of a small wheel, without the owners' places.
-    pub fn check(&self, mut place_of: impl FnMut(K) -> Place) {
-        let mut len = 0;
-        let mut chunks = 0;
+    /// change of a small wheel, but for the empty slots and the owners' places.
+    pub fn check(&self, place_of: impl Fn(K) -> Place) {
         for id in (0..LEVELS).flat_map(|l| (0..SLOTS).map(move |s| SlotId::new(l, s))) {
-            let count = self.slots.len(id);
-            assert_eq!(self.occupied.contains(id), count > 0, "the bit of {id:?} is wrong");
-            for (cell, place) in self.slots.cells(id) {
-                let at = SlotId::of(self.elapsed, cell.when);
-                assert!(at == id || self.dealing == Some(id), "{:?} lies in {id:?}, not {at:?}", cell.when);
-                assert!(self.slots.earliest(id) <= cell.when, "{id:?} starts too late for {:?}", cell.when);
-                assert!(self.slots.latest(id) >= cell.when, "{id:?} ends too early for {:?}", cell.when);
-                assert!(self.slots.wake(id) <= cell.wake(), "{id:?} wakes too late for {:?}", cell.when);
-                assert_eq!(place_of(cell.key), place, "an owner has a wrong place");
-                len += 1;
-            }
-            assert_eq!(self.slots.cells(id).count(), count, "{id:?} has a hole");
-            self.slots.check(id);
-            chunks += self.slots.chunks_of(id);
+            let is_empty = self.slots[id.index()].is_empty();
+            assert_eq!(self.occupied.contains(id), !is_empty, "the bit of {id:?} is wrong");
         }
-        for (index, cell) in self.batch.iter().enumerate() {
-            assert!(index >= self.cursor || cell.is_none(), "a cell that has left is still in the batch");
-            if let Some(cell) = cell {
-                assert_eq!(place_of(cell.key), Place::in_batch(index), "an owner has a wrong place");
-                len += 1;
-            }
-        }
-        let batch = self.batch[self.cursor..].iter().flatten().map(|cell| (cell.when, cell.rank));
-        assert!(self.splitting.is_some() || batch.is_sorted(), "the batch is out of order");
-        assert_eq!(len, self.len, "the count is wrong");
-        assert_eq!(self.slots.chunks(), chunks, "chunks were lost");
+        let running = self.runs.iter().filter(|run| !run.is_empty()).count();
+        assert_eq!(bits(self.running).count(), running, "the bit of a level is wrong");
+        self.check_by(|key| Some(place_of(key)));
     }
 
     #[inline]
     pub(super) fn debug_check(&self) {
         if cfg!(debug_assertions) && self.len <= CHECKED_UP_TO {
-            self.check_bits();
+            self.check_by(|_| None);
         }
     }
 
-    /// The part of [`Wheel::check`] that needs no owners and is quick enough for every change.
-    fn check_bits(&self) {
-        let mut len = self.batch[self.cursor..].iter().flatten().count();
+    fn check_by(&self, place_of: impl Fn(K) -> Option<Place>) {
+        let is_at = |key, place| {
+            assert!(place_of(key).is_none_or(|known| known == place), "an owner has a wrong place");
+        };
+        let mut len = self.crowd.len();
         for id in self.occupied.iter() {
-            self.slots.check(id);
-            assert!(!self.slots.is_empty(id), "the bit of {id:?} is wrong");
-            for (cell, _) in self.slots.cells(id) {
-                let at = SlotId::of(self.elapsed, cell.when);
-                assert!(at == id || self.dealing == Some(id), "{:?} lies in {id:?}, not {at:?}", cell.when);
-                assert!(self.slots.earliest(id) <= cell.when && self.slots.wake(id) <= cell.wake());
-                assert!(self.slots.latest(id) >= cell.when);
-                len += 1;
+            let slot = &self.slots[id.index()];
+            let live = slot.live();
+            assert!(live > 0, "the bit of {id:?} is wrong");
+            assert_eq!(slot.timers().count(), live, "{id:?} counts wrong");
+            assert!(slot.len_with_holes() <= 3 * live + 2 * PAGE, "{id:?} has too many holes");
+            for (index, timer) in slot.timers() {
+                let when = timer.when;
+                assert_eq!(SlotId::of(self.elapsed, when), Some(id), "{when:?} lies in the wrong slot");
+                assert!(slot.earliest() <= when, "{id:?} starts too late for {when:?}");
+                assert!(slot.latest() >= when, "{id:?} ends too early for {when:?}");
+                assert!(slot.wake() <= timer.wake(), "{id:?} wakes too late for {when:?}");
+                is_at(timer.key, Place { when, index: index as u32 });
             }
+            assert!(!slot.is_ordered() || is_ordered(slot.timers()), "{id:?} is out of order");
+            len += live;
         }
+        for level in bits(self.running) {
+            let run = &self.runs[level];
+            assert!(!run.is_empty(), "the bit of level {level} is wrong");
+            assert!(is_ordered(run.timers()), "the run of level {level} is out of order");
+            len += check_run(run, &place_of);
+        }
+        len += self.cascading.as_ref().map_or(0, |(_, run)| check_run(run, &place_of));
+        assert!(self.cascading.as_ref().is_none_or(|(_, run)| !run.is_empty()), "nothing is left to cascade");
+        self.crowd.timers().for_each(|(timer, place)| is_at(timer.key, place));
+        let earliest = self.occupied.earliest().map(|id| id.start(self.elapsed));
+        assert!(earliest.is_none_or(|start| self.clear_until < start), "a slot is overlooked");
         assert_eq!(len, self.len, "the count is wrong");
     }
+}
+
+/// How many timers are in a run, all of which are found.
+fn check_run<K: Copy + Eq, const PAGE: usize>(
+    run: &Run<K, PAGE>,
+    place_of: impl Fn(K) -> Option<Place>,
+) -> usize {
+    for (index, timer) in run.timers() {
+        let known = place_of(timer.key);
+        assert!(known.is_none_or(|place| place.when == timer.when), "an owner has a wrong deadline");
+        assert!(known.is_none_or(|place| run.find(timer.key, place) == Some(index)), "a timer is not found");
+    }
+    assert_eq!(run.timers().count(), run.live(), "a run counts wrong");
+    run.live()
+}
+
+fn is_ordered<K>(timers: impl Iterator<Item = (usize, Timer<K>)>) -> bool {
+    timers.map(|(_, timer)| timer.order()).is_sorted()
 }

@@ -1,24 +1,24 @@
 //! The wheel's geometry: which slot a deadline waits in, when a slot starts, which slots are in use.
 //!
-//! Ground rules:
+//! Rules:
 //!
-//! * Level 0's slots are 2^16 ns (65 µs) wide; a slot of the next level is as wide as all 64 of this one.
-//!   Eight levels are 16 + 8 * 6 = 64 bits: every `u64` of nanoseconds has its slot, and nothing wraps.
+//! * Level 0's slots are 2^4 ns wide; a slot of the next level is as wide as all 64 of this one.
+//!   Ten levels are 4 + 10 * 6 = 64 bits: every `u64` of nanoseconds has its slot, and nothing wraps.
 //! * A deadline's level is that of the highest bit in which it differs from `elapsed`. Above that bit both
-//!   agree, at it the deadline is larger, so its slot lies ahead of the one `elapsed` is in (at level 0: in
-//!   it or ahead). That is why the earliest slot of a level is simply its lowest occupied one: there is no
-//!   rotation, and no far timer can hide a near one (tokio #8334).
-//! * For the same reason a slot stays right while `elapsed` grows, until `elapsed` reaches its start. Then
-//!   it must be dealt out to lower levels.
+//!   agree, at it the deadline is larger, so its slot lies ahead of the one `elapsed` is in. That is why the
+//!   earliest slot of a level is simply its lowest occupied one: there is no rotation, and no far timer can hide a near
+//!   one (tokio #8334).
+//! * For the same reason a slot stays right while `elapsed` grows, until `elapsed` reaches its start. Then it is opened.
+//! * A deadline in the level-0 slot that `elapsed` is in, or before it, has no slot: it is as good as due.
 
 use crate::Nanos;
 
 /// Levels of the wheel.
-pub(super) const LEVELS: usize = 8;
+pub(super) const LEVELS: usize = 10;
 /// Slots of a level.
 pub(super) const SLOTS: usize = 64;
 /// A level-0 slot is two to this many nanoseconds wide.
-const SLOT_BITS: u32 = 16;
+const SLOT_BITS: u32 = 4;
 /// Two to this many slots make a level.
 const LEVEL_BITS: u32 = 6;
 
@@ -36,16 +36,17 @@ impl SlotId {
         SlotId((level * SLOTS + slot) as u16)
     }
 
-    /// The slot in which `deadline` waits while the wheel stands at `elapsed`. One that is past waits in the
-    /// current slot of level 0.
+    /// The slot in which `deadline` waits while the wheel stands at `elapsed`; `None` if it is past, or in the level-0
+    /// slot in which the wheel stands.
     #[inline]
-    pub(super) fn of(elapsed: Nanos, deadline: Nanos) -> SlotId {
-        let when = deadline.get().max(elapsed.get());
-        let differs = (elapsed.get() ^ when) >> SLOT_BITS;
-        // The bit is set so that a deadline in the current slot comes out as level 0.
-        let level = (63 - (differs | 1).leading_zeros()) / LEVEL_BITS;
-        let slot = (when >> shift(level as usize)) as usize & (SLOTS - 1);
-        SlotId::new(level as usize, slot)
+    pub(super) fn of(elapsed: Nanos, deadline: Nanos) -> Option<SlotId> {
+        let (elapsed, when) = (elapsed.get() >> SLOT_BITS, deadline.get() >> SLOT_BITS);
+        if when <= elapsed {
+            return None;
+        }
+        let level = (elapsed ^ when).ilog2() / LEVEL_BITS;
+        let slot = (when >> (level * LEVEL_BITS)) as usize & (SLOTS - 1);
+        Some(SlotId::new(level as usize, slot))
     }
 
     /// The slot of a level in which a wheel stands that stands at `elapsed`.
@@ -92,9 +93,13 @@ pub(super) const fn shift(level: usize) -> u32 {
 pub(super) struct Occupied([u64; LEVELS]);
 
 impl Occupied {
+    /// Says whether the bit is new.
     #[inline]
-    pub(super) fn set(&mut self, id: SlotId) {
-        self.0[id.level()] |= 1 << id.slot();
+    pub(super) fn set(&mut self, id: SlotId) -> bool {
+        let bits = &mut self.0[id.level()];
+        let before = *bits;
+        *bits |= 1 << id.slot();
+        *bits != before
     }
 
     #[inline]
@@ -116,18 +121,18 @@ impl Occupied {
 
     /// The occupied slots in the order in which they start.
     pub(super) fn iter(&self) -> impl Iterator<Item = SlotId> + '_ {
-        (0..LEVELS).flat_map(|level| {
-            let mut bits = self.0[level];
-            std::iter::from_fn(move || {
-                if bits == 0 {
-                    return None;
-                }
-                let slot = bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                Some(SlotId::new(level, slot))
-            })
-        })
+        (0..LEVELS).flat_map(|level| bits(self.0[level]).map(move |slot| SlotId::new(level, slot)))
     }
+}
+
+/// The numbers of the bits that are set, from the lowest on.
+#[inline]
+pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros();
+        word &= word.wrapping_sub(1);
+        (bit < u64::BITS).then_some(bit as usize)
+    })
 }
 
 #[cfg(test)]
@@ -140,35 +145,36 @@ mod tests {
 
     #[test]
     fn the_level_is_that_of_the_highest_differing_bit() {
-        assert_eq!(SlotId::of(at(0), at(65_535)), SlotId::new(0, 0));
-        assert_eq!(SlotId::of(at(0), at(65_536)), SlotId::new(0, 1));
-        assert_eq!(SlotId::of(at(0), at(64 * 65_536)), SlotId::new(1, 1));
-        assert_eq!(SlotId::of(at(5), Nanos::NEVER), SlotId::new(7, 63));
+        assert_eq!(SlotId::of(at(0), at(15)), None);
+        assert_eq!(SlotId::of(at(0), at(16)), Some(SlotId::new(0, 1)));
+        assert_eq!(SlotId::of(at(0), at(64 * 16)), Some(SlotId::new(1, 1)));
+        assert_eq!(SlotId::of(at(5), Nanos::NEVER), Some(SlotId::new(9, 63)));
         // A near deadline on the far side of an edge waits high up, one slot ahead.
         let edge = 1 << 58;
-        assert_eq!(SlotId::of(at(edge - 1), at(edge)), SlotId::new(7, 1));
-        assert_eq!(SlotId::of(at(edge), at(3)), SlotId::new(0, 0));
+        assert_eq!(SlotId::of(at(edge - 1), at(edge)), Some(SlotId::new(9, 1)));
+        assert_eq!(SlotId::of(at(edge), at(3)), None);
     }
 
     #[test]
     fn an_occupied_slot_lies_ahead_and_holds_its_deadline() {
         // Around every level's edges, from both sides.
-        let mut points = vec![0, 1, 65_535, 65_536, Nanos::NEVER.get()];
+        let mut points = vec![0, 1, 15, 16, Nanos::NEVER.get()];
         for level in 0..LEVELS {
             for k in [1u64, 2, 63] {
                 let edge = k << shift(level);
-                points.extend([edge - 300, edge - 1, edge, edge + 1, edge + 300]);
+                points.extend([edge.saturating_sub(300), edge - 1, edge, edge + 1, edge + 300]);
             }
         }
         for &elapsed in &points {
             for &when in points.iter().filter(|&&when| when >= elapsed) {
-                let id = SlotId::of(at(elapsed), at(when));
+                let Some(id) = SlotId::of(at(elapsed), at(when)) else {
+                    assert_eq!(when >> SLOT_BITS, elapsed >> SLOT_BITS, "{when} has no slot at {elapsed}");
+                    continue;
+                };
                 let start = id.start(at(elapsed)).get();
                 let width = 1u64 << shift(id.level());
                 assert!(start <= when && when - start < width, "{when} is not in its slot at {elapsed}");
-                if id.level() > 0 {
-                    assert!(start > elapsed, "slot of {when} does not lie ahead of {elapsed}");
-                }
+                assert!(start > elapsed, "the slot of {when} does not lie ahead of {elapsed}");
             }
         }
     }
@@ -177,9 +183,9 @@ mod tests {
     fn earliest_and_iter_go_by_time() {
         let mut occupied = Occupied::default();
         assert_eq!(occupied.earliest(), None);
-        let ids = [SlotId::new(0, 9), SlotId::new(0, 63), SlotId::new(2, 1), SlotId::new(7, 63)];
+        let ids = [SlotId::new(0, 9), SlotId::new(0, 63), SlotId::new(2, 1), SlotId::new(9, 63)];
         for id in ids.into_iter().rev() {
-            occupied.set(id);
+            assert!(occupied.set(id) && !occupied.set(id));
             assert_eq!(occupied.earliest(), Some(id));
         }
         assert_eq!(occupied.iter().collect::<Vec<_>>(), ids);

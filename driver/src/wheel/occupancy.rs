@@ -1,14 +1,15 @@
 //! How full the slots of a wheel are: for a view of it.
 //!
-//! Ground rules:
+//! Rules:
 //!
-//! * Only reads: 512 lengths that the slots keep anyway. It touches no cell and no timer, so it takes about a
+//! * Only reads: 640 lengths that the slots keep anyway. It touches no cell and no timer, so it takes about a
 //!   microsecond, however many timers there are.
 //! * How many levels and slots there are, and how wide, is what the wheel says, and no part of a type.
 
 use std::time::Duration;
 
 use super::level::{LEVELS, SLOTS, SlotId, shift};
+use super::run::Run;
 use super::{Nanos, Wheel};
 
 /// How many timers wait in each slot of a wheel. Made by [`Wheel::occupancy`] and
@@ -27,7 +28,7 @@ use super::{Nanos, Wheel};
 /// assert!(timer.as_mut().poll(&mut cx).is_pending());
 ///
 /// let occupancy = driver.handle().occupancy();
-/// assert_eq!((occupancy.timers(), occupancy.due(), occupancy.elapsed()), (1, 0, Duration::ZERO));
+/// assert_eq!((occupancy.timers(), occupancy.opened(), occupancy.elapsed()), (1, 0, Duration::ZERO));
 /// // It waits in the slot in whose time its deadline lies.
 /// let level = occupancy.levels().find(|level| level.slots.iter().any(|&timers| timers > 0)).unwrap();
 /// let slot = level.slots.iter().position(|&timers| timers > 0).unwrap();
@@ -39,7 +40,7 @@ pub struct Occupancy {
     slots: [[u32; SLOTS]; LEVELS],
     current: [u8; LEVELS],
     cascading: Option<SlotId>,
-    due: usize,
+    opened: usize,
     elapsed: Nanos,
 }
 
@@ -68,14 +69,14 @@ impl Occupancy {
         })
     }
 
-    /// Timers in the wheel, those that are due included.
+    /// Timers in the wheel.
     pub fn timers(&self) -> usize {
-        self.slots.iter().flatten().map(|&timers| timers as usize).sum::<usize>() + self.due
+        self.slots.iter().flatten().map(|&timers| timers as usize).sum::<usize>() + self.opened
     }
 
-    /// Timers that have come due and left their slot, and are about to fire.
-    pub fn due(&self) -> usize {
-        self.due
+    /// Timers whose slot has been opened, because its time has come: they are due soon, or now, and in order.
+    pub fn opened(&self) -> usize {
+        self.opened
     }
 
     /// Up to when the wheel has been processed: the time since the driver's clock began.
@@ -84,18 +85,21 @@ impl Occupancy {
     }
 }
 
-impl<K: Copy> Wheel<K> {
-    /// How full the slots are. Reads 512 lengths and no timer.
+impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
+    /// How full the slots are. Reads 640 lengths and no timer.
     pub fn occupancy(&self) -> Occupancy {
         let mut slots = [[0; SLOTS]; LEVELS];
         for id in self.occupied.iter() {
-            slots[id.level()][id.slot()] = self.slots.len(id) as u32;
+            slots[id.level()][id.slot()] = self.slots[id.index()].live() as u32;
+        }
+        if let Some((id, run)) = &self.cascading {
+            slots[id.level()][id.slot()] = run.live() as u32;
         }
         Occupancy {
             slots,
             current: std::array::from_fn(|level| SlotId::current(self.elapsed, level).slot() as u8),
-            cascading: self.dealing,
-            due: self.batch[self.cursor..].iter().flatten().count(),
+            cascading: self.cascading.as_ref().map(|(id, _)| *id),
+            opened: self.runs.iter().map(Run::live).sum::<usize>() + self.crowd.len(),
             elapsed: self.elapsed,
         }
     }
@@ -106,60 +110,71 @@ mod tests {
     use super::super::{Due, Place, Rank, Slack, Store};
     use super::*;
 
-    struct Nowhere;
+    /// Keeps the place of each key.
+    struct Places(Vec<Place>);
 
-    impl Store<u64> for Nowhere {
-        fn set_place(&mut self, _: u64, _: Place) {}
+    impl Store<usize> for Places {
+        fn set_place(&mut self, key: usize, place: Place) {
+            self.0[key] = place;
+        }
+        fn place(&self, key: usize) -> Place {
+            self.0[key]
+        }
+    }
+
+    fn rank(key: usize) -> Rank {
+        Rank::new(key as u64, Slack::ZERO)
     }
 
     #[test]
     fn every_timer_is_counted_where_it_waits() {
         let mut wheel = Wheel::new(Nanos::ZERO);
-        let deadlines = [5, 65_536, 65_540, 1 << 22, (1 << 22) + 66_000, 1 << 40, Nanos::NEVER.get()];
-        for (number, deadline) in deadlines.into_iter().enumerate() {
-            let rank = Rank::new(number as u64, Slack::ZERO);
-            wheel.insert(&mut Nowhere, number as u64, Nanos::new(deadline), rank);
+        let deadlines = [5, 16, 20, 1 << 10, (1 << 10) + 20, 1 << 40, Nanos::NEVER.get()];
+        let mut places = Places(vec![Place::NOWHERE; deadlines.len()]);
+        for (key, deadline) in deadlines.into_iter().enumerate() {
+            wheel.insert(&mut places, key, Nanos::new(deadline), rank(key));
         }
         let before = wheel.occupancy();
         let found = |level: usize, slot: usize| before.slots[level][slot];
-        assert_eq!([found(0, 0), found(0, 1), found(1, 1), found(4, 1), found(7, 63)], [1, 2, 2, 1, 1]);
-        assert_eq!((before.timers(), before.due, before.current), (deadlines.len(), 0, [0; 8]));
+        assert_eq!([found(0, 1), found(1, 1), found(6, 1), found(9, 63)], [2, 2, 1, 1]);
+        assert_eq!((before.timers(), before.opened, before.current), (deadlines.len(), 1, [0; LEVELS]));
 
-        // Half of what is due leaves; the other half is due, and still counted.
+        // Those that leave are counted no more; one that is opened and not due yet is.
         let mut moves = 100;
-        let now = Nanos::new((1 << 22) + 70_000);
-        for left in (2..deadlines.len()).rev() {
-            assert!(matches!(wheel.next_due(&mut Nowhere, now, &mut moves), Due::Fire { .. }));
+        let now = Nanos::new((1 << 10) + 10);
+        for left in (3..deadlines.len()).rev() {
+            assert!(matches!(wheel.next_due(&mut places, now, &mut moves), Due::Fire { .. }));
             assert_eq!(wheel.occupancy().timers(), left);
         }
-        assert_eq!(wheel.next_due(&mut Nowhere, now, &mut moves), Due::Idle);
+        assert_eq!(wheel.next_due(&mut places, now, &mut moves), Due::Idle);
         let after = wheel.occupancy();
-        assert_eq!((after.current[0], after.current[1], after.elapsed), (1, 1, now));
-        assert_eq!(wheel.moved(), 2);
+        assert_eq!((after.current[0], after.current[1], after.opened, after.elapsed), (0, 1, 1, now));
+        assert_eq!(wheel.moved(), 0);
     }
 
     #[test]
     fn a_slot_that_cascades_is_named() {
         let mut wheel = Wheel::new(Nanos::ZERO);
-        for number in 0..10 {
-            // For several slots of level 0: a slot that belongs into one is handed over as a whole.
-            let deadline = Nanos::new((1 << 22) + 1 + 65_536 * (number % 4));
-            wheel.insert(&mut Nowhere, number, deadline, Rank::new(number, Slack::ZERO));
+        let mut places = Places(vec![Place::NOWHERE; 10_000]);
+        for key in 0..10_000 {
+            // More than a page, and out of order.
+            let deadline = (1 << 22) + 1 + 300 * (key as u64 % 4_000);
+            wheel.insert(&mut places, key, Nanos::new(deadline), rank(key));
         }
         let mut moves = 4;
-        assert_eq!(wheel.next_due(&mut Nowhere, Nanos::new(1 << 23), &mut moves), Due::Exhausted);
+        assert_eq!(wheel.next_due(&mut places, Nanos::new(1 << 23), &mut moves), Due::Exhausted);
         let occupancy = wheel.occupancy();
-        let below: u32 = occupancy.slots[0].iter().sum();
-        assert_eq!((occupancy.slots[1][1], below), (6, 4));
+        assert_eq!((occupancy.slots[3][1], occupancy.timers(), wheel.moved()), (9_996, 10_000, 4));
         let cascading: Vec<_> = occupancy.levels().map(|level| level.cascading).collect();
-        assert_eq!(cascading, [None, Some(1), None, None, None, None, None, None]);
+        assert_eq!(cascading.iter().flatten().collect::<Vec<_>>(), [&1]);
+        assert_eq!(cascading[3], Some(1));
     }
 
     #[test]
     fn widths_are_those_of_the_levels() {
         let occupancy = Wheel::<u64>::new(Nanos::ZERO).occupancy();
         let widths: Vec<_> = occupancy.levels().map(|level| level.slot_width).collect();
-        assert_eq!((widths[0].as_nanos(), widths.len()), (65_536, LEVELS));
+        assert_eq!((widths[0].as_nanos(), widths.len()), (16, LEVELS));
         assert!(widths.windows(2).all(|pair| pair[1] == pair[0] * 64));
     }
 }

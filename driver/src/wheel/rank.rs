@@ -22,11 +22,6 @@ pub struct Rank(u64);
 impl Rank {
     const SLACK_BITS: u32 = 8;
 
-    /// Not larger than any.
-    pub(super) const FIRST: Rank = Rank(0);
-    /// Not smaller than any.
-    pub(super) const LAST: Rank = Rank(u64::MAX);
-
     /// The rank of the timer with this sequence number, of which 56 bits are kept: at ten million timers a second
     /// they last for 228 years.
     #[inline]

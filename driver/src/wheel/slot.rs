@@ -1,466 +1,311 @@
-//! Slots: arrays of cells, in chunks from a pool.
+//! `Slot`: the timers that are due within one slot's time, and what is known of all of them.
 //!
-//! A timer's cell is 24 bytes: when it is due, its number and slack, and whom it belongs to. The cells of a slot
-//! lie in a chain of chunks of 32, so it grows without copying, and it is read as a stream.
+//! Rules:
 //!
-//! ```text
-//!              begin          a chain's chunks, from the bottom to the top           end: the next push
-//!                ▼                                                                     ▼
-//!   bottom ▕ · · 3 4 5 … 31 ▏◀──above/below──▶▕ 0 … 31 ▏◀──▶ … ◀──▶▕ 0 1 2 3 4 5 6 · · · ▏ top
-//!                └─▶ pop_front                                                 └─▶ pop_back, the filler of holes
-//! ```
-//!
-//! The owner of a cell keeps its [`Place`], so that it is found and removed in one step.
-//!
-//! Ground rules:
-//!
-//! * A place names a chunk of the pool and an offset in it. It is valid until the cell moves, and whoever
-//!   moves a cell tells its owner.
-//! * Between its begin and its end a chain has no holes: a cell that is removed is replaced by the last one.
-//! * A chain belongs to one slot, but not always to the same: two slots may swap theirs, and so a whole slot
-//!   moves at once, whatever it holds. A chunk knows its chain, and the chain its slot.
-//! * A slot's bounds enclose the truth: no cell is due, or wants the park to end, before the lower ones, nor is
-//!   due after the upper one. Removal does not narrow them; an empty slot has none.
-//! * `sorted` means that the cells lie by (when, rank) from the bottom to the top, as those do that were armed
-//!   one after the other for the same length of time. What disturbs the order clears it.
+//! * A slot without timers has no cells and no memory.
+//! * `ordered` says that the live cells lie in the order of (deadline, sequence number), and that a hole is not due after the
+//!   live cells behind it. So a crowd that was armed in order stays so while some of it is cancelled.
+//! * The bounds enclose the truth: no cell is due before `earliest` or after `latest`, none wants the park to end
+//!   before `wake`, and none has less slack than `slack`.
+//! * While a slot is ordered, a removal leaves a hole. Holes are at most as many as live cells and a few: beyond that a short
+//!   slot is compacted at once, a long one a few cells with each removal. When it is not, the last cell fills the hole.
 
-use super::level::{LEVELS, SLOTS, SlotId};
-use super::pool::{CHUNK, NONE, Pool};
-use super::{Place, Rank, Slack};
+use super::buffers::Buffers;
+use super::cells::{Cell, Cells, Compaction, Timer};
+use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
 
-/// A slot is searched for the last cell up to a time if it holds no more.
-const SEARCHED: u32 = 64;
+/// So many holes are no reason to compact.
+const HOLES: usize = 32;
+/// A long slot is compacted by so many cells with each removal.
+const COMPACTED: usize = 8;
+/// So many holes at the end are removed with the last cell.
+const TRAILING: usize = 64;
+/// At most so many cells are looked at to find out how long a park may last.
+const SEARCHED: usize = 64;
 
-/// One timer in the wheel.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cell<K> {
-    /// The deadline under which the timer is filed; its true one may be later.
-    pub(super) when: Nanos,
-    pub(super) rank: Rank,
-    pub(super) key: K,
-}
-
-impl<K> Cell<K> {
-    /// The latest moment to which a park may put this timer off.
-    #[inline]
-    pub(super) fn wake(&self) -> Nanos {
-        Nanos::new(self.when.get().saturating_add(self.rank.slack().as_nanos()))
-    }
-}
-
-/// A cell that [`Slots::swap_remove`] has removed.
-pub(super) struct Removed<K> {
-    pub(super) key: K,
-    /// The slot in which it lay.
-    pub(super) slot: SlotId,
-    /// The owner of the cell that now lies in its place.
-    pub(super) filler: Option<K>,
-}
-
-/// What [`Slots::sift`] does with a cell.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// It stays in its slot.
-    Keep,
-    /// It is removed.
-    Take,
-    /// It stays, and so do those that were not judged yet.
-    Stop,
-}
-
-/// The cells of a slot. A cache line of its own.
-#[derive(Clone, Debug)]
-#[repr(align(64))]
-struct Chain {
-    bottom: u32,
-    top: u32,
-    /// The offset of the first cell in the bottom chunk; zero if the chain is empty.
-    begin: u32,
-    len: u32,
+/// The timers of a slot.
+#[derive(Debug)]
+pub(super) struct Slot<K, const PAGE: usize> {
+    cells: Cells<K, PAGE>,
     /// No cell is due before this.
     earliest: Nanos,
     /// No cell is due after this.
     latest: Nanos,
     /// No cell wants the park to end before this.
     wake: Nanos,
-    /// The rank of the last cell, while the chain is sorted.
-    last: Rank,
-    sorted: bool,
-    /// Whose chain it is.
-    slot: SlotId,
+    live: u32,
+    /// No cell has less.
+    slack: Slack,
+    ordered: bool,
 }
 
-impl Chain {
-    fn empty(slot: SlotId) -> Chain {
-        Chain {
-            bottom: NONE,
-            top: NONE,
-            begin: 0,
-            len: 0,
+impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
+    pub(super) const fn new() -> Slot<K, PAGE> {
+        Slot {
+            cells: Cells::new(),
             earliest: Nanos::NEVER,
             latest: Nanos::ZERO,
             wake: Nanos::NEVER,
-            last: Rank::FIRST,
-            sorted: true,
-            slot,
+            live: 0,
+            slack: Slack::MAX,
+            ordered: true,
         }
     }
 
-    /// The offset of the last cell in the top chunk.
+    /// How many timers wait in it.
     #[inline]
-    fn last_offset(&self) -> u32 {
-        (self.begin + self.len - 1) % CHUNK
-    }
-}
-
-/// All slots of a wheel, and the chunks they are made of.
-#[derive(Debug)]
-pub(super) struct Slots<K> {
-    /// Which chain is whose.
-    chain_of: Box<[u16]>,
-    chains: Box<[Chain]>,
-    pool: Pool<K>,
-}
-
-impl<K: Copy> Slots<K> {
-    pub(super) fn new() -> Slots<K> {
-        let ids = || (0..LEVELS).flat_map(|level| (0..SLOTS).map(move |slot| SlotId::new(level, slot)));
-        Slots {
-            chain_of: ids().map(|id| id.index() as u16).collect(),
-            chains: ids().map(Chain::empty).collect(),
-            pool: Pool::new(),
-        }
+    pub(super) fn live(&self) -> usize {
+        self.live as usize
     }
 
     #[inline]
-    fn chain(&self, id: SlotId) -> &Chain {
-        &self.chains[usize::from(self.chain_of[id.index()])]
+    pub(super) fn is_empty(&self) -> bool {
+        self.live == 0
     }
 
     #[inline]
-    pub(super) fn is_empty(&self, id: SlotId) -> bool {
-        self.chain(id).len == 0
-    }
-
-    /// How many cells a slot holds.
-    pub(super) fn len(&self, id: SlotId) -> usize {
-        self.chain(id).len as usize
+    pub(super) fn earliest(&self) -> Nanos {
+        self.earliest
     }
 
     #[inline]
-    pub(super) fn earliest(&self, id: SlotId) -> Nanos {
-        self.chain(id).earliest
+    pub(super) fn latest(&self) -> Nanos {
+        self.latest
     }
 
     #[inline]
-    pub(super) fn latest(&self, id: SlotId) -> Nanos {
-        self.chain(id).latest
+    pub(super) fn slack(&self) -> Slack {
+        self.slack
     }
 
     #[inline]
-    pub(super) fn wake(&self, id: SlotId) -> Nanos {
-        self.chain(id).wake
+    pub(super) fn wake(&self) -> Nanos {
+        self.wake
     }
 
-    /// The last time up to `most` at which a cell of a slot is due, which has one that is due by then; `most` where it
-    /// would take long to find out. May be too late, as bounds may.
     #[inline]
-    pub(super) fn last_until(&self, id: SlotId, most: Nanos) -> Nanos {
-        let chain = self.chain(id);
-        if chain.latest <= most {
-            return chain.latest;
-        }
-        if chain.len > SEARCHED {
-            return most;
-        }
-        let due = self.cells(id).map(|(cell, _)| cell.when).filter(|when| *when <= most);
-        due.max().unwrap_or(most)
+    pub(super) fn is_ordered(&self) -> bool {
+        self.ordered
     }
 
-    /// Whether a slot's cells lie in order, from the first to the last.
+    /// Whether all cells lie in one buffer.
+    pub(super) fn is_one_page(&self) -> bool {
+        self.cells.is_one_page()
+    }
+
+    /// Puts a timer behind the last one, and tells its owner.
     #[inline]
-    pub(super) fn is_sorted(&self, id: SlotId) -> bool {
-        self.chain(id).sorted
-    }
-
-    /// Moves all cells of `from` to `to`, which is empty, in one step. Their places stay.
-    pub(super) fn hand_over(&mut self, from: SlotId, to: SlotId) {
-        debug_assert!(self.is_empty(to));
-        self.chain_of.swap(from.index(), to.index());
-        for id in [from, to] {
-            self.chains[usize::from(self.chain_of[id.index()])].slot = id;
-        }
-    }
-
-    /// Puts a cell behind the last one of a slot.
-    #[inline]
-    pub(super) fn push(&mut self, id: SlotId, cell: Cell<K>) -> Place {
-        let number = self.chain_of[id.index()];
-        let chain = &mut self.chains[usize::from(number)];
-        let offset = (chain.begin + chain.len) % CHUNK;
-        if offset == 0 {
-            let new = self.pool.take(number, chain.top);
-            if chain.len == 0 {
-                chain.bottom = new;
-            } else {
-                self.pool.chunk_mut(chain.top).above = new;
-            }
-            chain.top = new;
-        }
-        chain.len += 1;
-        chain.sorted &= cell.when > chain.latest
-            || (cell.when == chain.latest && cell.rank > chain.last)
-            || chain.len == 1;
-        chain.last = cell.rank;
-        chain.earliest = chain.earliest.min(cell.when);
-        chain.latest = chain.latest.max(cell.when);
-        chain.wake = chain.wake.min(cell.wake());
-        self.pool.chunk_mut(chain.top).cells[offset as usize] = Some(cell);
-        Place::in_slot(chain.top, offset)
-    }
-
-    /// Takes the first cell of a slot.
-    #[inline]
-    pub(super) fn pop_front(&mut self, id: SlotId) -> Option<Cell<K>> {
-        let chain = &mut self.chains[usize::from(self.chain_of[id.index()])];
-        if chain.len == 0 {
-            return None;
-        }
-        let bottom = chain.bottom;
-        let chunk = self.pool.chunk_mut(bottom);
-        let cell = chunk.cells[chain.begin as usize].take();
-        debug_assert!(cell.is_some(), "a hole in a slot");
-        let above = chunk.above;
-        chain.len -= 1;
-        chain.begin += 1;
-        if chain.len == 0 {
-            *chain = Chain::empty(id);
-            self.pool.give_back(bottom);
-        } else if chain.begin == CHUNK {
-            chain.begin = 0;
-            chain.bottom = above;
-            self.pool.chunk_mut(above).below = NONE;
-            self.pool.give_back(bottom);
-        }
-        cell
-    }
-
-    /// Takes the last cell of a slot.
-    #[inline]
-    pub(super) fn pop_back(&mut self, id: SlotId) -> Option<Cell<K>> {
-        let chain = self.chain(id);
-        if chain.len == 0 {
-            return None;
-        }
-        let (top, last) = (chain.top, chain.last_offset());
-        let cell = self.pool.chunk_mut(top).cells[last as usize].take();
-        debug_assert!(cell.is_some(), "a hole in a slot");
-        self.shrink(self.chain_of[id.index()]);
-        cell
-    }
-
-    /// The last cell of a chain has been taken.
-    #[inline]
-    fn shrink(&mut self, number: u16) {
-        let chain = &mut self.chains[usize::from(number)];
-        let (top, last) = (chain.top, chain.last_offset());
-        chain.len -= 1;
-        if chain.len == 0 {
-            *chain = Chain::empty(chain.slot);
-            self.pool.give_back(top);
-            return;
-        }
-        if last == 0 {
-            chain.top = self.pool.chunk(top).below;
-            self.pool.give_back(top);
-        }
-        // Who is the last now is not looked up: the order stands as long as what is pushed is due after all.
-        chain.last = Rank::LAST;
-    }
-
-    /// The key `depth` cells behind the first of a slot, if it lies within the two first chunks: what a loop of
-    /// `pop_front` will soon come to.
-    #[inline]
-    pub(super) fn peek(&self, id: SlotId, depth: u32) -> Option<K> {
-        let chain = self.chain(id);
-        if depth >= chain.len {
-            return None;
-        }
-        let bottom = self.pool.chunk(chain.bottom);
-        let index = chain.begin + depth;
-        let chunk = if index < CHUNK { bottom } else { self.pool.chunk(bottom.above) };
-        chunk.cells[(index % CHUNK) as usize].map(|cell| cell.key)
-    }
-
-    /// The cell at `place`.
-    #[inline]
-    pub(super) fn get(&self, place: Place) -> Option<Cell<K>> {
-        let (chunk, offset) = place.slot_parts()?;
-        self.pool.get(chunk)?.cells[offset as usize]
-    }
-
-    /// Removes the cell at `place`. Cells are not handed through, because to read back what has just been
-    /// written in other pieces is slow.
-    #[inline]
-    pub(super) fn swap_remove(&mut self, place: Place) -> Option<Removed<K>> {
-        let (chunk, offset) = place.slot_parts()?;
-        let number = self.pool.get(chunk)?.chain;
-        let key = self.pool.chunk(chunk).cells[offset as usize]?.key;
-        let chain = &mut self.chains[usize::from(number)];
-        let (slot, top, last) = (chain.slot, chain.top, chain.last_offset());
-        let mut filler = None;
-        if (chunk, offset) == (top, last) {
-            self.pool.chunk_mut(top).cells[last as usize] = None;
+    pub(super) fn push(&mut self, store: &mut impl Store<K>, timer: Timer<K>, buffers: &mut Buffers<K>) {
+        if self.live == 0 {
+            self.forget_bounds();
+            self.ordered = true;
         } else {
-            chain.sorted = false;
-            let moved = self.pool.chunk_mut(top).cells[last as usize].take()?;
-            self.pool.chunk_mut(chunk).cells[offset as usize] = Some(moved);
-            filler = Some(moved.key);
+            self.ordered = self.ordered && follows(self.cells.last(), &timer);
         }
-        self.shrink(number);
-        Some(Removed { key, slot, filler })
+        self.include(&timer);
+        let index = self.cells.len();
+        assert!(index < u32::MAX as usize, "more than four thousand million timers in a slot");
+        store.set_place(timer.key, Place { when: timer.when, index: index as u32 });
+        self.cells.push(timer.into_cell(), buffers);
+        self.live += 1;
     }
 
-    /// Gives the cell at `place` another deadline and slack, and returns its key, if it lies in the slot `id`.
+    /// Removes the timer of `key`, if it is at `index`. Returns its rank.
     #[inline]
-    pub(super) fn edit(&mut self, place: Place, id: SlotId, when: Nanos, slack: Slack) -> Option<K> {
-        let (chunk, offset) = place.slot_parts()?;
-        let number = self.chain_of[id.index()];
-        let chunk = self.pool.get_mut(chunk).filter(|chunk| chunk.chain == number)?;
-        let old = chunk.cells[offset as usize]?;
-        let cell = Cell { when, rank: old.rank.with_slack(slack), key: old.key };
-        chunk.cells[offset as usize] = Some(cell);
-        let chain = &mut self.chains[usize::from(number)];
-        chain.sorted = chain.len == 1;
-        chain.last = cell.rank;
-        chain.earliest = chain.earliest.min(when);
-        chain.latest = chain.latest.max(when);
-        chain.wake = chain.wake.min(cell.wake());
-        Some(old.key)
+    pub(super) fn remove(
+        &mut self,
+        store: &mut impl Store<K>,
+        key: K,
+        index: u32,
+        buffers: &mut Buffers<K>,
+    ) -> Option<Rank> {
+        let index = index as usize;
+        let cell = self.cells.get_mut(index).filter(|cell| cell.key == Some(key))?;
+        cell.key = None;
+        let rank = cell.rank;
+        self.live -= 1;
+        let len = self.cells.len();
+        if self.live == 0 || index + 1 == len {
+            self.pop_holes(buffers);
+        } else if !self.ordered {
+            self.fill(store, index, buffers);
+        } else if len > 2 * self.live() + HOLES || self.is_compacting() {
+            self.compact(store, buffers);
+        }
+        Some(rank)
     }
 
-    /// Walks a slot from its last cell to its first, and sets its bounds anew. `judge` sees each cell once, and
-    /// may change its time; what it does not want kept is removed and handed to `removed`, and `moved` hears of
-    /// the cell that fills the hole. `soon` hears of most a while before their turn. Says whether it came to the end;
-    /// if it was stopped, the bounds are what they were, and enclose what was removed, too.
-    pub(super) fn sift(
+    /// Takes out the last timer; `None` if some holes were in the way.
+    pub(super) fn pop(&mut self, buffers: &mut Buffers<K>) -> Option<Timer<K>> {
+        let last = self.cells.len().checked_sub(1)?;
+        let cell = self.cells.get_mut(last)?;
+        let taken = cell.timer();
+        cell.key = None;
+        self.live -= u32::from(taken.is_some());
+        self.pop_holes(buffers);
+        taken
+    }
+
+    /// Gives the timer of `key`, if it is at `index`, another deadline in this slot, and another slack. Says whether it was.
+    #[inline]
+    pub(super) fn edit(
         &mut self,
-        id: SlotId,
-        mut judge: impl FnMut(&mut Cell<K>) -> Verdict,
-        mut removed: impl FnMut(Cell<K>),
-        mut moved: impl FnMut(K, Place),
-        mut soon: impl FnMut(K),
+        store: &mut impl Store<K>,
+        key: K,
+        index: u32,
+        when: Nanos,
+        slack: Slack,
     ) -> bool {
-        let number = self.chain_of[id.index()];
-        let Chain { mut top, begin, len, .. } = self.chains[usize::from(number)];
-        let (mut earliest, mut latest, mut wake) = (Nanos::NEVER, Nanos::ZERO, Nanos::NEVER);
-        let mut changed = false;
-        let mut index = begin + len;
-        while index > begin {
-            // A whole chunk at a time, from its last cell to its first: the cell that fills a hole comes
-            // from behind and has been judged already.
-            let below = self.pool.chunk(top).below;
-            let first = if index <= CHUNK { begin } else { 0 };
-            for offset in (first..=(index - 1) % CHUNK).rev() {
-                index -= 1;
-                if let Some(ahead) = offset.checked_sub(super::AHEAD) {
-                    if let Some(cell) = &self.pool.chunk(top).cells[ahead as usize] {
-                        soon(cell.key);
-                    }
-                }
-                let Some(cell) = &mut self.pool.chunk_mut(top).cells[offset as usize] else { continue };
-                let before = cell.when;
-                match judge(cell) {
-                    Verdict::Keep => {
-                        changed |= cell.when != before;
-                        earliest = earliest.min(cell.when);
-                        latest = latest.max(cell.when);
-                        wake = wake.min(cell.wake());
-                        continue;
-                    }
-                    Verdict::Take => {}
-                    Verdict::Stop => return false,
-                }
-                changed = true;
-                let (cell, place) = (*cell, Place::in_slot(top, offset));
-                if let Some(Removed { filler, .. }) = self.swap_remove(place) {
-                    removed(cell);
-                    if let Some(key) = filler {
-                        moved(key, place);
-                    }
-                }
-            }
-            top = below;
+        let Some(cell) = self.cells.get_mut(index as usize).filter(|cell| cell.key == Some(key)) else {
+            return false;
+        };
+        let timer = Timer { when, rank: cell.rank.with_slack(slack), key };
+        *cell = timer.into_cell();
+        store.set_place(key, Place { when, index });
+        if self.live == 1 {
+            self.forget_bounds();
         }
-        let chain = &mut self.chains[usize::from(number)];
-        if chain.len > 0 {
-            chain.earliest = earliest;
-            chain.latest = latest;
-            chain.wake = wake;
-            chain.sorted &= !changed || chain.len == 1;
-        }
+        self.ordered = self.cells.len() == 1;
+        self.include(&timer);
         true
     }
 
-    /// Releases a little of the memory that a burst has left behind.
-    #[inline]
-    pub(super) fn release_some(&mut self, now: Nanos) {
-        self.pool.release_some(now);
+    /// All cells; the slot is empty after it.
+    pub(super) fn take(&mut self) -> Slot<K, PAGE> {
+        std::mem::replace(self, Slot::new())
     }
 
-    /// Chunks in use.
-    pub(super) fn chunks(&self) -> usize {
-        self.pool.used()
+    /// The cells of a slot that was taken.
+    pub(super) fn into_cells(self) -> Cells<K, PAGE> {
+        self.cells
     }
 
-    /// How many chunks a slot uses.
-    pub(super) fn chunks_of(&self, id: SlotId) -> usize {
-        let chain = self.chain(id);
-        (chain.begin + chain.len).div_ceil(CHUNK) as usize
-    }
-
-    /// Bytes that the slots have allocated.
-    pub(super) fn allocated_bytes(&self) -> usize {
-        size_of_val(&*self.chain_of) + size_of_val(&*self.chains) + self.pool.allocated_bytes()
-    }
-
-    /// Visits all cells of a slot with their places, from the first to the last; for checks and listings.
-    pub(super) fn cells(&self, id: SlotId) -> impl Iterator<Item = (&Cell<K>, Place)> {
-        let chain = self.chain(id);
-        let (mut next, mut index) = (chain.bottom, chain.begin);
-        let end = chain.begin + chain.len;
-        std::iter::from_fn(move || {
-            if index == end {
-                return None;
+    /// Sets the bounds anew, exactly.
+    pub(super) fn set_bounds(&mut self) {
+        self.forget_bounds();
+        for index in 0..self.cells.len() {
+            if let Some(timer) = self.cells.get(index).and_then(Cell::timer) {
+                self.include(&timer);
             }
-            let (chunk, offset) = (next, index % CHUNK);
-            index += 1;
-            if offset == CHUNK - 1 {
-                next = self.pool.chunk(chunk).above;
-            }
-            let cell = self.pool.chunk(chunk).cells[offset as usize].as_ref()?;
-            Some((cell, Place::in_slot(chunk, offset)))
-        })
-    }
-
-    /// Asserts that a slot's chain and its chunks agree about each other.
-    ///
-    /// # Panics
-    ///
-    /// If they do not.
-    pub(super) fn check(&self, id: SlotId) {
-        let number = self.chain_of[id.index()];
-        let chain = &self.chains[usize::from(number)];
-        assert_eq!(chain.slot, id, "a chain belongs to another slot");
-        let (mut below, mut next) = (NONE, chain.bottom);
-        for _ in 0..self.chunks_of(id) {
-            let chunk = self.pool.chunk(next);
-            assert_eq!((chunk.chain, chunk.below), (number, below), "a chunk in the wrong chain");
-            (below, next) = (next, chunk.above);
         }
-        assert!(chain.len == 0 || below == chain.top, "a chain does not end at its top");
-        let keys = self.cells(id).map(|(cell, _)| (cell.when, cell.rank));
-        assert!(!chain.sorted || keys.is_sorted(), "{id:?} is not in order");
     }
+
+    /// The last time up to `most` at which a cell of this slot is due, which has one that is due by then; `most` where it
+    /// would take long to find out.
+    pub(super) fn last_until(&self, most: Nanos) -> Nanos {
+        if self.latest <= most || self.cells.len() > SEARCHED {
+            return self.latest.min(most);
+        }
+        let due = self.cells.live_from(0).map(|(_, timer)| timer.when).filter(|when| *when <= most);
+        due.max().unwrap_or(most)
+    }
+
+    /// The timer at `index`; `None` if there is none.
+    pub(super) fn timer_at(&self, index: usize) -> Option<Timer<K>> {
+        self.cells.get(index)?.timer()
+    }
+
+    /// All timers with their indices.
+    pub(super) fn timers(&self) -> impl Iterator<Item = (usize, Timer<K>)> {
+        self.cells.live_from(0)
+    }
+
+    /// Bytes that it has allocated besides its pages.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.cells.allocated_bytes()
+    }
+
+    /// How many cells there are, holes included.
+    pub(super) fn len_with_holes(&self) -> usize {
+        self.cells.len()
+    }
+
+    #[inline]
+    fn forget_bounds(&mut self) {
+        (self.earliest, self.latest) = (Nanos::NEVER, Nanos::ZERO);
+        (self.wake, self.slack) = (Nanos::NEVER, Slack::MAX);
+    }
+
+    /// Widens the bounds by a timer.
+    #[inline]
+    fn include(&mut self, timer: &Timer<K>) {
+        self.earliest = self.earliest.min(timer.when);
+        self.latest = self.latest.max(timer.when);
+        self.wake = self.wake.min(timer.wake());
+        self.slack = self.slack.min(timer.rank.slack());
+    }
+
+    /// Removes the holes at the end, or some of them; and all, if there is nothing else.
+    #[inline]
+    fn pop_holes(&mut self, buffers: &mut Buffers<K>) {
+        if self.live == 0 {
+            return self.cells.clear(buffers);
+        }
+        for _ in 0..TRAILING {
+            match self.cells.last() {
+                Some(Cell { key: None, .. }) => self.cells.pop(buffers),
+                _ => break,
+            };
+        }
+    }
+
+    /// Moves the last timer to the hole at `index`: the order is lost already.
+    #[inline]
+    fn fill(&mut self, store: &mut impl Store<K>, index: usize, buffers: &mut Buffers<K>) {
+        self.pop_holes(buffers);
+        let last = self.cells.len() - 1;
+        if let Some(timer) = self.cells.last().and_then(Cell::timer).filter(|_| index < last) {
+            if let Some(hole) = self.cells.get_mut(index) {
+                *hole = timer.into_cell();
+            }
+            self.cells.pop(buffers);
+            store.set_place(timer.key, Place { when: timer.when, index: index as u32 });
+        }
+    }
+
+    #[inline]
+    fn is_compacting(&mut self) -> bool {
+        self.cells.rest().is_some_and(|rest| rest.compaction.is_some())
+    }
+
+    /// Moves live cells over holes: a few, or all of a short slot. The order stays.
+    #[cold]
+    fn compact(&mut self, store: &mut impl Store<K>, buffers: &mut Buffers<K>) {
+        let steps = if self.cells.is_one_page() { PAGE } else { COMPACTED };
+        let len = self.cells.len();
+        let Compaction { mut write, mut read } =
+            self.cells.rest().and_then(|rest| rest.compaction).unwrap_or_default();
+        // Holes at the end may have been removed since.
+        (write, read) = (write.min(len), read.min(len));
+        for _ in 0..steps {
+            let Some(cell) = self.cells.get(read) else { break };
+            if let Some(timer) = cell.timer() {
+                if read != write {
+                    if let Some(from) = self.cells.get_mut(read) {
+                        from.key = None;
+                    }
+                    if let Some(to) = self.cells.get_mut(write) {
+                        *to = timer.into_cell();
+                    }
+                    store.set_place(timer.key, Place { when: timer.when, index: write as u32 });
+                }
+                write += 1;
+            }
+            read += 1;
+        }
+        let done = read == len;
+        if let Some(rest) = self.cells.rest() {
+            rest.compaction = (!done).then_some(Compaction { write, read });
+        }
+        if done {
+            self.cells.truncate(write, buffers);
+        }
+    }
+}
+
+/// Whether a timer belongs behind the last cell of a row that is in order.
+#[inline]
+pub(super) fn follows<K: Copy>(last: Option<&Cell<K>>, timer: &Timer<K>) -> bool {
+    last.is_none_or(|last| last.order() < timer.order())
 }

@@ -123,7 +123,7 @@ impl Case {
         // One time in four the clock runs on and the driver does not look.
         match op.who >> 3 & 7 {
             0 | 1 => {}
-            2..=4 => self.process(usize::from(op.who >> 3)),
+            2..=5 => self.process(usize::from(op.who >> 4)),
             _ => self.process(usize::MAX),
         }
     }

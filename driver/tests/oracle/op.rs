@@ -42,7 +42,7 @@ impl Op {
     /// A time after `now`, or at it; which one is up to `how` and `amount`.
     pub(crate) fn time(self, now: u64) -> u64 {
         let level = u32::from(self.how >> 3 & 7);
-        let shift = 16 + 6 * level;
+        let shift = 4 + 6 * [0, 1, 2, 3, 4, 5, 7, 9][level as usize];
         let widths = (1 + u64::from(self.how >> 6)) << shift.min(61);
         let ahead = match self.how & 7 {
             0 => u64::from(self.amount),

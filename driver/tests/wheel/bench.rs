@@ -3,11 +3,11 @@
 use mainspring_driver::Nanos;
 use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
 
-pub(crate) const LEVELS: u32 = 8;
+pub(crate) const LEVELS: u32 = 10;
 
 /// The width of a slot of this level.
 pub(crate) fn width(level: u32) -> u64 {
-    1 << (16 + 6 * level)
+    1 << (4 + 6 * level)
 }
 
 pub(crate) fn at(nanos: u64) -> Nanos {
@@ -19,6 +19,7 @@ pub(crate) fn at(nanos: u64) -> Nanos {
 pub(crate) struct Owners {
     pub(crate) place: Vec<Place>,
     pub(crate) deadline: Vec<Nanos>,
+    pub(crate) slack: Vec<Slack>,
     /// How often the wheel asked for a deadline.
     pub(crate) asked: usize,
 }
@@ -27,26 +28,34 @@ impl Store<usize> for Owners {
     fn set_place(&mut self, key: usize, place: Place) {
         self.place[key] = place;
     }
+    fn place(&self, key: usize) -> Place {
+        self.place[key]
+    }
     fn deadline(&mut self, key: usize, _filed: Nanos) -> Nanos {
         self.asked += 1;
         self.deadline[key]
     }
 }
 
+/// A wheel on small pages, so that few timers cascade where many would.
+pub(crate) type Bench = BenchOf<8>;
+/// A wheel as it is.
+pub(crate) type Paged = BenchOf<2048>;
+
 /// A wheel and its owners, checked after every step.
-pub(crate) struct Bench {
-    pub(crate) wheel: Wheel<usize>,
+pub(crate) struct BenchOf<const PAGE: usize> {
+    pub(crate) wheel: Wheel<usize, PAGE>,
     pub(crate) owners: Owners,
 }
 
-impl Bench {
-    pub(crate) fn new(start: u64) -> Bench {
-        Bench { wheel: Wheel::new(at(start)), owners: Owners::default() }
+impl<const PAGE: usize> BenchOf<PAGE> {
+    pub(crate) fn new(start: u64) -> BenchOf<PAGE> {
+        BenchOf { wheel: Wheel::with_page(at(start)), owners: Owners::default() }
     }
 
     /// A wheel at zero with timers at these deadlines.
-    pub(crate) fn of(deadlines: impl IntoIterator<Item = u64>) -> Bench {
-        let mut bench = Bench::new(0);
+    pub(crate) fn of(deadlines: impl IntoIterator<Item = u64>) -> BenchOf<PAGE> {
+        let mut bench = BenchOf::new(0);
         for deadline in deadlines {
             bench.add(deadline);
         }
@@ -68,22 +77,34 @@ impl Bench {
         let key = self.owners.place.len();
         self.owners.place.push(Place::NOWHERE);
         self.owners.deadline.push(at(deadline));
+        self.owners.slack.push(Slack::ZERO);
         self.file(key, deadline);
         key
     }
 
     pub(crate) fn file(&mut self, key: usize, deadline: u64) {
         self.owners.deadline[key] = at(deadline);
-        self.wheel.insert(&mut self.owners, key, at(deadline), Rank::new(key as u64, Slack::ZERO));
+        let rank = Rank::new(key as u64, self.owners.slack[key]);
+        self.wheel.insert(&mut self.owners, key, at(deadline), rank);
     }
 
     pub(crate) fn cancel(&mut self, key: usize) {
-        let place = self.owners.place[key];
-        assert_eq!(self.wheel.remove(&mut self.owners, place), Some(key));
+        assert!(self.wheel.remove(&mut self.owners, key));
+    }
+
+    /// Files a timer that is in the wheel under another deadline.
+    pub(crate) fn refile(&mut self, key: usize, deadline: u64) {
+        self.owners.deadline[key] = at(deadline);
+        let slack = self.owners.slack[key];
+        assert!(self.wheel.refile(&mut self.owners, key, at(deadline), slack));
+    }
+
+    pub(crate) fn next_wake(&self) -> Option<Nanos> {
+        self.wheel.next_wake()
     }
 
     pub(crate) fn check(&self) {
-        self.wheel.check(|key| self.owners.place[key]);
+        self.wheel.check(|key| self.owners.place(key));
     }
 
     /// Fires all that is due at `now`, `moves` moves at a time, and checks the wheel after every step.

@@ -1,6 +1,6 @@
 //! The order by (deadline, sequence number), and what it costs a crowd.
 
-use mainspring_driver::wheel::{Due, Slack};
+use mainspring_driver::wheel::Due;
 
 use crate::bench::{Bench, LEVELS, at, width};
 
@@ -37,8 +37,8 @@ fn a_crowd_with_one_deadline_is_neither_moved_nor_sorted_before_its_first_fires(
         assert!(matches!(due, Due::Fire { key, .. } if key == expected), "{due:?}");
         assert_eq!(bench.owners.asked, expected + 1, "others were asked before it was their turn");
         bench.check();
-        let left = bench.wheel.next_wake();
-        assert_eq!(left.is_some_and(|wake| wake <= bench.wheel.elapsed()), expected < 999, "{left:?}");
+        let left = bench.next_wake();
+        assert_eq!(left.is_some_and(|wake| wake <= at(deadline)), expected < 999, "{left:?}");
     }
     assert_eq!((bench.wheel.moved(), bench.wheel.len()), (0, 0));
 }
@@ -87,9 +87,7 @@ fn a_timer_that_was_reset_alone_in_its_slot_does_not_spoil_the_order_of_a_crowd(
     let mut bench = Bench::new(0);
     let (first, second) = (bench.add(deadline - 2), bench.add(deadline - 1));
     bench.cancel(second);
-    let place = bench.owners.place[first];
-    bench.owners.deadline[first] = at(deadline);
-    assert_eq!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline), Slack::ZERO), Some(first));
+    bench.refile(first, deadline);
     for _ in 0..99 {
         bench.add(deadline);
     }
@@ -154,9 +152,7 @@ fn a_crowd_that_is_disturbed_while_it_leaves_keeps_its_order() {
         (10..100).filter(|key| *key != 12).collect()
     };
     let brought_forward = |bench: &mut Bench| {
-        let place = bench.owners.place[70];
-        bench.owners.deadline[70] = at(deadline - 1);
-        assert_eq!(bench.wheel.refile_at(&mut bench.owners, place, at(deadline - 1), Slack::ZERO), Some(70));
+        bench.refile(70, deadline - 1);
         std::iter::once(70).chain((10..100).filter(|key| *key != 70)).collect()
     };
     type Disturb<'a> = &'a dyn Fn(&mut Bench) -> Vec<usize>;

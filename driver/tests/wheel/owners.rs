@@ -6,33 +6,39 @@ use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
 use crate::bench::{Bench, at, width};
 
 #[test]
-fn a_place_at_which_nothing_lies_removes_nothing() {
+fn a_timer_that_is_not_in_the_wheel_is_not_found() {
     let mut bench = Bench::new(0);
     let key = bench.add(1_000);
-    let place = bench.owners.place[key];
     bench.cancel(key);
-    assert_eq!(bench.wheel.remove(&mut bench.owners, place), None);
-    assert_eq!(bench.wheel.remove(&mut bench.owners, Place::NOWHERE), None);
+    assert!(!bench.wheel.remove(&mut bench.owners, key), "it was cancelled");
+    bench.owners.place[key] = Place::NOWHERE;
+    assert!(!bench.wheel.remove(&mut bench.owners, key), "it is nowhere");
     let (first, second) = (bench.add(10), bench.add(20));
     let due = bench.wheel.next_due(&mut bench.owners, at(20), &mut 10);
     assert!(matches!(due, Due::Fire { key, .. } if key == first));
+    assert!(!bench.wheel.remove(&mut bench.owners, first), "it has expired");
     bench.cancel(second);
-    let place = bench.owners.place[second];
-    assert_eq!(bench.wheel.remove(&mut bench.owners, place), None, "a tombstone was taken for a timer");
+    assert!(
+        !bench.wheel.refile(&mut bench.owners, second, at(30), Slack::ZERO),
+        "it was cancelled while it was due"
+    );
     assert_eq!(bench.advance(20, 10), []);
     assert!(bench.wheel.is_empty());
 }
 
 #[test]
-fn a_place_that_its_timer_has_left_does_not_remove_it() {
-    // The topmost cell of a slot and one below it.
-    for leaver in [1, 0] {
-        let mut bench = Bench::of([7, 8, 9 << 16]);
-        let place = bench.owners.place[leaver];
-        assert_eq!(bench.wheel.remove(&mut bench.owners, place), Some(leaver));
-        let top = if leaver == 0 { Some(1) } else { None };
-        assert_eq!(bench.wheel.remove(&mut bench.owners, place), top);
-        assert_eq!(bench.wheel.len(), 2 - usize::from(leaver == 0));
+fn an_owner_with_a_wrong_place_removes_no_other_timer() {
+    // In a slot, in a run that lies as it lay, in one that was sorted, and in a slot that cascades.
+    for (deadlines, now) in [([100, 101, 102], 0), ([100, 101, 102], 100), ([102, 101, 100], 100)] {
+        let mut bench = Bench::of(deadlines);
+        let _ = bench.wheel.next_due(&mut bench.owners, at(now), &mut 1);
+        let [right, wrong] = [1, 2].map(|key| bench.owners.place[key]);
+        bench.owners.place[1] = wrong;
+        let found = bench.wheel.remove(&mut bench.owners, 1);
+        assert!(!found, "{deadlines:?} at {now}");
+        bench.owners.place[1] = right;
+        bench.check();
+        bench.cancel(1);
     }
 }
 
@@ -56,16 +62,22 @@ fn a_store_that_names_an_earlier_deadline_does_not_break_the_wheel() {
 
 #[test]
 fn a_wheel_whose_store_knows_no_deadlines_keeps_those_it_was_told() {
-    struct Nobody;
-    impl Store<u32> for Nobody {
-        fn set_place(&mut self, _: u32, _: Place) {}
+    struct Places([Place; 4]);
+    impl Store<usize> for Places {
+        fn set_place(&mut self, key: usize, place: Place) {
+            self.0[key] = place;
+        }
+        fn place(&self, key: usize) -> Place {
+            self.0[key]
+        }
     }
+    let mut places = Places([Place::NOWHERE; 4]);
     let mut wheel = Wheel::new(Nanos::ZERO);
     for (key, deadline) in [(1, 300), (2, 100), (3, 200)] {
-        wheel.insert(&mut Nobody, key, Nanos::new(deadline), Rank::new(key.into(), Slack::ZERO));
+        wheel.insert(&mut places, key, Nanos::new(deadline), Rank::new(key as u64, Slack::ZERO));
     }
     for expected in [2, 3, 1] {
-        let due = wheel.next_due(&mut Nobody, Nanos::new(1_000), &mut 100);
+        let due = wheel.next_due(&mut places, Nanos::new(1_000), &mut 100);
         assert!(matches!(due, Due::Fire { key, .. } if key == expected), "{due:?}");
     }
 }

@@ -12,32 +12,31 @@ fn a_park_ends_at_the_last_deadline_that_it_can_gather() {
     let file = |bench: &mut Bench, deadline: u64| {
         let key = bench.add(Nanos::NEVER.get());
         bench.cancel(key);
-        bench.owners.deadline[key] = at(deadline);
-        let rank = Rank::new(key as u64, slack);
-        bench.wheel.insert(&mut bench.owners, key, at(deadline), rank);
+        bench.owners.slack[key] = slack;
+        bench.file(key, deadline);
         bench.check();
         key
     };
     // Alone it is woken at its deadline, however far away and whatever its slack.
     let first = 5 << 20;
     file(&mut bench, first);
-    assert_eq!(bench.wheel.next_wake(), Some(at(first)));
+    assert_eq!(bench.next_wake(), Some(at(first)));
     // Others beyond the slack of the first change nothing, also where their slots begin before it.
     let beyond = file(&mut bench, first + (1 << 20) + width(0));
     file(&mut bench, 30 * width(3));
     file(&mut bench, Nanos::NEVER.get());
-    assert_eq!(bench.wheel.next_wake(), Some(at(first)));
+    assert_eq!(bench.next_wake(), Some(at(first)));
     // Those within it are waited for, the last of them too; not longer than the slack of the first lasts.
-    for ahead in [100, width(0), 1 << 19] {
+    for ahead in [width(0), 100, 1 << 19] {
         file(&mut bench, first + ahead);
-        assert_eq!(bench.wheel.next_wake(), Some(at(first + ahead)));
+        assert_eq!(bench.next_wake(), Some(at(first + ahead)));
     }
     bench.cancel(beyond);
     let edge = file(&mut bench, first + (1 << 20));
-    assert_eq!(bench.wheel.next_wake(), Some(at(first + (1 << 20))));
+    assert_eq!(bench.next_wake(), Some(at(first + (1 << 20))));
     bench.cancel(edge);
     let precise = bench.add(first + 50);
-    assert_eq!(bench.wheel.next_wake(), Some(at(first + 50)));
+    assert_eq!(bench.next_wake(), Some(at(first + 50)));
     assert_eq!(bench.advance(first + 50, 100).last(), Some(&precise));
 }
 
@@ -48,17 +47,51 @@ fn a_reset_brings_the_new_slack() {
         let mut bench = Bench::new(0);
         let (key, precise) = (bench.add(Nanos::NEVER.get()), bench.add(6 << 20));
         bench.cancel(key);
-        bench.owners.deadline[key] = at(5 << 20);
-        let rank = Rank::new(key as u64, Slack::at_most_nanos(1 << 22));
-        bench.wheel.insert(&mut bench.owners, key, at(5 << 20), rank);
-        assert_eq!(bench.wheel.next_wake(), Some(at(6 << 20)));
-        let place = bench.owners.place[key];
-        bench.owners.deadline[key] = at(to);
-        assert_eq!(bench.wheel.refile_at(&mut bench.owners, place, at(to), Slack::ZERO), Some(key));
+        bench.owners.slack[key] = Slack::at_most_nanos(1 << 22);
+        bench.file(key, 5 << 20);
+        assert_eq!(bench.next_wake(), Some(at(6 << 20)));
+        bench.owners.slack[key] = Slack::ZERO;
+        bench.refile(key, to);
         bench.check();
-        assert_eq!(bench.wheel.next_wake(), Some(at(to)), "it sleeps on as if it had not been reset");
+        assert_eq!(bench.next_wake(), Some(at(to)), "it sleeps on as if it had not been reset");
         let due = bench.wheel.next_due(&mut bench.owners, at(to), &mut 100);
         assert_eq!(due, Due::Fire { key, deadline: at(to), rank: Rank::new(key as u64, Slack::ZERO) });
         assert_eq!(bench.advance(6 << 20, 100), [precise]);
+    }
+}
+
+#[test]
+fn a_park_gathers_crowds_too() {
+    // Hundreds within the slack of the first, in order and out of order, before and after their slot was opened.
+    let slack = Slack::at_most_nanos(1 << 20);
+    for reverse in [false, true] {
+        for opened in [false, true] {
+            let start = 5 << 22;
+            let mut bench = Bench::new(0);
+            let mut file = |deadline: u64| {
+                let key = bench.add(Nanos::NEVER.get());
+                bench.cancel(key);
+                bench.owners.slack[key] = slack;
+                bench.file(key, deadline);
+            };
+            (0..1_000).for_each(|n| file(start + 2_000 * if reverse { 999 - n } else { n }));
+            if opened {
+                file(start - 5);
+                assert_eq!(bench.advance(start - 1, 100).len(), 1);
+                bench.check();
+            }
+            let wake = bench.next_wake().map_or(0, Nanos::get);
+            let end = start + slack.as_nanos();
+            assert!((end - 2_000..=end).contains(&wake), "wakes {} after the first", wake - start);
+            // A crowd of one deadline is woken at that.
+            let mut bench = Bench::new(0);
+            for _ in 0..1_000 {
+                let key = bench.add(Nanos::NEVER.get());
+                bench.cancel(key);
+                bench.owners.slack[key] = slack;
+                bench.file(key, start);
+            }
+            assert_eq!(bench.next_wake(), Some(at(start)));
+        }
     }
 }

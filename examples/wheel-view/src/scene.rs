@@ -1,4 +1,4 @@
-//! What a frame shows: the wheel's fill, what was dealt out since the last frame, counts and lateness.
+//! What a frame shows: the wheel's fill, what was opened since the last frame, counts and lateness.
 //!
 //! Ground rules:
 //!
@@ -12,7 +12,9 @@ use mainspring::time::Instant;
 
 use crate::load::Load;
 
-/// Frames for which a slot that was dealt out is shown as such.
+/// Narrower slots are not shown.
+const SEEN: Duration = Duration::from_micros(50);
+/// Frames for which a slot that was opened is shown as such.
 const GLOW: u8 = 4;
 /// Frames whose lateness is remembered.
 const HISTORY: usize = 512;
@@ -70,8 +72,8 @@ pub(crate) struct Level {
     /// Timers in each slot.
     pub(crate) slots: Vec<u32>,
     pub(crate) current: usize,
-    /// How lately each slot was dealt out to lower levels: zero for long ago or never, up to [`GLOW`].
-    pub(crate) dealt: Vec<u8>,
+    /// How lately each slot was opened: zero for long ago or never, up to [`GLOW`].
+    pub(crate) opened: Vec<u8>,
 }
 
 /// All that a frame is drawn from.
@@ -138,21 +140,22 @@ impl Recorder {
         }
     }
 
-    /// Sees the levels. What was dealt out since the last frame glows, and the others fade.
+    /// Sees the levels. What was opened since the last frame glows, and the others fade.
     fn look(&mut self, now: &Occupancy) {
-        let levels = now.levels().enumerate().map(|(number, level)| {
+        // What happens on narrower slots is over before a frame is drawn.
+        let seen = now.levels().filter(|level| level.slot_width >= SEEN);
+        let levels = seen.enumerate().map(|(number, level)| {
             let LevelOccupancy { slot_width, slots, current, .. } = level;
-            let mut dealt = vec![0; slots.len()];
+            let mut opened = vec![0; slots.len()];
             if let Some(before) = self.levels.get(number) {
-                dealt = before.dealt.iter().map(|glow| glow.saturating_sub(1)).collect();
+                opened = before.opened.iter().map(|glow| glow.saturating_sub(1)).collect();
                 for slot in passed(self.elapsed, now.elapsed(), &level) {
-                    // Slots of level 0 are not dealt: what is due in them fires.
-                    if number > 0 && before.slots[slot] > 0 && slots[slot] == 0 {
-                        dealt[slot] = GLOW;
+                    if before.slots[slot] > 0 && slots[slot] == 0 {
+                        opened[slot] = GLOW;
                     }
                 }
             }
-            Level { slot_width, slots: slots.to_vec(), current, dealt }
+            Level { slot_width, slots: slots.to_vec(), current, opened }
         });
         self.levels = levels.collect();
         self.elapsed = now.elapsed();
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_of_frames_has_counts_and_dealt_slots() {
+    fn a_second_of_frames_has_counts_and_opened_slots() {
         mainspring::block_on(async {
             let load = Load::start(2_000);
             let mut recorder = Recorder::new();
@@ -225,9 +228,9 @@ mod tests {
             for _ in 0..30 {
                 mainspring::sleep(Duration::from_millis(10)).await;
                 scene = recorder.record(&load);
-                glowed |= scene.levels.iter().flat_map(|level| &level.dealt).any(|&glow| glow == GLOW);
+                glowed |= scene.levels.iter().flat_map(|level| &level.opened).any(|&glow| glow == GLOW);
             }
-            assert!(glowed, "no slot was seen being dealt out");
+            assert!(glowed, "no slot was seen being opened");
             assert_eq!(scene.recent.len(), 31);
             let (name, armed) = scene.counts[0];
             assert!(name == "armed" && armed.total > 0 && armed.per_second > 0.0);

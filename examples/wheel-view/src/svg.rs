@@ -27,7 +27,7 @@ pub(crate) fn picture(buffer: &Buffer) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
          height=\"{height:.0}\" role=\"img\" aria-labelledby=\"title desc\">\n\
          <title id=\"title\">The timing wheel, turning</title>\n\
-         <desc id=\"desc\">A frame of examples/wheel-view: eight levels of 64 slots, shaded by how many timers wait \
+         <desc id=\"desc\">A frame of examples/wheel-view: the upper eight levels of 64 slots, shaded by how many timers wait \
          in each, with counts and a histogram of lateness.</desc>\n\
          <rect width=\"{width:.0}\" height=\"{height:.0}\" rx=\"10\" fill=\"{BACKGROUND}\"/>\n\
          <g font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace\" font-size=\"14\" \

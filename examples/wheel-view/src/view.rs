@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   header                        how long, how many tasks a second, how many timers
-//!   the wheel                     eight levels, the widest slots on top; 64 slots each, or 32, 16, 8 if it is narrow
+//!   the wheel                     the levels from 65 µs on, the widest slots on top; 64 slots each, or 32, 16, 8 if it is narrow
 //!   lateness        │ counts      left out if there is no room
 //!   lateness, frame by frame      likewise
 //!   footer                        the keys
@@ -32,7 +32,7 @@ const DIM: Style = Style::new().fg(Color::DarkGray);
 const BRIGHT: Style = Style::new().fg(Color::White).add_modifier(Modifier::BOLD);
 const FILL: Style = Style::new().fg(Color::Cyan);
 const HAND: Style = Style::new().fg(Color::Yellow);
-const DEALT: Style = Style::new().fg(Color::LightMagenta).add_modifier(Modifier::BOLD);
+const OPENED: Style = Style::new().fg(Color::LightMagenta).add_modifier(Modifier::BOLD);
 const LATE: Style = Style::new().fg(Color::Green);
 const CURVE: Style = Style::new().fg(Color::LightGreen);
 
@@ -98,7 +98,7 @@ fn legend() -> Line<'static> {
         Span::raw(" the wheel "),
         Span::styled(" ░ 1 ▒ 2 ▓ 8 █ 32 timers ", FILL),
         Span::styled(" │ now ", HAND),
-        Span::styled(" ↓ dealt out ", DEALT),
+        Span::styled(" ↓ opened ", OPENED),
     ])
 }
 
@@ -138,11 +138,11 @@ fn levels(scene: &Scene, area: Rect, buffer: &mut Buffer) {
 /// How some slots of a level look as one cell.
 fn cell(level: &Level, slots: std::ops::Range<usize>) -> (&'static str, Style) {
     let timers: u32 = level.slots[slots.clone()].iter().sum();
-    let dealt = level.dealt[slots.clone()].iter().any(|&glow| glow > 0);
+    let opened = level.opened[slots.clone()].iter().any(|&glow| glow > 0);
     let now = slots.contains(&level.current);
-    match (timers, now, dealt) {
+    match (timers, now, opened) {
         (0, true, _) => ("│", HAND),
-        (0, _, true) => ("↓", DEALT),
+        (0, _, true) => ("↓", OPENED),
         (0, ..) => ("·", DIM),
         (_, true, _) => (shade(timers), HAND),
         _ => (shade(timers), FILL),
@@ -250,7 +250,7 @@ mod tests {
     /// A level of that number, without timers.
     fn level((current, number): (usize, u32)) -> Level {
         let slot_width = Duration::from_nanos(1 << (16 + 6 * number));
-        Level { slot_width, slots: vec![0; 64], current, dealt: vec![0; 64] }
+        Level { slot_width, slots: vec![0; 64], current, opened: vec![0; 64] }
     }
 
     fn scene() -> Scene {
@@ -258,7 +258,7 @@ mod tests {
         for (number, slot, timers) in [(0, 5, 1), (1, 10, 2), (2, 40, 8), (3, 63, 5_000)] {
             levels[number].slots[slot] = timers;
         }
-        levels[2].dealt[39] = 4;
+        levels[2].opened[39] = 4;
         let mut lateness = Lateness::default();
         (0..40).for_each(|n| lateness.count(Duration::from_micros(10 * n)));
         Scene {
@@ -285,7 +285,7 @@ mod tests {
     fn a_roomy_frame_shows_everything() {
         let lines = drawn(&scene(), 96, 28);
         assert_eq!(lines[0], " mainspring  01:23  1,600 tasks/s (paused)  12,345 tasks  5,011 timers");
-        assert!(lines[1].contains("the wheel") && lines[1].contains("dealt out"), "{}", lines[1]);
+        assert!(lines[1].contains("the wheel") && lines[1].contains("opened"), "{}", lines[1]);
         let level = |n: usize| &lines[2 + 7 - n];
         assert!(level(7).starts_with("│ 7  slots of 9.1 y"), "{}", level(7));
         assert!(level(0).starts_with("│ 0  slots of 65.5 µs"), "{}", level(0));
@@ -306,9 +306,9 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_was_dealt_out_shows_it_unless_the_hand_is_there() {
+    fn a_slot_that_was_opened_shows_it_unless_the_hand_is_there() {
         let mut scene = scene();
-        scene.levels[4].dealt[7] = 1;
+        scene.levels[4].opened[7] = 1;
         let lines = drawn(&scene, 96, 28);
         assert_eq!(lines[5].chars().nth(1 + 22 + 7), Some('↓'), "{}", lines[5]);
         assert_eq!(lines[7].chars().nth(1 + 22 + 39), Some('│'));

@@ -4,7 +4,7 @@
 //!
 //! * Only an [`Entries`] holds [`EntryRef`]s, and it lives under the driver's lock: to have `&Entries` is to
 //!   hold the lock.
-//! * What the wheel finds at the place of an entry is compared with that entry, in every build: if the two disagreed, a
+//! * The wheel says whether it has found an entry, and removes no other, in every build: if it did not, a
 //!   pointer to an entry that is freed would stay in the wheel.
 //! * An [`EntryRef`] is in the wheel exactly while its entry is linked. Between two unlocks the driver may take
 //!   one out to fire it; then it fires it or files it again.
@@ -31,7 +31,7 @@ const AHEAD: usize = 12;
 /// * It was made from a `Pin<&TimerEntry>`.
 /// * It exists in the wheel of an [`Entries`] only, and only while its entry is linked; the owner unlinks it
 ///   before the entry is freed. So under the lock it may be followed.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct EntryRef(NonNull<TimerEntry>);
 
 // SAFETY: an `EntryRef` is followed under the driver's lock only, on whatever thread, and what it leads to
@@ -43,11 +43,6 @@ impl EntryRef {
     #[inline]
     pub(super) fn new(entry: Pin<&TimerEntry>) -> EntryRef {
         EntryRef(NonNull::from(entry.get_ref()))
-    }
-
-    /// Whether it points to `entry`.
-    pub(super) fn is(self, entry: &TimerEntry) -> bool {
-        self.0 == NonNull::from(entry)
     }
 
     /// The entry.
@@ -130,23 +125,24 @@ impl Entries {
         Entries { wheel: Wheel::new(at) }
     }
 
+    /// Files `entry`, which is being linked.
     #[inline]
-    pub(super) fn insert(&mut self, entry: EntryRef, deadline: Nanos, rank: Rank) {
-        self.wheel.insert(&mut Places, entry, deadline, rank);
+    pub(super) fn insert(&mut self, entry: Pin<&TimerEntry>, deadline: Nanos, rank: Rank) {
+        self.wheel.insert(&mut Places, EntryRef::new(entry), deadline, rank);
     }
 
-    /// Takes `entry`, whose cell lies at `place`, out of the wheel.
+    /// Takes `entry`, which is linked, out of the wheel.
     #[inline]
-    pub(super) fn remove(&mut self, entry: &TimerEntry, place: Place) {
-        let found = self.wheel.remove(&mut Places, place);
-        assert_is(entry, found);
+    pub(super) fn remove(&mut self, entry: &TimerEntry) {
+        let found = self.wheel.remove(&mut Places, EntryRef(NonNull::from(entry)));
+        assert_found(entry, found);
     }
 
-    /// Files `entry`, whose cell lies at `place`, under another deadline.
+    /// Files `entry`, which is linked, under another deadline.
     #[inline]
-    pub(super) fn refile(&mut self, entry: &TimerEntry, place: Place, deadline: Nanos, slack: Slack) {
-        let found = self.wheel.refile_at(&mut Places, place, deadline, slack);
-        assert_is(entry, found);
+    pub(super) fn refile(&mut self, entry: Pin<&TimerEntry>, deadline: Nanos, slack: Slack) {
+        let found = self.wheel.refile(&mut Places, EntryRef::new(entry), deadline, slack);
+        assert_found(&entry, found);
     }
 
     /// Fires the next entry that is due at `now`.
@@ -174,7 +170,7 @@ impl Entries {
 
     /// Moves any entry to shutdown.
     pub(crate) fn shut_down_next(&mut self) -> Option<Waker> {
-        let (key, _) = self.wheel.take_any()?;
+        let (key, _) = self.wheel.take_any(&mut Places)?;
         // SAFETY: as in `fire_next`. No deadline is later than NEVER, so it cannot be refused.
         unsafe { key.fire(Nanos::NEVER, StateCell::shut_down) }.ok().map(|fired| fired.waker)
     }
@@ -242,10 +238,7 @@ impl Entries {
             // SAFETY: `&self` means that the lock is held, and the key is in the wheel.
             let entry = unsafe { key.entry() };
             assert!(matches!(entry.state.load(), State::Deadline(_)), "an entry in the wheel is not linked");
-            entry.filed.with(|filed| {
-                // SAFETY: the lock is held.
-                unsafe { (*filed).place }
-            })
+            Places.place(key)
         });
     }
 }
@@ -259,10 +252,22 @@ impl Store<EntryRef> for Places {
         // SAFETY: the wheel speaks only of keys that are in it or being put there, and is only called by
         // `Entries`, under the lock.
         let entry = unsafe { key.entry() };
+        entry.keep(place.when);
         entry.filed.with_mut(|filed| {
             // SAFETY: the lock is held.
-            unsafe { (*filed).place = place }
+            unsafe { (*filed).index = place.index }
         });
+    }
+
+    #[inline]
+    fn place(&self, key: EntryRef) -> Place {
+        // SAFETY: as in `set_place`.
+        let entry = unsafe { key.entry() };
+        let index = entry.filed.with(|filed| {
+            // SAFETY: the lock is held.
+            unsafe { (*filed).index }
+        });
+        Place { when: entry.kept(), index }
     }
 
     #[inline]
@@ -281,10 +286,10 @@ impl Store<EntryRef> for Places {
     }
 }
 
-/// Ends the process if what was `found` at the place of `entry` is not that entry.
+/// Ends the process if `entry` was not found in the wheel.
 #[inline]
-fn assert_is(entry: &TimerEntry, found: Option<EntryRef>) {
-    if !found.is_some_and(|found| found.is(entry)) {
+fn assert_found(entry: &TimerEntry, found: bool) {
+    if !found {
         wrong_place(entry);
     }
 }
@@ -365,7 +370,10 @@ mod tests {
         let (how, place) = case.split_once('/').expect("two words");
         let (own, others) = {
             let locked = driver.handle().lock();
-            (entry.place(&locked), other.place(&locked))
+            let place = |entry: &std::pin::Pin<Box<TimerEntry>>| Places.place(EntryRef::new(entry.as_ref()));
+            let places = (place(&entry), place(&other));
+            drop(locked);
+            places
         };
         let place = match place {
             "nowhere" => Place::NOWHERE,

@@ -10,8 +10,8 @@
 //!   lock (`will_wake` reads bits that nobody else writes). It clones before locking and drops after
 //!   unlocking, because both are foreign code.
 //! * The place is read and written under the lock only; the tolerance too, or by the owner while idle.
-//! * While linked, the state is the deadline, so a reset touches nothing else. The side that moves the state on from
-//!   there leaves the deadline in `wanted` first.
+//! * While linked, the state is the deadline, so a reset touches nothing else, and `kept` is the cached deadline: that under
+//!   which the wheel has filed the entry. The side that moves the state on from there leaves the deadline in `kept` first.
 //! * To fire, the driver, under the lock, copies the waker's bits, then swaps the state as its last touch.
 //!   From that moment the owner may free the entry from another thread. If the swap fails, a reset came
 //!   first: the copy is forgotten, for the waker still belongs to the entry, which is filed again. (Swapping
@@ -32,7 +32,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use linked::EntryRef;
 pub(super) use linked::{Entries, Fired, Next};
 
 use super::Handle;
@@ -97,8 +96,8 @@ pub struct TimerEntry {
     /// Apart from the waker, because the owner may read that while the driver, which holds the lock, writes
     /// this.
     filed: UnsafeCell<Filed>,
-    /// The deadline asked for, while the state does not say it.
-    wanted: AtomicU64,
+    /// The deadline asked for, while the state does not say it; the cached deadline, while it does.
+    kept: AtomicU64,
     /// Where the timer was made.
     origin: &'static Location<'static>,
     _pin: PhantomPinned,
@@ -106,7 +105,8 @@ pub struct TimerEntry {
 
 /// How and where the wheel has filed the entry.
 struct Filed {
-    place: Place,
+    /// The index of its place; the deadline of that is `kept`.
+    index: u32,
     /// How far a park may outlast the timer's deadline, if not as the driver's tolerance says.
     tolerance: Option<Slack>,
 }
@@ -142,8 +142,8 @@ impl TimerEntry {
             handle,
             waker: UnsafeCell::new(MaybeUninit::uninit()),
             state: StateCell::new(),
-            filed: UnsafeCell::new(Filed { place: Place::NOWHERE, tolerance: None }),
-            wanted: AtomicU64::new(deadline.get()),
+            filed: UnsafeCell::new(Filed { index: Place::NOWHERE.index, tolerance: None }),
+            kept: AtomicU64::new(deadline.get()),
             origin,
             _pin: PhantomPinned,
         }
@@ -165,9 +165,15 @@ impl TimerEntry {
     pub fn deadline(&self) -> Nanos {
         match self.state.load() {
             State::Deadline(deadline) => deadline,
-            // Relaxed: the owner wrote it, or the driver before it released the state that has been read.
-            _ => Nanos::new(self.wanted.load(Ordering::Relaxed)),
+            _ => self.kept(),
         }
+    }
+
+    #[inline]
+    fn kept(&self) -> Nanos {
+        // Relaxed: while linked it is read and written under the lock; else the owner wrote it, or the driver before it
+        // released the state that has been read.
+        Nanos::new(self.kept.load(Ordering::Relaxed))
     }
 
     /// What events say of it.
@@ -176,11 +182,11 @@ impl TimerEntry {
         TracedTimer::new(std::ptr::from_ref(self), self.origin)
     }
 
-    /// Keeps the deadline, before the state moves on from it.
+    /// Keeps the deadline, before the state moves on from it; or the cached one, when the wheel files the entry.
     #[inline]
     fn keep(&self, deadline: Nanos) {
-        // Relaxed: the swap that follows releases it, or only the owner is going to look.
-        self.wanted.store(deadline.get(), Ordering::Relaxed);
+        // Relaxed: the swap that follows releases it, or only the owner or whoever has the lock is going to look.
+        self.kept.store(deadline.get(), Ordering::Relaxed);
     }
 
     /// Whether the timer was found due, by the driver or by a poll. A timer that has not been polled since
@@ -342,11 +348,10 @@ impl TimerEntry {
             self.state.settle();
             return Err((Ok(()), waker));
         }
-        let entry = EntryRef::new(self);
         self.put_waker(waker);
         let rank = Rank::new(locked.next_sequence(), self.slack(&mut locked, deadline));
         self.state.arm(deadline);
-        locked.entries.insert(entry, deadline, rank);
+        locked.entries.insert(self, deadline, rank);
         Ok(self.handle.filed(&mut locked, deadline, rank.slack()))
     }
 
@@ -430,8 +435,7 @@ impl TimerEntry {
         }
         let slack = self.slack(&mut locked, deadline);
         self.state.arm(deadline);
-        let place = self.place(&locked);
-        locked.entries.refile(&self, place, deadline, slack);
+        locked.entries.refile(self, deadline, slack);
         let unpark = self.handle.filed(&mut locked, deadline, slack);
         drop(locked);
         if unpark {
@@ -448,15 +452,6 @@ impl TimerEntry {
             unsafe { (*filed).tolerance }
         });
         tolerance.unwrap_or_else(|| locked.default_slack(self.handle.latest(), deadline))
-    }
-
-    /// Where the cell of this entry lies, which is linked.
-    #[inline]
-    fn place(&self, _locked: &Inner) -> Place {
-        self.filed.with(|filed| {
-            // SAFETY: the lock is held.
-            unsafe { (*filed).place }
-        })
     }
 
     /// Writes the waker of an entry that is about to be linked.
@@ -487,8 +482,7 @@ impl TimerEntry {
     /// Removes a linked entry from the wheel and moves its waker out. The caller changes the state before it
     /// unlocks.
     fn take_out(&self, locked: &mut Inner) -> Waker {
-        let place = self.place(locked);
-        locked.entries.remove(self, place);
+        locked.entries.remove(self);
         self.waker.with(|held| {
             // SAFETY: the state is a deadline, so the waker is present; the lock is held and the wheel has no
             // pointer to the entry any more, so nobody copies it; the caller leaves the deadline state (or

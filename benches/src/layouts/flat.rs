@@ -1,11 +1,10 @@
-//! Our own wheel with the other kind of slot: a vector of chunks, and places of (slot, index). Exact.
+//! The other design for the wheel's storage: a plain `Vec` of cells for each slot, and handles of (slot, index). Exact.
 //!
-//! Geometry, cells, bounds, sorting and prefetch are those of `mainspring_driver::Wheel`; only the way from
-//! a slot to its chunks differs, so that the two can be compared. There a slot is a chain of chunks that know their
-//! neighbours; here it has a spine that lists them, which grows, and is copied when it does.
+//! Slots are 65 µs and more; one that comes due is split: what is due is sorted, as a batch. A cancelled cell is filled by
+//! the last one.
 //!
-//! Left out: slicing, giving memory back, cancelling what is being fired, handing whole slots over, and letting a slot
-//! that is in order leave without sorting it.
+//! Left out: slicing, giving memory back in steps, cancelling what is being fired, and letting a slot that is in order leave
+//! without sorting it.
 
 use mainspring_driver::wheel::{Rank, Slack};
 
@@ -16,16 +15,14 @@ const SLOT_BITS: u32 = 16;
 const LEVEL_BITS: u32 = 6;
 const LEVELS: usize = 8;
 const SLOTS: usize = 1 << LEVEL_BITS;
-/// Cells of a chunk.
-const CHUNK: usize = 32;
 /// Owners this many cells ahead are fetched into the cache.
 const AHEAD: usize = 12;
 /// In a handle: due, not in a slot.
 const BATCH: u64 = 1 << 63;
 
-/// The wheel with spines.
+/// The wheel with a `Vec` for each slot.
 #[derive(Debug)]
-pub struct Spine {
+pub struct Flat {
     occupied: [u64; LEVELS],
     slots: Box<[Slot]>,
     /// Chunks not in use.
@@ -35,7 +32,7 @@ pub struct Spine {
     inserted: u64,
 }
 
-type Chunk = Box<[Option<Cell>; CHUNK]>;
+type Chunk = Vec<Cell>;
 
 #[derive(Clone, Copy, Debug)]
 struct Cell {
@@ -46,19 +43,13 @@ struct Cell {
 
 #[derive(Debug)]
 struct Slot {
-    spine: Vec<Chunk>,
-    len: usize,
+    cells: Vec<Cell>,
     earliest: u64,
     wake: u64,
 }
 
 impl Slot {
-    const EMPTY: Slot = Slot { spine: Vec::new(), len: 0, earliest: u64::MAX, wake: u64::MAX };
-
-    #[inline]
-    fn get(&self, index: usize) -> Option<Cell> {
-        self.spine[index / CHUNK][index % CHUNK]
-    }
+    const EMPTY: Slot = Slot { cells: Vec::new(), earliest: u64::MAX, wake: u64::MAX };
 
     #[inline]
     fn note(&mut self, cell: &Cell) {
@@ -68,41 +59,26 @@ impl Slot {
 
     #[inline]
     fn push(&mut self, cell: Cell, free: &mut Vec<Chunk>) -> usize {
-        let index = self.len;
-        if index % CHUNK == 0 {
-            self.spine.push(free.pop().unwrap_or_else(|| Box::new([const { None }; CHUNK])));
-        }
-        self.len += 1;
-        self.note(&cell);
-        self.spine[index / CHUNK][index % CHUNK] = Some(cell);
-        index
-    }
-
-    #[inline]
-    fn pop(&mut self, free: &mut Vec<Chunk>) -> Option<Cell> {
-        let index = self.len.checked_sub(1)?;
-        self.len = index;
-        let cell = self.spine[index / CHUNK][index % CHUNK].take();
-        if index % CHUNK == 0 {
-            free.extend(self.spine.pop());
-            if index == 0 {
-                self.earliest = u64::MAX;
-                self.wake = u64::MAX;
+        let index = self.cells.len();
+        if index == 0 && self.cells.capacity() == 0 {
+            if let Some(buffer) = free.pop() {
+                self.cells = buffer;
             }
         }
-        cell
+        self.note(&cell);
+        self.cells.push(cell);
+        index
     }
 
     /// Takes a cell, and says who now lies in its place.
     #[inline]
-    fn swap_remove(&mut self, index: usize, free: &mut Vec<Chunk>) -> (Option<Cell>, Option<Key>) {
-        if index + 1 == self.len {
-            return (self.pop(free), None);
+    fn swap_remove(&mut self, index: usize) -> (Option<Cell>, Option<Key>) {
+        let cell = self.cells.swap_remove(index);
+        if self.cells.is_empty() {
+            self.earliest = u64::MAX;
+            self.wake = u64::MAX;
         }
-        let wanted = self.get(index);
-        let moved = self.pop(free);
-        self.spine[index / CHUNK][index % CHUNK] = moved;
-        (wanted, moved.map(|cell| cell.key))
+        (Some(cell), self.cells.get(index).map(|cell| cell.key))
     }
 }
 
@@ -111,7 +87,7 @@ fn handle(slot: usize, index: usize) -> u64 {
     (slot as u64) << 32 | index as u64
 }
 
-impl Spine {
+impl Flat {
     #[inline]
     fn file(&mut self, timers: &mut Timers, cell: Cell) {
         let when = cell.when.max(self.elapsed);
@@ -144,37 +120,43 @@ impl Spine {
 
     #[inline]
     fn clear_if_empty(&mut self, id: usize) {
-        if self.slots[id].len == 0 {
+        if self.slots[id].cells.is_empty() {
             self.occupied[id / SLOTS] &= !(1 << (id % SLOTS));
         }
     }
 
     fn deal(&mut self, timers: &mut Timers, id: usize) {
-        loop {
-            let slot = &mut self.slots[id];
-            if let Some(Some(ahead)) = slot.len.checked_sub(1 + AHEAD).map(|index| slot.get(index)) {
+        let mut cells = std::mem::take(&mut self.slots[id].cells);
+        self.slots[id].earliest = u64::MAX;
+        self.slots[id].wake = u64::MAX;
+        self.occupied[id / SLOTS] &= !(1 << (id % SLOTS));
+        for index in 0..cells.len() {
+            if let Some(ahead) = cells.get(index + AHEAD) {
                 timers.prefetch(ahead.key.get());
             }
-            let Some(mut cell) = slot.pop(&mut self.free) else { break };
+            let mut cell = cells[index];
             cell.when = timers[cell.key.get()].when;
             self.file(timers, cell);
         }
-        self.clear_if_empty(id);
+        cells.clear();
+        if self.free.len() < 64 {
+            self.free.push(cells);
+        }
     }
 
     /// Takes what is due out of a level-0 slot and fires it in order.
     fn split(&mut self, timers: &mut Timers, id: usize, now: u64, fire: &mut impl FnMut(u32, &Timer)) {
-        let Spine { slots, free, batch, .. } = self;
+        let Flat { slots, batch, .. } = self;
         let slot = &mut slots[id];
         let (mut earliest, mut wake) = (u64::MAX, u64::MAX);
-        for index in (0..slot.len).rev() {
-            let Some(cell) = slot.get(index) else { continue };
+        for index in (0..slot.cells.len()).rev() {
+            let cell = slot.cells[index];
             if cell.when > now {
                 earliest = earliest.min(cell.when);
                 wake = wake.min(cell.when.saturating_add(cell.rank.slack().as_nanos()));
                 continue;
             }
-            let (due, filler) = slot.swap_remove(index, free);
+            let (due, filler) = slot.swap_remove(index);
             if let Some(key) = filler {
                 timers[key.get()].handle = handle(id, index);
             }
@@ -207,14 +189,14 @@ impl Spine {
     }
 }
 
-impl Layout for Spine {
-    const NAME: &'static str = "mainspring with spines";
+impl Layout for Flat {
+    const NAME: &'static str = "flat";
     const TICK: u64 = 1;
     const ORDERED: bool = true;
     const TELLS_NEXT: bool = true;
 
-    fn new() -> Spine {
-        Spine {
+    fn new() -> Flat {
+        Flat {
             occupied: [0; LEVELS],
             slots: (0..LEVELS * SLOTS).map(|_| Slot::EMPTY).collect(),
             free: Vec::new(),
@@ -237,7 +219,7 @@ impl Layout for Spine {
         let place = timers[key].handle;
         debug_assert!(place & BATCH == 0, "it is in the wheel");
         let (id, index) = ((place >> 32) as usize, place as u32 as usize);
-        let (removed, filler) = self.slots[id].swap_remove(index, &mut self.free);
+        let (removed, filler) = self.slots[id].swap_remove(index);
         debug_assert_eq!(removed.map(|cell| cell.key), Some(Key::new(key)));
         if let Some(moved) = filler {
             timers[moved.get()].handle = place;

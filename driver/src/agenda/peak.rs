@@ -1,6 +1,6 @@
 //! `Peak`: how large something has been lately, so that memory which recurs is kept and a burst's is not.
 //!
-//! Ground rules:
+//! Rules:
 //!
 //! * A size that recurs counts for as long as it recurs, however long the pauses: between two ticks of a
 //!   crowd all of its memory is free, and must not be released.
@@ -13,7 +13,7 @@ const WINDOW_BITS: u32 = 30;
 
 /// The largest size of this window of time and of the one before in which anything happened.
 #[derive(Debug, Default)]
-pub(crate) struct Peak {
+pub(super) struct Peak {
     this: usize,
     last: usize,
     window: u64,
@@ -21,19 +21,19 @@ pub(crate) struct Peak {
 
 impl Peak {
     /// Nothing has happened yet.
-    pub(crate) const fn new() -> Peak {
+    pub(super) const fn new() -> Peak {
         Peak { this: 0, last: 0, window: 0 }
     }
 
     /// It is this large now.
     #[inline]
-    pub(crate) fn reach(&mut self, size: usize) {
+    pub(super) fn reach(&mut self, size: usize) {
         self.this = self.this.max(size);
     }
 
     /// Time has come to `now`, at which the size is `size`.
     #[inline]
-    pub(crate) fn pass(&mut self, now: Nanos, size: usize) {
+    pub(super) fn pass(&mut self, now: Nanos, size: usize) {
         let window = now.get() >> WINDOW_BITS;
         if window != self.window {
             self.window = window;
@@ -44,7 +44,7 @@ impl Peak {
 
     /// How large it has been lately.
     #[inline]
-    pub(crate) fn get(&self) -> usize {
+    pub(super) fn get(&self) -> usize {
         self.this.max(self.last)
     }
 }

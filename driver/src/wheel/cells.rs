@@ -1,0 +1,258 @@
+//! `Cell` and `Cells`: what waits in a slot, in one row.
+//!
+//! Rules:
+//!
+//! * A page has `PAGE` cells, which is a power of two.
+//! * A cell that was cancelled leaves a hole, so no other cell moves and the row keeps its order.
+//! * A cell has 24 bytes. (With 16, and the rest with the owner, firing is no quicker, and a sleep has 16 bytes more.)
+//! * The last page grows by doubling until it is full; then the next begins. So what is put in and taken out at the end is
+//!   one step away, everything else at most two, and a row grows without a long step.
+//! * Pages may have been given back from the front ([`Cells::release_page`]); then nothing is asked of them any more.
+
+use super::Rank;
+use super::buffers::Buffers;
+use crate::Nanos;
+
+/// Where a timer is, or was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell<K> {
+    /// When the timer is due, as far as the wheel knows: its cached deadline.
+    pub(super) when: Nanos,
+    pub(super) rank: Rank,
+    /// Whose it is. A hole has none.
+    pub(super) key: Option<K>,
+}
+
+/// A timer in the wheel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timer<K> {
+    /// Its cached deadline.
+    pub(super) when: Nanos,
+    pub(super) rank: Rank,
+    pub(super) key: K,
+}
+
+impl<K: Copy> Cell<K> {
+    #[inline]
+    pub(super) fn timer(&self) -> Option<Timer<K>> {
+        self.key.map(|key| Timer { when: self.when, rank: self.rank, key })
+    }
+
+    #[inline]
+    pub(super) fn order(&self) -> (Nanos, Rank) {
+        (self.when, self.rank)
+    }
+}
+
+impl<K> Timer<K> {
+    #[inline]
+    pub(super) fn order(&self) -> (Nanos, Rank) {
+        (self.when, self.rank)
+    }
+
+    /// When the park has to end for it.
+    #[inline]
+    pub(super) fn wake(&self) -> Nanos {
+        self.when.saturating_add_nanos(self.rank.slack().as_nanos())
+    }
+
+    #[inline]
+    pub(super) fn into_cell(self) -> Cell<K> {
+        Cell { when: self.when, rank: self.rank, key: Some(self.key) }
+    }
+}
+
+/// A row of cells.
+#[derive(Debug)]
+pub(super) struct Cells<K, const PAGE: usize> {
+    /// The last page.
+    tail: Vec<Cell<K>>,
+    rest: Option<Box<Rest<K>>>,
+    /// How many cells lie in front of the last page.
+    base: u32,
+}
+
+/// What a row of more than one page has besides.
+#[derive(Debug)]
+pub(super) struct Rest<K> {
+    /// All pages but the last.
+    pages: Vec<Vec<Cell<K>>>,
+    /// How far the compaction of the row has come.
+    pub(super) compaction: Option<Compaction>,
+}
+
+/// How far a compaction has come: the live cells in front of `read` lie in front of `write`, and between the two there
+/// are holes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Compaction {
+    pub(super) write: usize,
+    pub(super) read: usize,
+}
+
+impl<K> Rest<K> {
+    pub(super) fn new() -> Rest<K> {
+        Rest { pages: Vec::new(), compaction: None }
+    }
+
+    /// Bytes that it has allocated.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        size_of::<Rest<K>>() + self.pages.capacity() * size_of::<Vec<Cell<K>>>()
+    }
+}
+
+impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
+    pub(super) const fn new() -> Cells<K, PAGE> {
+        Cells { tail: Vec::new(), rest: None, base: 0 }
+    }
+
+    /// How many cells there are, holes and what has been given back included.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.base as usize + self.tail.len()
+    }
+
+    /// Whether all cells lie on one page.
+    #[inline]
+    pub(super) fn is_one_page(&self) -> bool {
+        self.base == 0
+    }
+
+    /// The last page.
+    #[inline]
+    pub(super) fn tail(&mut self) -> &mut Vec<Cell<K>> {
+        &mut self.tail
+    }
+
+    /// What a row of more than one page has besides.
+    #[inline]
+    pub(super) fn rest(&mut self) -> Option<&mut Rest<K>> {
+        self.rest.as_deref_mut()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, index: usize) -> Option<&Cell<K>> {
+        match index.checked_sub(self.base as usize) {
+            Some(index) => self.tail.get(index),
+            None => self.rest.as_ref()?.pages.get(index / PAGE)?.get(index % PAGE),
+        }
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Cell<K>> {
+        match index.checked_sub(self.base as usize) {
+            Some(index) => self.tail.get_mut(index),
+            None => self.rest.as_mut()?.pages.get_mut(index / PAGE)?.get_mut(index % PAGE),
+        }
+    }
+
+    /// Exchanges two cells, which are there.
+    pub(super) fn swap(&mut self, one: usize, other: usize) {
+        if let (Some(&a), Some(&b)) = (self.get(one), self.get(other)) {
+            for (index, cell) in [(one, b), (other, a)] {
+                if let Some(there) = self.get_mut(index) {
+                    *there = cell;
+                }
+            }
+        }
+    }
+
+    /// Whether the cell at `index` is that of `key`.
+    #[inline]
+    pub(super) fn is_at(&self, index: usize, key: K) -> bool
+    where
+        K: Eq,
+    {
+        self.get(index).is_some_and(|cell| cell.key == Some(key))
+    }
+
+    #[inline]
+    pub(super) fn last(&self) -> Option<&Cell<K>> {
+        // It is never empty while there is another page.
+        self.tail.last()
+    }
+
+    /// Puts a cell behind the last one.
+    #[inline]
+    pub(super) fn push(&mut self, cell: Cell<K>, buffers: &mut Buffers<K>) {
+        if self.tail.len() == self.tail.capacity() {
+            self.grow(buffers);
+        }
+        self.tail.push(cell);
+    }
+
+    #[cold]
+    fn grow(&mut self, buffers: &mut Buffers<K>) {
+        match self.tail.capacity() {
+            0 => self.tail = buffers.smallest(),
+            full if full == PAGE => {
+                let page = std::mem::replace(&mut self.tail, buffers.of_capacity(PAGE));
+                self.base += PAGE as u32;
+                self.rest.get_or_insert_with(|| buffers.rest()).pages.push(page);
+            }
+            _ => buffers.grow(&mut self.tail),
+        }
+    }
+
+    /// Removes the last cell.
+    #[inline]
+    pub(super) fn pop(&mut self, buffers: &mut Buffers<K>) -> Option<Cell<K>> {
+        let cell = self.tail.pop();
+        if self.tail.is_empty() {
+            self.end_page(buffers);
+        }
+        cell
+    }
+
+    /// Nothing is left of the last page.
+    #[cold]
+    fn end_page(&mut self, buffers: &mut Buffers<K>) {
+        let before = self.rest.as_mut().and_then(|rest| rest.pages.pop());
+        self.base = self.base.saturating_sub(PAGE as u32);
+        buffers.give_back(std::mem::replace(&mut self.tail, before.unwrap_or_default()));
+        if self.tail.capacity() == 0 {
+            self.clear(buffers);
+        }
+    }
+
+    /// Removes all cells from `len` on.
+    pub(super) fn truncate(&mut self, len: usize, buffers: &mut Buffers<K>) {
+        while self.base > 0 && self.base as usize >= len {
+            self.tail.clear();
+            self.end_page(buffers);
+        }
+        self.tail.truncate(len - self.base as usize);
+        if self.tail.is_empty() {
+            self.end_page(buffers);
+        }
+    }
+
+    /// Removes all cells.
+    pub(super) fn clear(&mut self, buffers: &mut Buffers<K>) {
+        buffers.give_back(std::mem::take(&mut self.tail));
+        self.base = 0;
+        if let Some(mut rest) = self.rest.take() {
+            rest.pages.drain(..).for_each(|page| buffers.give_back(page));
+            rest.compaction = None;
+            buffers.give_back_rest(rest);
+        }
+    }
+
+    /// Gives the page back that ends before `index`, if one does: no cell of it is needed any more.
+    #[inline]
+    pub(super) fn release_page(&mut self, index: usize, buffers: &mut Buffers<K>) {
+        if index % PAGE == 0 {
+            let page = self.rest.as_mut().and_then(|rest| rest.pages.get_mut(index / PAGE - 1));
+            buffers.give_back(page.map(std::mem::take).unwrap_or_default());
+        }
+    }
+
+    /// Bytes that it has allocated besides the pages.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.rest.as_ref().map_or(0, |rest| rest.allocated_bytes())
+    }
+
+    /// The cells from `index` on which are no holes, with their indices.
+    pub(super) fn live_from(&self, index: usize) -> impl Iterator<Item = (usize, Timer<K>)> {
+        (index..self.len()).filter_map(|index| Some((index, self.get(index)?.timer()?)))
+    }
+}

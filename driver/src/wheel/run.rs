@@ -1,0 +1,201 @@
+//! `Run`: the timers of a slot that was opened, in order, to leave one by one.
+//!
+//! Rules:
+//!
+//! * Live cells lie in the order of (deadline, sequence number). What left, and what was cancelled, is a hole.
+//! * The first `sorted` cells were sorted, and their owners were not told: a million writes to a million owners is what
+//!   opening a slot as it is saves. They are found by their deadlines. All others lie where their owners believe.
+//! * A run without timers has no cells.
+
+use super::buffers::Buffers;
+use super::cells::{Cell, Cells, Timer};
+use super::slot::{Slot, follows};
+use super::{Place, Rank, Slack, Store};
+use crate::Nanos;
+
+/// At most so many holes are passed over in one step.
+const PASSED: usize = 1024;
+/// Owners so many cells ahead are fetched into the cache.
+const AHEAD: usize = 12;
+/// A timer that comes out of order is put in order, if no more than so many have to make room.
+const SHIFTED: usize = 32;
+/// At most so many cells are looked at to find out how long a park may last.
+const SEARCHED: usize = 64;
+
+/// Timers in order.
+#[derive(Debug)]
+pub(super) struct Run<K, const PAGE: usize> {
+    cells: Cells<K, PAGE>,
+    /// All cells in front of this one have left.
+    head: usize,
+    live: usize,
+    sorted: usize,
+    /// No timer has less.
+    slack: Slack,
+}
+
+impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
+    pub(super) const fn new() -> Run<K, PAGE> {
+        Run { cells: Cells::new(), head: 0, live: 0, sorted: 0, slack: Slack::MAX }
+    }
+
+    /// The timers of a slot as they lie there.
+    pub(super) fn of(slot: Slot<K, PAGE>) -> Run<K, PAGE> {
+        let (live, slack) = (slot.live(), slot.slack());
+        Run { cells: slot.into_cells(), head: 0, live, sorted: 0, slack }
+    }
+
+    /// The timers of a slot of one page, sorted.
+    pub(super) fn sort(slot: Slot<K, PAGE>) -> Run<K, PAGE> {
+        let mut run = Run::of(slot);
+        let cells = run.cells.tail();
+        cells.retain(|cell| cell.key.is_some());
+        cells.sort_unstable_by_key(Cell::order);
+        run.sorted = run.live;
+        run
+    }
+
+    #[inline]
+    pub(super) fn live(&self) -> usize {
+        self.live
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// The cell in front. If it is a hole, no timer is due before its deadline.
+    #[inline]
+    pub(super) fn head(&self) -> Option<Cell<K>> {
+        self.cells.get(self.head).copied()
+    }
+
+    /// Removes the timer in front; if it is a hole, some holes.
+    #[inline]
+    pub(super) fn pop(&mut self, store: &mut impl Store<K>, buffers: &mut Buffers<K>) -> Option<Timer<K>> {
+        if let Some(Cell { key: Some(ahead), .. }) = self.cells.get(self.head + AHEAD) {
+            store.prefetch(*ahead);
+        }
+        let cell = self.cells.get_mut(self.head)?;
+        let timer = cell.timer();
+        cell.key = None;
+        self.live -= usize::from(timer.is_some());
+        self.pass_holes(buffers);
+        timer
+    }
+
+    /// Where the cell of `key` lies.
+    #[inline]
+    pub(super) fn find(&self, key: K, place: Place) -> Option<usize> {
+        let index = place.index as usize;
+        if self.cells.is_at(index, key) {
+            return Some(index);
+        }
+        let (mut from, mut to) = (self.head, self.sorted);
+        while from < to {
+            let middle = from.midpoint(to);
+            if self.cells.get(middle)?.when < place.when { from = middle + 1 } else { to = middle }
+        }
+        let equal =
+            (from..self.sorted).take_while(|&i| self.cells.get(i).is_some_and(|c| c.when == place.when));
+        { equal }.find(|&index| self.cells.is_at(index, key))
+    }
+
+    /// Removes the timer of `key`. Returns its rank.
+    pub(super) fn remove(&mut self, key: K, place: Place, buffers: &mut Buffers<K>) -> Option<Rank> {
+        let index = self.find(key, place)?;
+        let cell = self.cells.get_mut(index)?;
+        cell.key = None;
+        let rank = cell.rank;
+        self.live -= 1;
+        self.pass_holes(buffers);
+        Some(rank)
+    }
+
+    /// Puts a timer where it belongs in the order, if that is among the last; tells all who have moved. Says whether it did.
+    #[inline]
+    pub(super) fn insert(
+        &mut self,
+        store: &mut impl Store<K>,
+        timer: Timer<K>,
+        buffers: &mut Buffers<K>,
+    ) -> bool {
+        let last = self.cells.len();
+        let mut at = last;
+        while at > self.head && !follows(self.cells.get(at - 1), &timer) {
+            at -= 1;
+            if last - at > SHIFTED {
+                return false;
+            }
+        }
+        self.cells.push(timer.into_cell(), buffers);
+        self.slack = self.slack.min(timer.rank.slack());
+        self.live += 1;
+        self.sorted += usize::from(at < self.sorted);
+        for index in (at..last).rev() {
+            self.cells.swap(index, index + 1);
+        }
+        for index in at.max(self.sorted)..=last {
+            if let Some(moved) = self.cells.get(index).and_then(Cell::timer) {
+                store.set_place(moved.key, Place { when: moved.when, index: index as u32 });
+            }
+        }
+        if at < self.sorted {
+            store.set_place(timer.key, Place { when: timer.when, index: at as u32 });
+        }
+        true
+    }
+
+    /// When the park has to end for these timers, if not before `most`; earlier where it would take long to find out.
+    pub(super) fn wake(&self, mut most: Nanos) -> Nanos {
+        for index in self.head..self.head + SEARCHED {
+            let Some(cell) = self.cells.get(index).filter(|cell| cell.when < most) else { return most };
+            most = cell.timer().map_or(most, |timer| most.min(timer.wake()));
+        }
+        let rest = self.cells.get(self.head + SEARCHED);
+        rest.map_or(most, |cell| most.min(cell.when.saturating_add_nanos(self.slack.as_nanos())))
+    }
+
+    /// The last time up to `most` at which a timer is due, if one is by then; `most` where it would take long to find out.
+    pub(super) fn last_until(&self, most: Nanos) -> Option<Nanos> {
+        if let Some(last) = self.cells.last().filter(|last| last.when <= most) {
+            return Some(last.when);
+        }
+        let mut found = None;
+        for index in self.head..self.head + SEARCHED {
+            match self.cells.get(index) {
+                Some(cell) if cell.when <= most => found = cell.key.map(|_| cell.when).or(found),
+                _ => return found,
+            }
+        }
+        Some(most)
+    }
+
+    /// All timers with their indices, in order.
+    pub(super) fn timers(&self) -> impl Iterator<Item = (usize, Timer<K>)> {
+        self.cells.live_from(self.head)
+    }
+
+    /// Bytes that it has allocated besides its pages.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.cells.allocated_bytes()
+    }
+
+    /// Moves the head over holes, but not over many; gives back the pages that it leaves behind.
+    #[inline]
+    fn pass_holes(&mut self, buffers: &mut Buffers<K>) {
+        if self.live == 0 {
+            self.cells.clear(buffers);
+            *self = Run::new();
+            return;
+        }
+        for _ in 0..PASSED {
+            match self.cells.get(self.head) {
+                Some(Cell { key: None, .. }) => self.head += 1,
+                _ => return,
+            }
+            self.cells.release_page(self.head, buffers);
+        }
+    }
+}
