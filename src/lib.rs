@@ -31,6 +31,15 @@
 //! * [`io`]: what sockets have in common, and on Unix [any other descriptor](io#any-descriptor): pipes, terminals, pidfds,
 //!   inotify, other libraries' sockets.
 //!
+//! # The feature `membarrier`
+//!
+//! On by default, of use on Linux. It makes timers cheaper on a runtime's own thread: arming and cancelling one there takes no
+//! atomic step for the lock. Other threads pay for that with the system call `membarrier`, some microseconds whenever one comes
+//! after the own thread has been alone for a while. The first runtime of a process asks whether the call is allowed, which
+//! takes up to 20 ms if there are several threads by then. If it is not, all threads take a mutex, as without the feature. A
+//! filter of system calls (seccomp) that is installed later must allow it, or the process is aborted, with a message, when
+//! a thread needs it: allow it, install the filter first, or leave the feature out.
+//!
 //! # The feature `tracing`
 //!
 //! Off by default. It sends spans and events of the crate `tracing`; no lock is held while a subscriber is called. What happens

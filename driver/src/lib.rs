@@ -1,7 +1,7 @@
 //! Exact, cheap timers for any async runtime.
 //!
 //! This crate is timers only: a timing wheel, a lock-free timer state, and a driver around them. It knows no
-//! executor, no I/O and no poller, and depends on nothing but std, so any runtime, or any thread that can park, can
+//! executor, no I/O and no poller, and depends on nothing but std by default, so any runtime, or any thread that can park, can
 //! use it. The runtime `mainspring` is built on it.
 //!
 //! * [`TimerEntry`]: a timer, as a future. The wheel points at it: arming allocates nothing.
@@ -22,6 +22,13 @@
 //! `armed`, `reset` (both with `deadline_ns`), has `fired` (with `late_ns`) or is `cancelled`, each with `timer`, which
 //! tells those that live at the same time apart, and `made_at`; and one at DEBUG when the driver is `shut down`, with the
 //! number of `timers` that waited. None is sent under the lock.
+//!
+//! The feature `membarrier` (off by default; Linux) makes the lock around the timers cost no atomic step on the thread that
+//! calls [`Driver::process`]: the first that does, for good. A thread that comes between has the kernel run a barrier on
+//! all running threads of the process, by the system call of that name, which takes some microseconds; if several come, only the
+//! first of them. The first driver of a process asks whether the call is allowed, which takes up to 20 ms if the process
+//! has several threads by then. If it is not, and on other systems, the lock is std's mutex. A filter of system calls (seccomp)
+//! that is installed later must allow it: otherwise the process is aborted, with a message, when a thread needs it.
 //!
 //! The feature `check` (off by default) adds `Handle::check`, which asserts the driver's own invariants: for tests of the
 //! driver.

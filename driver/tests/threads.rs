@@ -139,6 +139,75 @@ fn use_timers(handle: &Handle, seed: u64) {
     }
 }
 
+/// Drives it on this thread, and arms and drops timers here, until `stop`. Returns how many it armed.
+fn drive_and_use(driver: &mut Driver, stop: impl Fn() -> bool) -> u64 {
+    let mut armed = 0;
+    let start = Instant::now();
+    while !stop() {
+        assert!(start.elapsed() < HANG, "the others hang");
+        // More than it takes for the lock to be this thread's alone, if nobody comes meanwhile.
+        for n in 0..2_000 {
+            let mut timer = Box::pin(driver.handle().sleep(Duration::from_secs(1 + n % 50)));
+            assert!(poll(&mut timer, Waker::noop()).is_pending());
+            armed += 1;
+        }
+        let _ = driver.process(driver.handle().now(), 1_000);
+    }
+    armed
+}
+
+#[test]
+fn timers_of_the_drivers_own_thread_and_of_three_others_are_all_accounted_for() {
+    let mut driver = Driver::new(Clock::monotonic(), || ());
+    let handle = driver.handle().clone();
+    // How often the others have come. In the second half the driver is driven by another thread than in the first.
+    let visits = AtomicU64::new(0);
+    let rounds = 60;
+    let armed: u64 = thread::scope(|scope| {
+        let users: Vec<_> = (0..3)
+            .map(|user| {
+                let (handle, visits) = (&handle, &visits);
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        use_timers_once(handle, user * rounds + round);
+                        visits.fetch_add(1, SeqCst);
+                    }
+                    10 * rounds
+                })
+            })
+            .collect();
+        let first = scope
+            .spawn(|| (drive_and_use(&mut driver, || visits.load(SeqCst) >= 3 * rounds / 2), driver))
+            .join()
+            .expect("the first thread failed");
+        let (first, mut driver) = first;
+        // The first thread has ended.
+        let second = drive_and_use(&mut driver, || visits.load(SeqCst) == 3 * rounds);
+        let others: u64 = users.into_iter().map(|user| user.join().expect("a user's thread failed")).sum();
+        first + second + others
+    });
+    handle.check();
+    let stats = handle.stats();
+    assert_eq!((stats.live, stats.armed), (0, armed));
+    assert_eq!(stats.armed, stats.fired + stats.cancelled);
+}
+
+/// Arms ten timers and ends them: by a drop, by a cancel, or by waiting for them.
+fn use_timers_once(handle: &Handle, seed: u64) {
+    let mut random = Random(seed);
+    let mut timers: Vec<Timer> =
+        (0..10).map(|n| Box::pin(handle.sleep(Duration::from_secs(n + 10)))).collect();
+    let waker = Waker::from(Unparker::new());
+    timers.iter_mut().for_each(|timer| assert!(poll(timer, &waker).is_pending()));
+    let mut last = timers.pop().expect("there are ten");
+    last.as_mut().reset(handle.now().saturating_add(Duration::from_micros(random.below(50))));
+    assert_eq!(wait_for(&mut last), Ok(()));
+    timers[random.below(9) as usize].as_mut().cancel();
+    if random.below(2) == 0 {
+        thread::sleep(Duration::from_micros(random.below(100)));
+    }
+}
+
 #[test]
 fn a_timer_armed_around_the_park_ends_it() {
     // tokio #3190, #6682. The driver has nothing to wait for: each of these must end its park.

@@ -17,7 +17,7 @@ use std::fmt;
 use super::Handle;
 use super::entry::{Fired, Next};
 use super::shared::Shared;
-use crate::sync::{Arc, Ordering, lock};
+use crate::sync::{Arc, Ordering};
 use crate::time::PausableClock;
 use crate::trace::{self, Batch};
 use crate::wake::{Panics, WakeList};
@@ -147,7 +147,7 @@ impl Driver {
     #[track_caller]
     #[must_use]
     pub fn with_tolerance(self, tolerance: Tolerance) -> Driver {
-        lock(&self.handle.shared.inner).slack.set(tolerance);
+        self.handle.lock().slack.set(tolerance);
         self
     }
 
@@ -164,7 +164,7 @@ impl Driver {
     /// It lies at most the slack of a timer after its deadline (see [`set_tolerance`](crate::TimerEntry::set_tolerance)), and may lie
     /// before it when timers were cancelled: then `process` finds nothing due, and that is all.
     pub fn next_wake(&mut self) -> Option<Nanos> {
-        let mut inner = lock(&self.handle.shared.inner);
+        let mut inner = self.handle.lock();
         let wake = if inner.draining {
             Some(inner.published)
         } else {
@@ -180,7 +180,7 @@ impl Driver {
     /// [`next_wake`](Driver::next_wake) it knows no slack, publishes nothing, and may take O(n) once after
     /// many timers were reset: it is for clocks that are paused or set.
     pub fn next_deadline(&mut self) -> Option<Nanos> {
-        lock(&self.handle.shared.inner).entries.next_deadline()
+        self.handle.lock().entries.next_deadline()
     }
 
     /// Fires what is due at `now`, by (deadline, registration), until nothing is left or `budget` is used
@@ -211,7 +211,9 @@ impl Driver {
         let now = now.min(Nanos::LAST);
         let _ = shared.note(now);
 
-        let mut inner = lock(&shared.inner);
+        // Who drives it mostly is who arms most.
+        shared.inner.settle();
+        let mut inner = shared.inner.lock();
         inner.parked_until = None;
         if !inner.draining {
             inner.published = inner.published.max(now);
@@ -255,7 +257,7 @@ impl Driver {
                 if let Some(more) = end {
                     break more;
                 }
-                inner = lock(&shared.inner);
+                inner = shared.inner.lock();
             }
         };
         panics.resume();
@@ -277,7 +279,7 @@ impl Driver {
         let mut list = WakeList::new();
         let mut panics = Panics::new();
         let mut waited = 0;
-        let mut inner = lock(&shared.inner);
+        let mut inner = shared.inner.lock();
         if inner.closed {
             return panics;
         }
@@ -300,7 +302,7 @@ impl Driver {
                     panics.catch(|| trace::shut_down(waited));
                     return panics;
                 }
-                inner = lock(&shared.inner);
+                inner = shared.inner.lock();
             }
         }
     }

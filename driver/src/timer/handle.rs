@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::TimerEntry;
 use super::shared::{Inner, Shared};
 use crate::slack::Slack;
-use crate::sync::{Arc, MutexGuard, Ordering, lock};
+use crate::sync::{Arc, BiasedGuard, Ordering};
 use crate::wheel::Occupancy;
 use crate::{Clock, Lateness, Nanos};
 
@@ -155,7 +155,7 @@ impl Handle {
 
     /// Whether the driver was shut down.
     pub fn is_shutdown(&self) -> bool {
-        lock(&self.shared.inner).closed
+        self.lock().closed
     }
 
     /// Whether two handles belong to one driver.
@@ -165,7 +165,7 @@ impl Handle {
 
     /// What the driver has done so far.
     pub fn stats(&self) -> Stats {
-        let inner = lock(&self.shared.inner);
+        let inner = self.lock();
         Stats {
             live: inner.entries.len(),
             armed: inner.armed,
@@ -180,12 +180,12 @@ impl Handle {
 
     /// How late timers fired so far. Copies some 800 bytes, under the lock.
     pub fn lateness(&self) -> Lateness {
-        lock(&self.shared.inner).lateness
+        self.lock().lateness
     }
 
     /// How full the wheel's slots are, for a view of it. Takes about a microsecond, under the lock.
     pub fn occupancy(&self) -> Occupancy {
-        lock(&self.shared.inner).entries.occupancy()
+        self.lock().entries.occupancy()
     }
 
     /// Asserts that the wheel's invariants hold and that every entry in it is linked and knows its place.
@@ -196,7 +196,7 @@ impl Handle {
     /// If one does not hold: then the driver has a defect.
     #[cfg(feature = "check")]
     pub fn check(&self) {
-        lock(&self.shared.inner).entries.check();
+        self.lock().entries.check();
     }
 
     /// Stops the driver's time at what it is now. Returns false if it was stopped already.
@@ -263,8 +263,8 @@ impl Handle {
     }
 
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
-        lock(&self.shared.inner)
+    pub(crate) fn lock(&self) -> BiasedGuard<'_, Inner> {
+        self.shared.inner.lock()
     }
 
     /// A timer has just been filed. Publishes that, and says whether the driver's thread must be unparked for it.

@@ -9,7 +9,6 @@ use std::panic::Location;
 
 use super::Handle;
 use crate::Nanos;
-use crate::sync::lock;
 
 /// A timer that was registered when [`Handle::pending`] looked.
 ///
@@ -63,9 +62,9 @@ impl Handle {
     /// ```
     pub fn pending(&self) -> Vec<Pending> {
         // Room for all, and for what is armed until the lock is held, so that it is not made under it.
-        let expected = lock(&self.shared.inner).entries.len();
+        let expected = self.lock().entries.len();
         let mut found = Vec::with_capacity(expected + expected / 8 + 64);
-        lock(&self.shared.inner).entries.each(|pending| found.push(pending));
+        self.lock().entries.each(|pending| found.push(pending));
         found.sort_unstable_by_key(|pending: &Pending| (pending.deadline, pending.sequence));
         found
     }

@@ -8,7 +8,7 @@
 use super::Unpark;
 use super::entry::Entries;
 use crate::slack::{Slack, SlackPolicy};
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Biased, Ordering};
 use crate::time::PausableClock;
 use crate::{Lateness, Nanos};
 
@@ -22,7 +22,7 @@ pub(super) struct Shared {
     pub(super) polls: AtomicU32,
     pub(super) resets: AtomicU64,
     pub(super) unpark: Box<dyn Unpark>,
-    pub(super) inner: Mutex<Inner>,
+    pub(super) inner: Biased<Inner>,
 }
 
 /// What the lock protects.
@@ -69,7 +69,7 @@ impl Shared {
             polls: AtomicU32::new(0),
             resets: AtomicU64::new(0),
             unpark: Box::new(unpark),
-            inner: Mutex::new(inner),
+            inner: Biased::new(inner),
         }
     }
 

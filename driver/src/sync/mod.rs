@@ -1,15 +1,30 @@
-//! The one place that chooses between std's synchronisation and loom's.
+//! The one place that chooses between std's synchronisation and loom's; and the lock around the wheel.
+//!
+//! | file | what |
+//! |---|---|
+//! | `biased` | a mutex that costs its own thread no atomic step |
+//! | `barrier` | the barrier that it needs, which other threads pay for: Linux's, loom's, or none |
+//! | `number` | how a thread knows itself |
 
+mod barrier;
+mod biased;
+#[cfg(all(test, loom))]
+mod models;
+mod number;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub(crate) use biased::{Biased, BiasedGuard};
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::UnsafeCell,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
 };
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicU32, AtomicU64, Ordering},
+    Arc, Condvar, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
 /// std's `UnsafeCell` with the shape of loom's: a pointer is lent to a closure, so that loom can watch it.

@@ -1,0 +1,200 @@
+//! `Biased`: a mutex that costs its own thread no atomic step as long as no other thread wants it.
+//!
+//! ```text
+//!              another thread: raises `shared`, then the heavy barrier, then waits until `inside` is down
+//!            ┌───────────────────────────────────────────────────────────────────────────────────────┐
+//!            │                                                                                       ▼
+//!   own: the own thread raises `inside`, the others wait           shared: everybody takes the mutex, as at first
+//!            ▲                                                                                       │
+//!            └───────────────────────────────────────────────────────────────────────────────────────┘
+//!              the own thread: lowers `shared`, under the mutex, after QUIET sections with nobody between
+//! ```
+//!
+//! Ground rules:
+//!
+//! * The own thread is the first that calls [`settle`](Biased::settle), for good: a later one could not know whether the first is
+//!   about to raise `inside`. Numbers of threads are not used again: when it has ended, nobody is taken for it.
+//! * Only the own thread writes `inside` and lowers `shared`; only others raise `shared`. That changes under the mutex.
+//! * Who enters: the own thread, if it has raised `inside` and then found `shared` down; or who holds the mutex and has
+//!   found `shared` raised and `inside` down after it was raised. Not both: the two barriers order "raise `inside`, look at
+//!   `shared`" and "raise `shared`, look at `inside`", so at least one side sees the other.
+//! * Who waits sleeps, holding nothing: on the mutex, or on the condition variable until the own thread has left.
+//! * A second `lock` on a thread that has it panics or hangs, as with std's mutex. It never enters.
+
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+use super::barrier::{self, EXISTS};
+use super::number::{claim_number, number};
+use super::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock};
+
+/// After so many sections with none of another thread between, the own thread goes without the mutex again. Each then costs
+/// 10 ns less; the barrier of the next who comes costs 3 µs, and every running thread up to one: it is worth the risk.
+pub(super) const QUIET: u32 = if cfg!(loom) { 1 } else { 1024 };
+
+/// No own thread yet, or, because there is no barrier, never.
+const VACANT: u64 = u64::MAX;
+const NOBODY: u64 = u64::MAX - 1;
+
+pub(crate) struct Biased<T> {
+    /// The number of the own thread, or `VACANT` or `NOBODY`.
+    own: AtomicU64,
+    /// The own thread has entered, or is trying to, without the mutex.
+    inside: AtomicBool,
+    /// Everybody takes the mutex.
+    shared: AtomicBool,
+    /// How often the own thread has locked it since another thread has.
+    mutex: Mutex<u32>,
+    /// The own thread has lowered `inside`.
+    left: Condvar,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: one thread at a time gets at the value, by the ground rules, and each sees what those before have done.
+unsafe impl<T: Send> Sync for Biased<T> {}
+
+/// To have it is to have the lock.
+pub(crate) struct BiasedGuard<'a, T> {
+    lock: &'a Biased<T>,
+    /// `None` if the own thread has entered without.
+    pub(super) mutex: Option<MutexGuard<'a, u32>>,
+    /// So that threads may share it if they may share a `&mut T`.
+    _value: PhantomData<&'a mut T>,
+}
+
+impl<T> Biased<T> {
+    pub(crate) fn new(value: T) -> Biased<T> {
+        Biased {
+            own: AtomicU64::new(if barrier::prepare() { VACANT } else { NOBODY }),
+            inside: AtomicBool::new(false),
+            shared: AtomicBool::new(true),
+            mutex: Mutex::new(0),
+            left: Condvar::new(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Makes the calling thread the own one, unless there is one.
+    #[inline]
+    pub(crate) fn settle(&self) {
+        // Relaxed, here and wherever `own` is read: a thread looks for its own number, which only it can have written.
+        if EXISTS && self.own.load(Ordering::Relaxed) == VACANT {
+            let _ = self.own.compare_exchange(VACANT, claim_number(), Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> BiasedGuard<'_, T> {
+        let enter = || if self.enter() { None } else { Some(self.lock_mutex()) };
+        let mutex = if EXISTS { enter() } else { Some(lock(&self.mutex)) };
+        BiasedGuard { lock: self, mutex, _value: PhantomData }
+    }
+
+    #[inline]
+    fn is_own(&self) -> bool {
+        self.own.load(Ordering::Relaxed) == number()
+    }
+
+    /// Enters without the mutex, if this is the own thread and `shared` is down.
+    #[inline]
+    fn enter(&self) -> bool {
+        if !self.is_own() {
+            return false;
+        }
+        // Relaxed: only this thread writes it.
+        assert!(!self.inside.load(Ordering::Relaxed), "the lock was taken by a thread that has it");
+        // Only a hint, so that `inside` is not raised in vain each time.
+        if self.shared.load(Ordering::Relaxed) {
+            return false;
+        }
+        // Relaxed: nothing is released by it.
+        self.inside.store(true, Ordering::Relaxed);
+        barrier::light();
+        // Relaxed: if it is down, this thread lowered it, under the mutex, which acquired what was done before, and nobody else
+        // has entered since.
+        if self.shared.load(Ordering::Relaxed) {
+            self.leave();
+            return false;
+        }
+        true
+    }
+
+    /// The own thread leaves, or gives up entering.
+    #[inline]
+    fn leave(&self) {
+        // Release: pairs with the Acquire in `lock_mutex`. What this thread has done happens before what is done by who
+        // finds `inside` down.
+        self.inside.store(false, Ordering::Release);
+        barrier::light();
+        // Relaxed: either this finds it raised, or who raised it finds `inside` down and does not wait.
+        if self.shared.load(Ordering::Relaxed) {
+            self.tell();
+        }
+    }
+
+    #[cold]
+    fn tell(&self) {
+        // Locked for a moment: who has found `inside` raised waits by now.
+        drop(lock(&self.mutex));
+        self.left.notify_all();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_mutex(&self) -> MutexGuard<'_, u32> {
+        let mut quiet = lock(&self.mutex);
+        if self.is_own() {
+            // It has found `shared` raised, and nobody else lowers it.
+            *quiet += 1;
+            return quiet;
+        }
+        loop {
+            *quiet = 0;
+            // Again after each wait: the own thread may have lowered it meanwhile. Relaxed: it changes under the mutex.
+            if !self.shared.load(Ordering::Relaxed) {
+                self.shared.store(true, Ordering::Relaxed);
+                barrier::heavy();
+            }
+            // Acquire: pairs with the Release in `leave`. The barrier was passed by this thread, or by one that has held the
+            // mutex before: the mutex hands on what that one was bound to see.
+            if !self.inside.load(Ordering::Acquire) {
+                return quiet;
+            }
+            quiet = self.left.wait(quiet).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+}
+
+impl<T> Drop for BiasedGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        match &mut self.mutex {
+            None => self.lock.leave(),
+            // Only the own thread counts it up. Relaxed: the mutex, which is held until after this, tells the others.
+            Some(quiet) if EXISTS && **quiet >= QUIET => {
+                **quiet = 0;
+                self.lock.shared.store(false, Ordering::Relaxed);
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+impl<T> Deref for BiasedGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard has the lock, and lends the value out as it is lent itself.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for BiasedGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
