@@ -12,6 +12,7 @@ use std::cell::Cell;
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -19,7 +20,9 @@ use std::time::Duration;
 use common::{HOUR, LONG, ms, turn, us, watchdog};
 use futures::poll;
 use mainspring::task::yield_now;
-use mainspring::time::{DelayQueue, Instant, Sleep, TimerMap, interval, sleep, sleep_until, timeout};
+use mainspring::time::{
+    DelayQueue, Instant, Sleep, TimerMap, TrySleep, interval, sleep, sleep_until, timeout, try_sleep,
+};
 use mainspring::{Runtime, block_on, spawn};
 
 /// The system's allocator, with a count of what each thread has done.
@@ -120,6 +123,54 @@ fn runtimes_that_come_and_go_leave_nothing() {
         one();
     }
     assert_eq!((live_bytes(), descriptors()), before, "bytes and descriptors");
+}
+
+#[test]
+fn a_hundred_thousand_runtimes_that_their_timers_outlive_leave_nothing() {
+    let _alone = alone();
+    let _watchdog = watchdog(4 * LONG);
+    // A thread that polls and drops timers of runtimes that may be gone.
+    let (sender, receiver) = sync_channel::<Vec<Pin<Box<TrySleep>>>>(16);
+    let (done, drained) = sync_channel(1);
+    let elsewhere = std::thread::spawn(move || {
+        for mut sleeps in receiver {
+            // None is a question: what is left of those that came before?
+            if sleeps.is_empty() {
+                done.send(live_bytes()).expect("the test waits");
+            }
+            let mut cx = Context::from_waker(Waker::noop());
+            for sleep in &mut sleeps {
+                assert!(!matches!(sleep.as_mut().poll(&mut cx), Poll::Ready(Ok(()))), "an hour early");
+            }
+        }
+    });
+    let one = |n: usize| {
+        let runtime = Runtime::new().unwrap();
+        let left = runtime.block_on(async {
+            let mut left: Vec<_> = (0..3).map(|_| Box::pin(try_sleep(HOUR))).collect();
+            // One was never polled.
+            assert!(poll!(left[0].as_mut()).is_pending() && poll!(left[1].as_mut()).is_pending());
+            left
+        });
+        let (before, after) = if n % 2 == 0 { (Some(left), None) } else { (None, Some(left)) };
+        before.into_iter().for_each(|left| sender.send(left).unwrap());
+        drop(runtime);
+        // These are dropped here.
+        drop(after);
+    };
+    let settle = || {
+        sender.send(vec![]).unwrap();
+        (live_bytes() + drained.recv().unwrap(), descriptors())
+    };
+    (0..4).for_each(one);
+    let before = settle();
+    (0..often(100_000, 10_000)).for_each(one);
+    let after = settle();
+    // The channel may have made room for one that waits.
+    assert!((after.0 - before.0).abs() < 2_000, "{} bytes are left", after.0 - before.0);
+    assert_eq!(after.1, before.1, "descriptors");
+    drop(sender);
+    elsewhere.join().unwrap();
 }
 
 #[test]

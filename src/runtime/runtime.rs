@@ -145,7 +145,7 @@ impl Runtime {
         let unpark = io.clone();
         let unpark = move || unpark.unpark();
         let driver = if builder.paused { Driver::paused(clock, unpark) } else { Driver::new(clock, unpark) };
-        let driver = driver.with_tolerance(builder.tolerance);
+        let driver = driver.with_tolerance(builder.tolerance).stays_here();
         let executor = Executor::new(io.clone());
         let handle = Handle::new(Shared {
             clock: Arc::new(RuntimeClock::new(driver.handle().clone(), &builder.clock, builder.wall)),

@@ -1,13 +1,15 @@
-//! The one place that chooses between std's synchronisation and loom's; and the lock around the wheel.
+//! The one place that chooses between std's synchronisation and loom's; the lock around the wheel, and the count of its handles.
 //!
 //! | file | what |
 //! |---|---|
 //! | `biased` | a mutex that costs its own thread no atomic step |
 //! | `barrier` | the barrier that it needs, which other threads pay for: Linux's, loom's, or none |
+//! | `counted` | an `Arc` that one thread counts without atomic steps |
 //! | `number` | how a thread knows itself |
 
 mod barrier;
 mod biased;
+mod counted;
 #[cfg(all(test, loom))]
 mod models;
 mod number;
@@ -15,15 +17,16 @@ mod number;
 mod tests;
 
 pub(crate) use biased::{Biased, BiasedGuard};
+pub(crate) use counted::Counted;
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::UnsafeCell,
     sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::{Condvar, Mutex, MutexGuard},
 };
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
-    Arc, Condvar, Mutex, MutexGuard,
+    Condvar, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 

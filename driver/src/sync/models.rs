@@ -1,4 +1,4 @@
-//! Models of the biased lock: every interleaving of a few sections of its own thread and of others.
+//! Models of the biased lock and of the count: every interleaving of a few steps of the own thread and of others.
 //!
 //! Run with `bash ci/loom.sh`, which can also show that each of these is able to fail.
 //!
@@ -8,12 +8,16 @@
 //! that loom watches: two threads in it at once, or one that does not see what the one before has done, are found; and so is a
 //! thread that waits for ever.
 
-use loom::cell::Cell;
+use std::sync::Arc as StdArc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use loom::cell::{Cell, UnsafeCell};
 use loom::model::Builder;
+use loom::sync::Arc;
 use loom::thread;
 
 use super::biased::QUIET;
-use super::{Arc, Biased};
+use super::{Biased, Counted};
 
 /// A counter that objects to be counted by two at once.
 type Counter = Biased<Cell<u32>>;
@@ -97,5 +101,70 @@ fn loom_the_own_thread_ends_and_another_settles() {
         count_times(&counter, QUIET + 1);
         first.join().unwrap();
         assert_eq!(count(&counter), 2 * (QUIET + 1) + 1);
+    });
+}
+
+/// What is counted. Loom objects if it is freed before another thread's use of it is over.
+struct Watched(UnsafeCell<()>, StdArc<AtomicUsize>);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.0.with_mut(|_| ());
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// How often it was freed, which is no part of the model, and a first reference, made on this thread, which counts for itself.
+fn watched() -> (StdArc<AtomicUsize>, Counted<Watched>) {
+    let freed = StdArc::new(AtomicUsize::new(0));
+    let first = Counted::new(Watched(UnsafeCell::new(()), freed.clone()));
+    first.begin_own();
+    (freed, first)
+}
+
+/// Uses a reference, makes another, and drops both.
+fn use_up(reference: Counted<Watched>, freed: &AtomicUsize) {
+    assert_eq!(freed.load(Ordering::Relaxed), 0, "freed too early");
+    reference.0.with(|_| ());
+    drop(reference.clone());
+    drop(reference);
+}
+
+#[test]
+fn loom_references_made_here_and_dropped_elsewhere() {
+    model(3, || {
+        let (freed, first) = watched();
+        let others = [first.clone(), first.clone()].map(|reference| {
+            let freed = freed.clone();
+            thread::spawn(move || use_up(reference, &freed))
+        });
+        use_up(first.clone(), &freed);
+        first.end_own();
+        use_up(first, &freed);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!(freed.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn loom_references_made_elsewhere_and_dropped_here() {
+    model(3, || {
+        let (freed, first) = watched();
+        let (theirs, seen) = (first.clone(), freed.clone());
+        let other = thread::spawn(move || {
+            let made = [theirs.clone(), theirs.clone(), theirs.clone()];
+            use_up(theirs, &seen);
+            made
+        });
+        let [second, third, fourth] = other.join().unwrap();
+        let seen = freed.clone();
+        let other = thread::spawn(move || use_up(third, &seen));
+        // More than were made here.
+        drop(second);
+        use_up(fourth, &freed);
+        first.end_own();
+        use_up(first, &freed);
+        other.join().unwrap();
+        assert_eq!(freed.load(Ordering::Relaxed), 1);
     });
 }

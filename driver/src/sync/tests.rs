@@ -1,12 +1,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Biased;
 use super::barrier;
 use super::biased::QUIET;
+use super::{Biased, Counted};
 
 /// Whoever waits longer than this waits in vain.
 const HANG: Duration = Duration::from_secs(60);
@@ -20,9 +20,13 @@ fn biased<T: Default>() -> Biased<T> {
     lock
 }
 
-/// So many sections that the own thread gets the lock back.
+/// So many sections that the own thread gets the lock back, if this system has a barrier.
 fn quiet<T>(lock: &Biased<T>) {
-    (0..QUIET).for_each(|_| drop(lock.lock()));
+    sections(lock, QUIET);
+}
+
+fn sections<T>(lock: &Biased<T>, times: u32) {
+    (0..if barrier::prepare() { times } else { 1 }).for_each(|_| drop(lock.lock()));
 }
 
 /// Has another thread lock it once.
@@ -39,7 +43,7 @@ fn the_own_thread_gets_the_lock_back_when_others_have_stopped_coming() {
     assert!(lock.lock().mutex.is_some(), "another thread has just been here");
     // One that comes at every other section keeps the own thread from getting it back.
     for _ in 0..2 {
-        (0..QUIET / 2).for_each(|_| drop(lock.lock()));
+        sections(&lock, QUIET / 2);
         visit(&lock);
     }
     assert!(lock.lock().mutex.is_some());
@@ -210,4 +214,81 @@ fn a_thread_that_comes_while_the_own_one_has_the_lock_to_itself_waits() {
     let rounds = if cfg!(miri) { 2 } else { 20_000 };
     let ready = || !barrier::prepare() || alone.load(Relaxed);
     count_beside_others(rounds, ready, |has_mutex| alone.store(!has_mutex, Relaxed));
+}
+
+/// Says how often it was freed.
+struct Freed<'a>(&'a AtomicUsize);
+
+impl Drop for Freed<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn what_is_counted_here_and_elsewhere_is_freed_once_with_the_last_reference() {
+    let freed = &AtomicUsize::new(0);
+    // Who of two threads drops the last one, and whether the references were made here or there.
+    for made_here in [true, false] {
+        for last_here in [true, false] {
+            freed.store(0, Relaxed);
+            let first = Counted::new(Freed(freed));
+            first.begin_own();
+            let make = || (0..10).map(|_| first.clone()).collect::<Vec<_>>();
+            let made = if made_here {
+                make()
+            } else {
+                thread::scope(|scope| scope.spawn(make).join().expect("no panic"))
+            };
+            let (here, there) = made.split_at(5);
+            let (here, there) = (here.to_vec(), there.to_vec());
+            drop(made);
+            thread::scope(|scope| scope.spawn(|| drop(here)).join().expect("no panic"));
+            assert_eq!(freed.load(Relaxed), 0);
+            if last_here {
+                drop(there);
+                first.end_own();
+                assert_eq!(freed.load(Relaxed), 0);
+                drop(first);
+            } else {
+                first.end_own();
+                drop(first);
+                assert_eq!(freed.load(Relaxed), 0);
+                thread::scope(|scope| scope.spawn(|| drop(there)).join().expect("no panic"));
+            }
+            assert_eq!(freed.load(Relaxed), 1);
+        }
+    }
+}
+
+#[test]
+fn one_thread_at_a_time_counts_for_itself() {
+    let freed = &AtomicUsize::new(0);
+    let first = Counted::new(Freed(freed));
+    first.begin_own();
+    let second = first.clone();
+    thread::scope(|scope| {
+        let elsewhere = || {
+            // Neither takes the place of the own thread, nor ends its counting.
+            second.begin_own();
+            second.end_own();
+            drop(second);
+        };
+        scope.spawn(elsewhere).join().expect("no panic");
+    });
+    first.end_own();
+    // Another may have it now.
+    let last = thread::scope(|scope| {
+        let elsewhere = || {
+            first.begin_own();
+            let last = first.clone();
+            first.end_own();
+            drop(first);
+            last
+        };
+        scope.spawn(elsewhere).join().expect("no panic")
+    });
+    assert_eq!(freed.load(Relaxed), 0);
+    drop(last);
+    assert_eq!(freed.load(Relaxed), 1);
 }

@@ -17,7 +17,7 @@ use std::fmt;
 use super::Handle;
 use super::entry::{Fired, Next};
 use super::shared::Shared;
-use crate::sync::{Arc, Ordering};
+use crate::sync::{Counted, Ordering};
 use crate::time::PausableClock;
 use crate::trace::{self, Batch};
 use crate::wake::{Panics, WakeList};
@@ -135,7 +135,7 @@ impl Driver {
     }
 
     fn begin(clock: PausableClock, unpark: impl Unpark) -> Driver {
-        Driver { handle: Handle::new(Arc::new(Shared::new(clock, unpark))) }
+        Driver { handle: Handle::new(Counted::new(Shared::new(clock, unpark))) }
     }
 
     /// Sets how much slack timers get that ask for none in particular. The default is
@@ -148,6 +148,28 @@ impl Driver {
     #[must_use]
     pub fn with_tolerance(self, tolerance: Tolerance) -> Driver {
         self.handle.lock().slack.set(tolerance);
+        self
+    }
+
+    /// Says that the driver stays on the calling thread, to the end. The thread then makes and drops handles and timers
+    /// without an atomic step for their count; others do so as ever.
+    ///
+    /// It may be moved all the same. But if it is dropped on another thread, what it shares with its handles is never freed:
+    /// about 2 kB and what its wheel has allocated.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring_driver::{Clock, Driver};
+    ///
+    /// let driver = Driver::new(Clock::monotonic(), || ()).stays_here();
+    /// let timer = driver.handle().sleep(Duration::from_millis(5));
+    /// // It may end anywhere.
+    /// std::thread::spawn(move || drop(timer)).join().unwrap();
+    /// ```
+    #[must_use]
+    pub fn stays_here(self) -> Driver {
+        self.handle.shared.begin_own();
+        self.handle.shared.inner.settle();
         self
     }
 
@@ -310,6 +332,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.close().resume();
+        let panics = self.close();
+        self.handle.shared.end_own();
+        panics.resume();
     }
 }

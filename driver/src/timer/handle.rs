@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::TimerEntry;
 use super::shared::{Inner, Shared};
 use crate::slack::Slack;
-use crate::sync::{Arc, BiasedGuard, Ordering};
+use crate::sync::{BiasedGuard, Counted, Ordering};
 use crate::wheel::Occupancy;
 use crate::{Clock, Lateness, Nanos};
 
@@ -56,7 +56,7 @@ pub struct Stats {
 /// Makes timers. Cheap to clone; may be used on any thread.
 #[derive(Clone)]
 pub struct Handle {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Counted<Shared>,
 }
 
 impl fmt::Debug for Handle {
@@ -66,7 +66,7 @@ impl fmt::Debug for Handle {
 }
 
 impl Handle {
-    pub(super) fn new(shared: Arc<Shared>) -> Handle {
+    pub(super) fn new(shared: Counted<Shared>) -> Handle {
         Handle { shared }
     }
 
@@ -160,7 +160,7 @@ impl Handle {
 
     /// Whether two handles belong to one driver.
     pub fn same_driver(&self, other: &Handle) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        self.shared.same(&other.shared)
     }
 
     /// What the driver has done so far.
