@@ -4,7 +4,7 @@
 //!
 //! * A page has `PAGE` cells, which is a power of two.
 //! * A cell that was cancelled leaves a hole, so no other cell moves and the row keeps its order.
-//! * A cell has 24 bytes. (With 16, and the rest with the owner, firing is no quicker, and a sleep has 16 bytes more.)
+//! * A cell has 24 bytes. (With 16, and the rest with the owner, a sleep would have 16 bytes more.)
 //! * The last page grows by doubling until it is full; then the next begins. So what is put in and taken out at the end is
 //!   one step away, everything else at most two, and a row grows without a long step.
 //! * Pages may have been given back from the front ([`Cells::release_page`]); then nothing is asked of them any more.

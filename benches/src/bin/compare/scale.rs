@@ -84,7 +84,7 @@ impl Scale {
             exchanges: 4_000_000,
             weighed: 500_000,
             pause_timers: 1_000_000,
-            // Long enough for the slots of the fourth level, which are 17 s wide, to be dealt out.
+            // Long enough for the slots of the fourth level, which are 17 s wide, to be opened.
             pause_watch: Duration::from_secs(20),
         }
     }
