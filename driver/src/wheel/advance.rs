@@ -8,6 +8,8 @@ use crate::Nanos;
 
 /// To sort so many cells costs one move.
 const SORTED: usize = 32;
+/// A move to the crowd, a tree, costs so many more.
+const CROWDED: usize = 2;
 
 /// What [`Wheel::next_due`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +40,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// Takes out the next timer that is due at `now`, by (deadline, sequence number); moves the wheel on to `now`.
     ///
     /// Call it again, with the same `now`, until it is [`Due::Idle`]. Each cell that has to be moved costs
-    /// one of `moves`, and so does every 32nd that has to be sorted; when none are left it stops with [`Due::Exhausted`], and
+    /// one of `moves`, or three if it comes out of the order of many with its deadline, and so does every 32nd that has to be sorted; when none are left it stops with [`Due::Exhausted`], and
     /// goes on from there at the next call, so it needs at least one. A `now` before [`elapsed`](Wheel::elapsed) changes
     /// nothing; one that is only before that of the last call takes out what is due by it.
     pub fn next_due(&mut self, store: &mut impl Store<K>, now: Nanos, moves: &mut usize) -> Due<K> {
@@ -77,7 +79,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             let start = earliest.map_or(Nanos::NEVER, |id| id.start(self.elapsed));
             match earliest {
                 Some(id) if start <= now && head.is_none_or(|(when, _)| start <= when) => {
-                    self.open(id, now, moves);
+                    self.open(store, id, now, moves);
                 }
                 _ => {
                     self.clear_until = Nanos::new(start.get() - u64::from(earliest.is_some()));
@@ -164,7 +166,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     }
 
     /// Opens the earliest slot, whose time has come.
-    fn open(&mut self, id: SlotId, now: Nanos, moves: &mut usize) {
+    fn open(&mut self, store: &mut impl Store<K>, id: SlotId, now: Nanos, moves: &mut usize) {
         let slot = self.slots[id.index()].take();
         self.occupied.clear(id);
         // Nothing is due before the earliest of the slot, so the wheel may stand there already: those that have to cascade
@@ -172,12 +174,12 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         self.elapsed = self.elapsed.max(slot.earliest().min(now));
         let level = id.level();
         let in_order = if slot.is_ordered() {
-            Run::of(slot)
+            Run::of(store, slot)
         } else if slot.is_one_page() {
             *moves = moves.saturating_sub(slot.live() / SORTED);
-            Run::sort(slot)
+            Run::sort(store, slot)
         } else {
-            self.cascading = Some((id, Run::of(slot)));
+            self.cascading = Some((id, Run::of(store, slot)));
             return self.debug_check();
         };
         debug_assert!(self.runs[level].is_empty(), "a level has two runs");
@@ -186,7 +188,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         self.debug_check();
     }
 
-    /// Moves the timers of a slot to lower ones, one for each of `moves`.
+    /// Moves the timers of a slot to lower ones, while there are `moves`.
     pub(super) fn cascade(&mut self, store: &mut impl Store<K>, moves: &mut usize) {
         while let Some((_, run)) = self.cascading.as_mut().filter(|_| *moves > 0) {
             *moves -= 1;
@@ -194,9 +196,12 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
                 if run.is_empty() {
                     self.cascading = None;
                 }
-                let when = store.deadline(timer.key, timer.when);
+                let (when, crowd) = (store.deadline(timer.key, timer.when), self.crowd.len());
                 self.file(store, Timer { when, ..timer });
                 self.moved += 1;
+                if self.crowd.len() > crowd {
+                    *moves = moves.saturating_sub(CROWDED);
+                }
             }
         }
         self.debug_check();

@@ -1,55 +1,56 @@
 //! `Crowd`: timers whose time is now and that came out of order, in a tree.
 //!
-//! Rule: a timer's place has the number under which its rank is kept, because the tree is searched by (deadline, rank), and
-//! its owner knows the deadline alone.
+//! Rule: a place holds the deadline and the low half of the sequence number. That leads to the timer by a search or two.
 
 use std::collections::BTreeMap;
 
 use super::cells::Timer;
-use super::{Place, Rank};
+use super::{Place, Rank, Slack};
 use crate::Nanos;
 
 /// Timers by (deadline, sequence number).
 #[derive(Debug)]
-pub(super) struct Crowd<K> {
-    timers: BTreeMap<(Nanos, Rank), (K, u32)>,
-    ranks: Vec<Rank>,
-    /// Numbers that are not in use.
-    free: Vec<u32>,
-}
+pub(super) struct Crowd<K>(BTreeMap<(Nanos, Rank), K>);
 
 impl<K: Copy + Eq> Crowd<K> {
     pub(super) const fn new() -> Crowd<K> {
-        Crowd { timers: BTreeMap::new(), ranks: Vec::new(), free: Vec::new() }
+        Crowd(BTreeMap::new())
     }
 
     pub(super) fn len(&self) -> usize {
-        self.timers.len()
+        self.0.len()
     }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.timers.is_empty()
+        self.0.is_empty()
     }
 
     /// Puts a timer in. Returns its place.
-    pub(super) fn insert(&mut self, Timer { when, rank, key }: Timer<K>) -> Place {
-        let index = self.free.pop().unwrap_or(self.ranks.len() as u32);
-        match self.ranks.get_mut(index as usize) {
-            Some(kept) => *kept = rank,
-            None => self.ranks.push(rank),
-        }
-        self.timers.insert((when, rank), (key, index));
-        Place { when, index }
+    pub(super) fn insert(&mut self, timer: Timer<K>) -> Place {
+        self.0.insert(timer.order(), timer.key);
+        place(&timer)
     }
 
     /// Removes the timer of `key`, if it is at `place`. Returns its rank.
     pub(super) fn remove(&mut self, key: K, place: Place) -> Option<Rank> {
-        let rank = *self.ranks.get(place.index as usize)?;
-        let found = self.timers.get(&(place.when, rank)) == Some(&(key, place.index));
-        found.then(|| self.timers.remove(&(place.when, rank)))?;
-        self.is_free(place.index);
-        Some(rank)
+        let mut sequence = u64::from(place.index);
+        loop {
+            let from = (place.when, Rank::new(sequence, Slack::ZERO));
+            let (&order, &found) =
+                self.0.range(from..).next().filter(|((when, _), _)| *when == place.when)?;
+            if found == key {
+                self.0.remove(&order);
+                return Some(order.1);
+            }
+            // The next number after the found one with the same low half. In a wheel that has counted to less than four
+            // thousand million there is none.
+            let ahead = place.index.wrapping_sub(order.1.sequence() as u32).wrapping_sub(1);
+            sequence = order.1.sequence() + 1 + u64::from(ahead);
+            if sequence >> Rank::SEQUENCE_BITS != 0 {
+                return None;
+            }
+        }
     }
 
     /// The first timer.
@@ -59,28 +60,37 @@ impl<K: Copy + Eq> Crowd<K> {
 
     /// Takes the first timer out.
     pub(super) fn pop_first(&mut self) -> Option<Timer<K>> {
-        let ((when, rank), (key, index)) = self.timers.pop_first()?;
-        self.is_free(index);
-        Some(Timer { when, rank, key })
+        self.0.pop_first().map(|((when, rank), key)| Timer { when, rank, key })
     }
 
     /// All timers and their places, in order.
     pub(super) fn timers(&self) -> impl Iterator<Item = (Timer<K>, Place)> {
-        self.timers
-            .iter()
-            .map(|(&(when, rank), &(key, index))| (Timer { when, rank, key }, Place { when, index }))
+        self.0.iter().map(|(&(when, rank), &key)| {
+            let timer = Timer { when, rank, key };
+            (timer, place(&timer))
+        })
     }
+}
 
-    /// Bytes that it has allocated, but for the tree's.
-    pub(super) fn allocated_bytes(&self) -> usize {
-        self.ranks.capacity() * size_of::<Rank>() + self.free.capacity() * size_of::<u32>()
-    }
+fn place<K>(timer: &Timer<K>) -> Place {
+    Place { when: timer.when, index: timer.rank.sequence() as u32 }
+}
 
-    fn is_free(&mut self, index: u32) {
-        self.free.push(index);
-        if self.timers.is_empty() {
-            // A crowd is rare: its memory goes with it.
-            (self.ranks, self.free) = (Vec::new(), Vec::new());
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_whose_numbers_agree_in_the_low_half_are_told_apart() {
+        let when = Nanos::new(7);
+        let sequences = [5, 6, 5 + (1 << 32), 4 + (9 << 32), 5 + (9 << 32), u64::MAX >> 8];
+        let mut crowd = Crowd::new();
+        let timer = |key: usize| Timer { when, rank: Rank::new(sequences[key], Slack::MAX), key };
+        let places: Vec<Place> = (0..sequences.len()).map(|key| crowd.insert(timer(key))).collect();
+        for key in [4, 0, 5, 2, 1, 3] {
+            assert_eq!(crowd.remove(key, places[key]), Some(timer(key).rank));
+            assert_eq!(crowd.remove(key, places[key]), None, "{key} is gone");
         }
+        assert!(crowd.is_empty());
     }
 }

@@ -243,11 +243,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         let runs = self.runs.iter().chain(self.cascading.iter().map(|(_, run)| run));
         let runs: usize = runs.map(Run::allocated_bytes).sum();
         let slots: usize = self.slots.iter().map(Slot::allocated_bytes).sum();
-        size_of_val(&*self.slots)
-            + slots
-            + runs
-            + self.crowd.allocated_bytes()
-            + self.buffers.allocated_bytes()
+        size_of_val(&*self.slots) + slots + runs + self.buffers.allocated_bytes()
     }
 
     /// Removes a timer from the place that its owner knows. Returns its rank.
@@ -269,6 +265,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     }
 
     /// Removes a timer whose slot has been opened.
+    #[inline(never)]
     fn take_opened(&mut self, key: K, place: Place) -> Option<Rank> {
         if let Some((_, run)) = &mut self.cascading {
             let rank = run.remove(key, place, &mut self.buffers);

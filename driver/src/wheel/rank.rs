@@ -1,6 +1,6 @@
 //! `Rank`: a timer's sequence number and its slack, in one word.
 //!
-//! Ground rule: ranks compare by sequence number: at equal deadlines the lower one fires first. The numbers are unique in
+//! Rule: ranks compare by sequence number: at equal deadlines the lower one fires first. The numbers are unique in
 //! a wheel, so the slack below them never decides.
 
 use std::fmt;
@@ -21,6 +21,7 @@ pub struct Rank(u64);
 
 impl Rank {
     const SLACK_BITS: u32 = 8;
+    pub(crate) const SEQUENCE_BITS: u32 = u64::BITS - Rank::SLACK_BITS;
 
     /// The rank of the timer with this sequence number, of which 56 bits are kept: at ten million timers a second
     /// they last for 228 years.

@@ -40,18 +40,21 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
     }
 
     /// The timers of a slot as they lie there.
-    pub(super) fn of(slot: Slot<K, PAGE>) -> Run<K, PAGE> {
+    pub(super) fn of(store: &mut impl Store<K>, slot: Slot<K, PAGE>) -> Run<K, PAGE> {
         let (live, slack) = (slot.live(), slot.slack());
-        Run { cells: slot.into_cells(), head: 0, live, sorted: 0, slack }
+        let run = Run { cells: slot.into_cells(), head: 0, live, sorted: 0, slack };
+        run.prefetch(store);
+        run
     }
 
     /// The timers of a slot of one page, sorted.
-    pub(super) fn sort(slot: Slot<K, PAGE>) -> Run<K, PAGE> {
-        let mut run = Run::of(slot);
+    pub(super) fn sort(store: &mut impl Store<K>, slot: Slot<K, PAGE>) -> Run<K, PAGE> {
+        let (live, slack) = (slot.live(), slot.slack());
+        let mut run = Run { cells: slot.into_cells(), head: 0, live, sorted: live, slack };
         let cells = run.cells.tail();
         cells.retain(|cell| cell.key.is_some());
         cells.sort_unstable_by_key(Cell::order);
-        run.sorted = run.live;
+        run.prefetch(store);
         run
     }
 
@@ -77,11 +80,13 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
         if let Some(Cell { key: Some(ahead), .. }) = self.cells.get(self.head + AHEAD) {
             store.prefetch(*ahead);
         }
-        let cell = self.cells.get_mut(self.head)?;
-        let timer = cell.timer();
-        cell.key = None;
-        self.live -= usize::from(timer.is_some());
-        self.pass_holes(buffers);
+        let timer = self.cells.get(self.head)?.timer();
+        if timer.is_none() {
+            self.pass_holes(buffers);
+            return None;
+        }
+        self.live -= 1;
+        self.pass(buffers);
         timer
     }
 
@@ -89,7 +94,7 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
     #[inline]
     pub(super) fn find(&self, key: K, place: Place) -> Option<usize> {
         let index = place.index as usize;
-        if self.cells.is_at(index, key) {
+        if index >= self.head && self.cells.is_at(index, key) {
             return Some(index);
         }
         let (mut from, mut to) = (self.head, self.sorted);
@@ -109,7 +114,9 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
         cell.key = None;
         let rank = cell.rank;
         self.live -= 1;
-        self.pass_holes(buffers);
+        if index == self.head || self.live == 0 {
+            self.pass_holes(buffers);
+        }
         Some(rank)
     }
 
@@ -182,20 +189,32 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
         self.cells.allocated_bytes()
     }
 
-    /// Moves the head over holes, but not over many; gives back the pages that it leaves behind.
+    /// Has the owners of the first timers fetched.
+    fn prefetch(&self, store: &mut impl Store<K>) {
+        let first = (0..AHEAD).map_while(|index| self.cells.get(index));
+        first.filter_map(|cell| cell.key).for_each(|key| store.prefetch(key));
+    }
+
+    /// Moves the head over one cell; gives back the page that it leaves behind.
     #[inline]
-    fn pass_holes(&mut self, buffers: &mut Buffers<K>) {
+    fn pass(&mut self, buffers: &mut Buffers<K>) {
+        self.head += 1;
         if self.live == 0 {
             self.cells.clear(buffers);
-            *self = Run::new();
-            return;
+            (self.head, self.sorted, self.slack) = (0, 0, Slack::MAX);
+        } else {
+            self.cells.release_page(self.head, buffers);
         }
+    }
+
+    /// Moves the head over holes, but not over many.
+    #[cold]
+    fn pass_holes(&mut self, buffers: &mut Buffers<K>) {
         for _ in 0..PASSED {
             match self.cells.get(self.head) {
-                Some(Cell { key: None, .. }) => self.head += 1,
+                Some(Cell { key: None, .. }) => self.pass(buffers),
                 _ => return,
             }
-            self.cells.release_page(self.head, buffers);
         }
     }
 }

@@ -120,11 +120,28 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         index: u32,
         buffers: &mut Buffers<K>,
     ) -> Option<Rank> {
-        let index = index as usize;
+        let (index, len) = (index as usize, self.cells.len());
+        let last = self.cells.last().copied()?;
         let cell = self.cells.get_mut(index).filter(|cell| cell.key == Some(key))?;
-        cell.key = None;
         let rank = cell.rank;
+        if self.ordered || len != self.live as usize {
+            cell.key = None;
+            self.live -= 1;
+            self.leave_hole(store, index, buffers);
+            return Some(rank);
+        }
+        *cell = last;
         self.live -= 1;
+        self.cells.pop(buffers);
+        if let Some(key) = last.key.filter(|_| index + 1 < len) {
+            store.set_place(key, Place { when: last.when, index: index as u32 });
+        }
+        Some(rank)
+    }
+
+    /// There is a hole at `index` now: removes it if it is at the end, fills it if the order is lost, and compacts a slot
+    /// that has many.
+    fn leave_hole(&mut self, store: &mut impl Store<K>, index: usize, buffers: &mut Buffers<K>) {
         let len = self.cells.len();
         if self.live == 0 || index + 1 == len {
             self.pop_holes(buffers);
@@ -133,7 +150,6 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         } else if len > 2 * self.live() + HOLES || self.is_compacting() {
             self.compact(store, buffers);
         }
-        Some(rank)
     }
 
     /// Takes out the last timer; `None` if some holes were in the way.
