@@ -309,7 +309,7 @@ fn wrong_place(entry: &TimerEntry) -> ! {
     std::process::abort();
 }
 
-/// Asks the processor to load what `at` points to, ahead of its use.
+/// Asks the processor to load what `at` points to, ahead of its use: an entry may lie on two cache lines.
 #[inline(always)]
 fn prefetch(at: *const TimerEntry) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -317,7 +317,10 @@ fn prefetch(at: *const TimerEntry) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch is a hint: it reads nothing and cannot fault, whatever the address; SSE is part
         // of every x86_64.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>()) }
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>());
+            _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(size_of::<TimerEntry>() - 1));
+        }
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = at;
