@@ -343,14 +343,11 @@ twin "schedule: Release becomes Relaxed" src/executor/task/state.rs \
 # work. Nor has that of a `change` that finds COMPLETE: `Claim::take` acquires it anew.
 
 twin "complete: the Release of COMPLETE becomes Relaxed" src/executor/task/state.rs \
-'fetch_add(COMPLETE, Ordering::AcqRel)' 'fetch_add(COMPLETE, Ordering::Relaxed)' \
+'fetch_add(change, Ordering::AcqRel)' 'fetch_add(change, Ordering::Relaxed)' \
     loom_join_poll_against_completion loom_join_drop_against_completion
 
 twin "complete: a load and a store although the claim has a reference" src/executor/task/state.rs \
-'        let word = self.0.load(Ordering::Acquire);
-        if word / REF == 1 {' \
-'        let word = self.0.load(Ordering::Acquire);
-        if word / REF <= 2 {' \
+'if Loaded(word).refs(held) == 1 {' 'if Loaded(word).refs(held) <= 2 {' \
     loom_join_poll_against_completion loom_join_drop_against_completion
 
 twin "Claim: the Release of its changes becomes Relaxed" src/executor/task/state.rs \
@@ -358,17 +355,29 @@ twin "Claim: the Release of its changes becomes Relaxed" src/executor/task/state
     loom_join_poll_against_completion
 
 twin "Claim: a load and a store also abroad" src/executor/task/state.rs \
-'if at_home && word / REF == 2' 'let _ = at_home; if word / REF == 2' \
+'if held.is_some_and(|held| Loaded(word).refs(held) == 2)' 'if Loaded(word).refs(held.unwrap_or_default()) == 2' \
     loom_join_poll_against_completion loom_join_drop_against_completion
 
+twin "hold: on every thread" src/executor/task/header.rs \
+'if !local::is_current(&self.remote) || self.is_complete()' 'if self.is_complete()' \
+    loom_references_counted_by_the_owner_and_elsewhere
+
+twin "hold: after the task has completed, too" src/executor/task/header.rs \
+'if !local::is_current(&self.remote) || self.is_complete()' 'if !local::is_current(&self.remote)' \
+    loom_references_counted_by_the_owner_and_elsewhere
+
+twin "complete: what the owner holds is forgotten" src/executor/task/cell.rs \
+'let before = header.state.complete(header.held());' 'let before = header.state.complete(0);' \
+    loom_references_counted_by_the_owner_and_elsewhere
+
 twin "complete: the handle is told before it can see the result" src/executor/task/cell.rs \
-'        let before = header.state.complete();
+'        let before = header.state.complete(header.held());
         if' \
 '        if header.state.load().has_join_waker() {
             let waker = header.join.with_mut(|join| unsafe { (*join).take() });
             quietly(|| waker.unwrap().wake());
         }
-        let before = header.state.complete();
+        let before = header.state.complete(header.held());
         if' \
     loom_join_poll_against_completion
 

@@ -223,6 +223,40 @@ fn loom_last_waker_dropped_against_shutdown() {
 }
 
 #[test]
+fn loom_references_counted_by_the_owner_and_elsewhere() {
+    loom::model(|| {
+        let (executor, bell) = executor();
+        let (homed, drops) = Homed::new();
+        let (handle, waker) = pending(&executor, homed);
+        let made_here = {
+            let _entered = executor.enter();
+            waker.clone()
+        };
+        // What was made here goes elsewhere, and what is made elsewhere comes here, while the task completes.
+        let other = thread::spawn(move || {
+            let made_there = waker.clone();
+            drop(waker);
+            drop(made_here);
+            made_there
+        });
+        {
+            let _entered = executor.enter();
+            handle.abort();
+            drop(handle);
+        }
+        settle(&executor);
+        let made_there = other.join().unwrap();
+        let _entered = executor.enter();
+        drop(made_there.clone());
+        assert_eq!(drops.get(), 1);
+        assert_ne!(Arc::strong_count(&bell), 1, "the task was freed before its last reference");
+        drop((executor, made_there));
+        drop(_entered);
+        assert_eq!(Arc::strong_count(&bell), 1, "the task was not freed");
+    });
+}
+
+#[test]
 fn loom_a_poll_is_told_with_its_own_line_and_stretch() {
     loom::model(|| {
         let lines = [here(), here(), here()];

@@ -13,7 +13,7 @@ use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};
 use crate::executor::task_list::Spawned;
 use crate::panics::{discard, quietly};
-use crate::sync::{Ordering, UnsafeCell};
+use crate::sync::UnsafeCell;
 use std::alloc::Layout;
 use std::mem::{self, ManuallyDrop};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -117,7 +117,7 @@ pub(super) unsafe fn refuse<F: Future + 'static>(task: &mut TaskRef) {
         let stage = unsafe { &mut *stage };
         stage.finish(Err(JoinError::cancelled()));
     });
-    cell.header.state.complete();
+    cell.header.state.complete(cell.header.held());
 }
 
 /// The right to form a reference to an uncompleted task's stage. Its holder is the owner thread, and as only
@@ -131,11 +131,11 @@ impl<'a, F: Future> Busy<'a, F> {
     #[inline]
     fn claim(cell: &'a Cell<F>, owner: &Owner) -> Option<Busy<'a, F>> {
         assert!(owner.owns(&cell.header.remote), "a task was run by an executor that is not its own");
-        // Relaxed: only the owner thread gets here, by the assertion.
-        if cell.header.is_complete() || cell.header.busy.load(Ordering::Relaxed) {
+        // Only the owner thread gets here, by the assertion.
+        if cell.header.is_complete() || cell.header.is_polled() {
             return None;
         }
-        cell.header.busy.store(true, Ordering::Relaxed);
+        cell.header.set_polled(true);
         Some(Busy { cell })
     }
 
@@ -165,8 +165,8 @@ impl<'a, F: Future> Busy<'a, F> {
             stage.finish(result);
         });
         // No poll lends the waker out any more.
-        header.busy.store(false, Ordering::Relaxed);
-        let before = header.state.complete();
+        header.set_polled(false);
+        let before = header.state.complete(header.held());
         if !before.has_join_interest() {
             self.cell.stage.with_mut(|stage| {
                 // SAFETY: The claim was gone before COMPLETE, so that the stage has stayed ours; as in `poll`.
@@ -193,7 +193,7 @@ impl<'a, F: Future> Busy<'a, F> {
 impl<F: Future> Drop for Busy<'_, F> {
     #[inline]
     fn drop(&mut self) {
-        self.cell.header.busy.store(false, Ordering::Relaxed);
+        self.cell.header.set_polled(false);
     }
 }
 

@@ -160,7 +160,7 @@ impl<T> Claim<T> {
             // SAFETY: The pointer is valid, being an UnsafeCell's. JOIN_WAKER is unset: the cell is the claim's.
             unsafe { *join = Some(waker) }
         });
-        let unwanted = if self.task.state.change(Change::SetWaker, self.task.is_at_home()) {
+        let unwanted = if self.task.state.change(Change::SetWaker, self.task.held_at_home()) {
             self.left = address;
             None
         } else {
@@ -189,7 +189,7 @@ impl<T> Claim<T> {
         if matches!(self.left, EMPTY | TAKEN) {
             return Some(None);
         }
-        if !self.task.state.change(Change::UnsetWaker, self.task.is_at_home()) {
+        if !self.task.state.change(Change::UnsetWaker, self.task.held_at_home()) {
             return None;
         }
         self.left = EMPTY;
@@ -211,7 +211,7 @@ impl<T> Drop for Claim<T> {
     fn drop(&mut self) {
         // A task that waits for itself would otherwise keep itself alive. (tokio #3477)
         let waker = self.empty_cell().flatten();
-        if self.left == TAKEN || !self.task.state.change(Change::Leave, self.task.is_at_home()) {
+        if self.left == TAKEN || !self.task.state.change(Change::Leave, self.task.held_at_home()) {
             if self.left != TAKEN {
                 let result = self.take();
                 quietly(|| drop(result));

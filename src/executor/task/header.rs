@@ -4,6 +4,9 @@
 //!
 //! * A [`TaskRef`] and a waker are each one counted reference, of which the last frees the task. The waker that
 //!   a poll lends out is the exception: it is not counted, and the owner's reference outlives the poll.
+//! * The owner thread counts in `held`, until the task completes: an atomic step for each waker that a timer keeps for some
+//!   time is what the timer itself costs. It counts in the word if `held` is at its limit. Which of the two a reference was
+//!   counted in does not matter.
 //! * The pointer to a task is never derived from a reference to its header: it has to reach the rest of the task.
 //! * What is said to be the owner thread's in the header is an atomic only so that the header is `Sync`.
 
@@ -13,7 +16,7 @@ use crate::executor::local;
 use crate::executor::numbers::Id;
 use crate::executor::remote::{Item, Owner, Remote};
 use crate::executor::task_list::{Origin, Spawned};
-use crate::sync::{AtomicBool, Ordering, UnsafeCell};
+use crate::sync::{AtomicU8, Ordering, UnsafeCell};
 use std::alloc::Layout;
 use std::mem::{self, ManuallyDrop};
 use std::ops::Deref;
@@ -31,10 +34,10 @@ pub(in crate::executor) struct Header {
     /// The task's number. In two parts, because the field before it leaves room for them.
     number_low: u32,
     number_high: u16,
-    /// The task is in the run queue or about to be put there. The owner thread's, once it has the task.
-    queued: AtomicBool,
-    /// The owner is inside the future: it polls or drops it. The owner thread's.
-    pub(super) busy: AtomicBool,
+    /// `QUEUED` and `BUSY`. The owner thread's, once it has the task.
+    marks: AtomicU8,
+    /// How many references the owner thread has made, less those it has dropped. As a signed number. The owner thread's.
+    held: AtomicU8,
     vtable: &'static Vtable,
     pub(super) remote: ManuallyDrop<Arc<Remote>>,
     /// The waker of the claim; see `JOIN_WAKER`.
@@ -45,6 +48,11 @@ pub(in crate::executor) struct Header {
 // Tasks are many. What is added here is paid for by each.
 #[cfg(all(not(loom), target_pointer_width = "64"))]
 const _: () = assert!(size_of::<Header>() == 56);
+
+/// The task is in the run queue or about to be put there.
+const QUEUED: u8 = 1;
+/// The owner is inside the future: it polls or drops it.
+const BUSY: u8 = 2;
 
 /// What only the type of the future can do. Each function takes the pointer of a task that was made with this
 /// table.
@@ -76,8 +84,8 @@ impl Header {
             key: AtomicU32::new(u32::MAX),
             number_low: number as u32,
             number_high: (number >> 32) as u16,
-            queued: AtomicBool::new(true),
-            busy: AtomicBool::new(false),
+            marks: AtomicU8::new(QUEUED),
+            held: AtomicU8::new(0),
             vtable,
             remote: ManuallyDrop::new(remote),
             join: UnsafeCell::new(None),
@@ -118,19 +126,55 @@ impl Header {
     /// Whether the task is in the run queue. For the owner thread.
     #[inline]
     pub(in crate::executor) fn is_queued(&self) -> bool {
-        self.queued.load(Ordering::Relaxed)
+        self.marks.load(Ordering::Relaxed) & QUEUED != 0
     }
 
     /// Notes whether the task is in the run queue. For the owner thread.
     #[inline]
     pub(in crate::executor) fn set_queued(&self, queued: bool) {
-        self.queued.store(queued, Ordering::Relaxed);
+        self.mark(QUEUED, queued);
     }
 
     /// Whether the owner is inside the task's future. For the owner thread.
     #[inline]
     pub(in crate::executor) fn is_polled(&self) -> bool {
-        self.busy.load(Ordering::Relaxed)
+        self.marks.load(Ordering::Relaxed) & BUSY != 0
+    }
+
+    /// Notes whether the owner is inside the task's future. For the owner thread.
+    #[inline]
+    pub(super) fn set_polled(&self, polled: bool) {
+        self.mark(BUSY, polled);
+    }
+
+    #[inline]
+    fn mark(&self, mark: u8, set: bool) {
+        let others = self.marks.load(Ordering::Relaxed) & !mark;
+        self.marks.store(others | if set { mark } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// How many references the owner thread has made, less those it has dropped. For the owner thread.
+    #[inline]
+    pub(super) fn held(&self) -> i8 {
+        self.held.load(Ordering::Relaxed) as i8
+    }
+
+    /// [`held`](Header::held), if this is the owner thread and not inside this task's poll.
+    #[inline]
+    pub(super) fn held_at_home(&self) -> Option<i8> {
+        (local::is_current(&self.remote) && !self.is_polled()).then(|| self.held())
+    }
+
+    /// Counts so many references more without an atomic step, if this is the owner thread and the task has not completed. Says
+    /// whether it did.
+    #[inline]
+    fn hold(&self, more: i8) -> bool {
+        if !local::is_current(&self.remote) || self.is_complete() {
+            return false;
+        }
+        let held = self.held().checked_add(more);
+        // Relaxed, and no atomic step: only this thread looks.
+        held.inspect(|held| self.held.store(*held as u8, Ordering::Relaxed)).is_some()
     }
 
     /// Whether the task has completed.
@@ -148,12 +192,6 @@ impl Header {
     #[inline]
     pub(super) fn memory(&self) -> (Layout, bool) {
         (self.vtable.layout, self.vtable.pooled)
-    }
-
-    /// Whether this is the owner thread, and not inside this task's poll.
-    #[inline]
-    pub(super) fn is_at_home(&self) -> bool {
-        local::is_current(&self.remote) && !self.is_polled()
     }
 }
 
@@ -194,9 +232,9 @@ impl TaskRef {
         self.header.as_ptr() as usize
     }
 
-    /// Whether this is the only reference.
+    /// Whether this is the only reference, and the task has not completed.
     pub(super) fn is_only(&self) -> bool {
-        self.state.load().refs() == 1
+        self.state.load().refs(self.held()) == 1
     }
 
     /// Polls the task, which was taken from the queue, or drops its future if it was aborted.
@@ -275,7 +313,9 @@ impl Deref for TaskRef {
 
 impl Clone for TaskRef {
     fn clone(&self) -> TaskRef {
-        self.state.add_ref();
+        if !self.hold(1) {
+            self.state.add_ref();
+        }
         TaskRef { header: self.header }
     }
 }
@@ -283,7 +323,7 @@ impl Clone for TaskRef {
 impl Drop for TaskRef {
     #[inline]
     fn drop(&mut self) {
-        if self.state.drop_ref() {
+        if !self.hold(-1) && self.state.drop_ref() {
             if !self.is_complete() {
                 // Cannot happen, and if it did: a future that is not dropped must keep its place for ever.
                 debug_assert!(

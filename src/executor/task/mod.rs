@@ -17,7 +17,7 @@
 //!                           |     shutdown                                   |     or returned with ABORTED set
 //!                           +--------------------> COMPLETE <----------------+
 //!
-//!   (2) on the owner thread  local::wake_here   sets the header's `queued`, a plain flag, and queues the task
+//!   (2) on the owner thread  local::wake_here   sets the header's QUEUED, a plain flag, and queues the task
 //!       elsewhere            State::schedule    sets SCHEDULED, and the task goes through the inbox
 //!                            Only who finds the mark unset passes the task on, so that a thousand wakes are one poll.
 //!   (3) cell::run        unsets both before it polls, so that a wake during the poll makes the task ready again
@@ -30,7 +30,7 @@
 //! the owner comes to first unsets both marks, and the inbox's item then finds SCHEDULED unset and is dropped.
 //!
 //! No bit says that the task is being polled: only the owner thread takes tasks from the queue, one at a time.
-//! That a poll is not entered again from within itself is the business of `busy`.
+//! That a poll is not entered again from within itself is the business of BUSY.
 //!
 //! Ground rules:
 //!
@@ -38,7 +38,8 @@
 //!   that it is. It forms a reference to the stage only while it holds `Busy`.
 //! * After COMPLETE the stage is the [`Claim`]'s if JOIN_INTEREST was set by then; else it stays the owner's.
 //! * References are counted: the owner has one until the task has completed, the claim one, each waker one, and
-//!   each item in the inbox one. The waker that a poll lends out is not counted: it ends with the poll.
+//!   each item in the inbox one. The waker that a poll lends out is not counted: it ends with the poll. The owner thread counts
+//!   without atomic steps, until the task has completed.
 //! * The last reference to a task finds the stage consumed, and may therefore be dropped on any thread.
 //! * A panic of the future, also of its drop, is the result of the task. A panic of an output that nobody
 //!   wants, or of a waker, ends here: the panic hook has reported it.

@@ -5,6 +5,9 @@
 //! * A step that another thread could disturb is one read-modify-write. A step is a load and a store only where
 //!   nobody else has a reference: that is for the caller to know, and said at each.
 //! * The thread that takes the last reference away has the task for itself.
+//! * Until the task completes the count has `KEPT` more, and the owner thread counts what it makes and drops in a number of
+//!   its own, `held` (see `header.rs`): without an atomic step, and the count cannot reach zero. The two together are the number
+//!   of references. As the task completes, the one is added to the other.
 
 use crate::sync::{AtomicU32, Ordering, fence};
 use std::process;
@@ -24,6 +27,9 @@ const JOIN_INTEREST: u32 = 8;
 const JOIN_WAKER: u32 = 16;
 /// One reference. They take up the bits from here on.
 const REF: u32 = 32;
+
+/// More than the owner thread can hold by itself, in either direction.
+const KEPT: u32 = 256;
 
 /// So many references at the most: half of what the word can count, so that racing threads cannot get past it.
 const MAX_REFS: u32 = u32::MAX / REF / 2;
@@ -61,10 +67,10 @@ impl Loaded {
         self.0 & JOIN_WAKER != 0
     }
 
-    /// The number of references.
+    /// The number of references to a task that has not completed, of which the owner thread counts `held`.
     #[inline]
-    pub(super) fn refs(self) -> u32 {
-        self.0 / REF
+    pub(super) fn refs(self, held: i8) -> u32 {
+        (self.0 / REF).wrapping_sub(KEPT).wrapping_add_signed(held.into())
     }
 }
 
@@ -94,7 +100,7 @@ impl State {
     /// A task with two references, the owner's and the claim's.
     #[inline]
     pub(super) fn new() -> State {
-        State(AtomicU32::new(JOIN_INTEREST | (2 * REF)))
+        State(AtomicU32::new(JOIN_INTEREST | ((KEPT + 2) * REF)))
     }
 
     #[inline]
@@ -127,33 +133,37 @@ impl State {
         Loaded(self.0.fetch_and(!SCHEDULED, Ordering::Acquire))
     }
 
-    /// The result is in its place.
+    /// The result is in its place. The owner thread, which calls this, holds `held` references, and counts no more by itself
+    /// from here on.
     #[inline]
-    pub(super) fn complete(&self) -> Loaded {
+    pub(super) fn complete(&self, held: i8) -> Loaded {
         let word = self.0.load(Ordering::Acquire);
-        if word / REF == 1 {
+        let counted = (i32::from(held) as u32).wrapping_sub(KEPT).wrapping_mul(REF);
+        let change = counted.wrapping_add(COMPLETE);
+        if Loaded(word).refs(held) == 1 {
             // The owner's is the only reference, and no poll lends a waker out: nobody else is there to see it.
-            self.0.store(word | COMPLETE, Ordering::Relaxed);
+            self.0.store(word.wrapping_add(change), Ordering::Relaxed);
             return Loaded(word);
         }
-        // Release: publishes the result to a handle that finds COMPLETE. Acquire: what a handle that is gone
+        // Release: publishes the result to a handle that finds COMPLETE; and what was done with the references that the owner
+        // thread has dropped comes before the end of the task. Acquire: what a handle that is gone
         // did comes before the drop of the output, and the waker it left is whole. An addition sets the bit, which
         // was unset, and is the cheaper step.
-        Loaded(self.0.fetch_add(COMPLETE, Ordering::AcqRel))
+        Loaded(self.0.fetch_add(change, Ordering::AcqRel))
     }
 
     /// A change that the claim makes, unless COMPLETE is set: then nothing is changed, and false returned.
     ///
-    /// `at_home` says that this is the owner thread and that it does not poll this very task.
+    /// `held` is there if this is the owner thread and it does not poll this very task: how many references it counts by itself.
     #[inline]
-    pub(super) fn change(&self, change: Change, at_home: bool) -> bool {
+    pub(super) fn change(&self, change: Change, held: Option<i8>) -> bool {
         // Acquire, here and below: if COMPLETE is set, the output is the claim's.
         let mut word = self.0.load(Ordering::Acquire);
         loop {
             if word & COMPLETE != 0 {
                 return false;
             }
-            if at_home && word / REF == 2 {
+            if held.is_some_and(|held| Loaded(word).refs(held) == 2) {
                 // The claim's reference and the owner's are all there are; both are this thread's, and no poll
                 // lends a waker out.
                 self.0.store(change.apply(word), Ordering::Relaxed);
