@@ -76,6 +76,26 @@ fn every_row_of_the_systems_names_tests_that_exist() {
     assert!(named >= 70, "only {named} tests are named");
 }
 
+#[test]
+fn every_row_of_the_channels_names_a_test_that_exists() {
+    let page = read("docs/channels.md");
+    let sources = ["channels", "tokio_sync"].map(|name| read(&format!("ecosystem/tests/{name}.rs")));
+    for heading in ["Channels", "Locks", "Within a task"] {
+        let rows = rows(&page, heading);
+        assert!(rows.len() >= 3, "only {} rows of {heading}", rows.len());
+        for row in rows {
+            let [what, _, tests] = &row[..] else { panic!("a row of {} cells: {row:?}", row.len()) };
+            assert!(quoted(tests).count() >= 1, "who shows this? {what}");
+            for test in quoted(tests) {
+                assert!(
+                    sources.iter().any(|source| has_test(source, test)),
+                    "{what}: there is no test {test}"
+                );
+            }
+        }
+    }
+}
+
 /// Blocks, functions, implementations.
 type Sites = [usize; 3];
 

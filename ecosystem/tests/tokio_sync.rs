@@ -1,4 +1,5 @@
-//! `tokio::sync` and `tokio::select!`: they need the features `sync` and `macros`, and no runtime of tokio's.
+//! `tokio::sync`, `tokio::{select, join}!` and `tokio::task_local!`: they need the features `sync`, `macros` and `rt`, and no
+//! runtime of tokio's.
 
 use std::sync::Arc;
 use std::thread;
@@ -95,5 +96,49 @@ fn tokios_select_takes_whichever_of_our_timers_and_its_channels_is_first() {
             }
         }
         assert_eq!(seen, ["a timeout", "a message", "a timeout"]);
+    });
+}
+
+#[test]
+fn tokios_join_waits_for_all_and_runs_them_side_by_side() {
+    let _watchdog = watchdog();
+    Builder::new().start_paused(true).build().unwrap().block_on(async {
+        let start = Instant::now();
+        let nap = |seconds| async move {
+            sleep(Duration::from_secs(seconds)).await;
+            seconds
+        };
+        let joined = tokio::join!(nap(3), spawn(nap(1)), nap(2));
+        assert_eq!((joined.0, joined.1.unwrap(), joined.2), (3, 1, 2));
+        assert_eq!(start.elapsed(), Duration::from_secs(3));
+    });
+}
+
+tokio::task_local! {
+    static REQUEST: u32;
+}
+
+#[test]
+fn tokios_task_locals_belong_to_the_future_in_their_scope() {
+    let _watchdog = watchdog();
+    block_on(async {
+        // Each sees its own number, whatever runs in between; what it spawns sees none.
+        let tasks: Vec<_> = (0..10)
+            .map(|n| {
+                spawn(REQUEST.scope(n, async move {
+                    for _ in 0..10 {
+                        assert_eq!(REQUEST.get(), n);
+                        mainspring::task::yield_now().await;
+                    }
+                    let spawned = spawn(async { REQUEST.try_with(|n| *n).is_err() });
+                    assert!(spawned.await.unwrap());
+                    REQUEST.get()
+                }))
+            })
+            .collect();
+        for (n, task) in (0..).zip(tasks) {
+            assert_eq!(task.await.unwrap(), n);
+        }
+        assert!(REQUEST.try_with(|n| *n).is_err());
     });
 }

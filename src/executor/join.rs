@@ -100,6 +100,11 @@ impl<T> JoinHandle<T> {
     /// });
     /// ```
     pub fn detach(self) {}
+
+    /// The result, if it is there and was not taken yet. It is not charged to anybody's budget.
+    pub(crate) fn try_take(&mut self) -> Option<Result<T, JoinError>> {
+        if self.claim.is_taken() { None } else { self.claim.take() }
+    }
 }
 
 #[cold]

@@ -4,6 +4,43 @@
 //! has a name. From another thread [`Handle::spawn`](crate::runtime::Handle::spawn) starts one that is `Send`, and
 //! [`Handle::spawn_with`](crate::runtime::Handle::spawn_with) one that need not be: it takes a closure that makes the future.
 //!
+//! # Tasks that belong to somebody
+//!
+//! A dropped [`JoinHandle`] lets its task run on. Where helpers are not to outlive who spawned them, there is
+//! [`JoinHandle::abort_on_drop`] for one of them, and [`JoinSet`] for any number, whose results come as the tasks end. A
+//! future that holds either takes its helpers along when it is dropped, as by a [timeout](crate::time::timeout).
+//!
+//! Several futures within one task need no spawning. The macros of other crates work here as anywhere, among them
+//! `futures::{select, join}`, `futures_lite::future::{or, zip}` and `tokio::{select, join}`:
+//!
+//! ```
+//! use std::pin::pin;
+//! use std::time::Duration;
+//! use futures::{FutureExt, StreamExt, join, select};
+//! use mainspring::{interval, sleep, spawn};
+//!
+//! mainspring::block_on(async {
+//!     // Both, side by side.
+//!     let (six, seven) = join!(async { 6 }, spawn(async { 7 }));
+//!     assert_eq!(six * seven.unwrap(), 42);
+//!
+//!     // Whichever is first. Timers, handles and sets are fused already; other futures are with `.fuse()`.
+//!     let mut ticks = interval(Duration::from_millis(1));
+//!     let mut work = pin!(async { sleep(Duration::from_millis(5)).await }.fuse());
+//!     let mut seen = 0;
+//!     loop {
+//!         select! {
+//!             _tick = ticks.select_next_some() => seen += 1,
+//!             () = work => break,
+//!         }
+//!     }
+//!     assert!(seen > 0);
+//! });
+//! ```
+//!
+//! Locks and channels, and values that belong to a task, come from other crates too: `docs/channels.md` in the repository
+//! says which one to take for what, and which test shows that it runs here.
+//!
 //! # The cooperative budget
 //!
 //! A task that never waits would keep everybody else waiting. So one poll of a task may take 128 ready
@@ -15,9 +52,13 @@
 //! [`cooperative`], or call [`consume_budget`] once a round. An executor that runs inside a task, such as
 //! `futures::executor::block_on`, has no budget: it would poll on for ever.
 
+mod abort_on_drop;
 mod builder;
+mod join_set;
 
+pub use abort_on_drop::AbortOnDrop;
 pub use builder::Builder;
+pub use join_set::JoinSet;
 
 pub use crate::coop::{
     Cooperative, Unconstrained, consume_budget, cooperative, has_budget_remaining, unconstrained, yield_now,
