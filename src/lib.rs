@@ -20,8 +20,9 @@
 //! ```
 //!
 //! * [`block_on`], [`Runtime`], [`runtime`]: running programs, and the knobs.
+//! * [`Runtime::turn`], [`Runtime::next_wake`]: a runtime whose thread belongs to another loop.
 //! * [`spawn`], [`task`]: tasks, which need not be `Send`. From another thread: [`Handle::spawn`], and for such tasks
-//!   [`Handle::spawn_with`].
+//!   [`Handle::spawn_with`]. Sets of tasks: [`task::JoinSet`].
 //! * [`sleep`], [`timeout`], [`interval`], [`time`]: timers.
 //! * [`time::pause`], [`time::advance`], [`Builder::start_paused`]: time that a program controls, for tests and
 //!   simulations. [`Builder::clock`]: another clock than the monotonic one.

@@ -157,6 +157,12 @@ impl AlarmOffset {
         AlarmOffset { ahead, clock, changes }
     }
 
+    /// The moment that lies so far ahead, in nanoseconds of the alarm's clock.
+    pub(crate) fn alarm_in(&self, duration: std::time::Duration) -> u64 {
+        let ahead = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        read(self.clock).saturating_add(ahead)
+    }
+
     /// The moment `at` of the driver's time, in nanoseconds of the alarm's clock. It measures anew if the driver's time was
     /// stopped or resumed meanwhile.
     pub(crate) fn alarm_ns(&mut self, timers: &Timers, at: Nanos) -> u64 {

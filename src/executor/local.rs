@@ -125,6 +125,12 @@ impl Local {
         if is_current(remote) { entered() } else { Local::owned(remote) }
     }
 
+    /// Whether this thread runs the executor that `remote` belongs to.
+    #[inline]
+    pub(crate) fn is_entered(remote: &Arc<Remote>) -> bool {
+        is_current(remote)
+    }
+
     #[cold]
     fn owned(remote: &Arc<Remote>) -> Option<Rc<Local>> {
         let mine = |local: &Rc<Local>| Arc::ptr_eq(local.remote(), remote);

@@ -58,7 +58,7 @@ pub(crate) struct Io {
 
 /// The descriptors by which any thread reaches the poller.
 #[derive(Debug)]
-pub(super) struct Poller {
+pub(crate) struct Poller {
     registry: Registry,
     waker: mio::Waker,
 }
@@ -96,8 +96,16 @@ impl Io {
     }
 
     /// The descriptors, unless the reactor is gone.
-    pub(super) fn poller(&self) -> Option<Arc<Poller>> {
+    pub(crate) fn poller(&self) -> Option<Arc<Poller>> {
         lock(&self.sources).poller.clone()
+    }
+
+    /// Ends the sleep that the thread takes in somebody else's loop, if it takes one. While it does not, this costs a load.
+    #[inline]
+    pub(crate) fn end_lent_sleep(&self) {
+        if self.wakefulness.is_parked() {
+            self.unpark();
+        }
     }
 
     /// Lets go of the descriptors if another process made them, of which this one is a child by `fork`: says whether that
@@ -219,6 +227,13 @@ impl Io {
         }
         drop(sources);
         drop(poller);
+    }
+}
+
+#[cfg(unix)]
+impl std::os::fd::AsFd for Poller {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.registry.as_fd()
     }
 }
 

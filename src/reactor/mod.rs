@@ -30,7 +30,7 @@ mod unpark;
 
 #[cfg(unix)]
 pub(crate) use self::fd::Fd;
-pub(crate) use self::io::Io;
+pub(crate) use self::io::{Io, Poller};
 pub(crate) use self::registration::Registered;
 pub(crate) use self::source::Way;
 #[cfg(all(test, loom))]
@@ -63,6 +63,8 @@ pub(crate) struct Reactor {
     poll: Poll,
     events: Events,
     alarm: Alarm,
+    /// Somebody else has slept on the poller's descriptor, and may again: what makes that readable is taken at each look.
+    lent: bool,
     /// The wakers of the batch under way; empty in between.
     wakers: Vec<Waker>,
     io: Arc<Io>,
@@ -129,6 +131,7 @@ impl Reactor {
             poll,
             events: Events::with_capacity(events),
             alarm,
+            lent: false,
             wakers: Vec::new(),
             io,
             #[cfg(test)]
@@ -158,10 +161,7 @@ impl Reactor {
         }
         let slept = !timeout.is_zero() && self.io.wakefulness().fall_asleep();
         if slept {
-            self.alarm.set(match until {
-                Until::Time { alarm_ns, .. } => Some(alarm_ns),
-                Until::Now | Until::Event => None,
-            });
+            self.set_alarm(until);
         }
         let polled = self.poll(if slept { timeout } else { Duration::ZERO });
         let mut parked = Parked { notified: self.io.wakefulness().wake_up(), slept, ..Parked::default() };
@@ -184,6 +184,38 @@ impl Reactor {
         Ok(parked)
     }
 
+    /// The thread will sleep in somebody else's loop until then, or until the poller's descriptor is readable: events, the
+    /// alarm and an unpark make it so. False: there was an unpark, so it must not sleep.
+    ///
+    /// # Panics
+    ///
+    /// If this is another process than the one that made it.
+    #[track_caller]
+    pub(crate) fn lend(&mut self, until: Until) -> bool {
+        self.io.assert_own_process();
+        self.lent = true;
+        let asleep = until != Until::Now && self.io.wakefulness().fall_asleep();
+        if asleep {
+            self.set_alarm(until);
+        }
+        asleep
+    }
+
+    /// The thread is back. Whoever has called for it is heard hereby: all that may have been told of is to be looked at
+    /// after this.
+    pub(crate) fn take_back(&mut self) {
+        if self.lent {
+            self.io.wakefulness().wake_up();
+        }
+    }
+
+    fn set_alarm(&mut self, until: Until) {
+        self.alarm.set(match until {
+            Until::Time { alarm_ns, .. } => Some(alarm_ns),
+            Until::Now | Until::Event => None,
+        });
+    }
+
     fn poll(&mut self, timeout: Duration) -> Result<()> {
         #[cfg(test)]
         if let Some((left, every)) = &mut self.interruption {
@@ -192,7 +224,7 @@ impl Reactor {
                 return Err(ErrorKind::Interrupted.into());
             }
         }
-        if timeout.is_zero() && !self.io.has_sources() {
+        if timeout.is_zero() && !self.io.has_sources() && !self.lent {
             // There is nothing to look at: a program that only computes and sleeps is spared the system call.
             self.events.clear();
             return Ok(());

@@ -51,6 +51,13 @@ impl Wakefulness {
         self.0.compare_exchange(AWAKE, PARKED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
+    /// Whether the thread sleeps, or is about to. For that thread itself, which does not sleep in this reactor then, but
+    /// in somebody else's loop.
+    pub(super) fn is_parked(&self) -> bool {
+        // Relaxed: that thread writes it, but for a notification, which is as good.
+        self.0.load(Ordering::Relaxed) == PARKED
+    }
+
     /// Arrow 2. True: there was a notification, which is hereby seen.
     pub(crate) fn wake_up(&self) -> bool {
         // While this thread was not parked it may find AWAKE, which needs no read-modify-write. Relaxed: a

@@ -27,7 +27,7 @@ thread_local! {
     static STACK: RefCell<Stack> = const { RefCell::new(Stack { top: None, below: Vec::new() }) };
     /// What there is to know of the top without a borrow.
     static TOP: Top = const { Top { serial: Cell::new(0), given: Cell::new(0) } };
-    /// Whether a `block_on` runs on this thread.
+    /// Whether a `block_on` or a `turn` runs on this thread.
     static RUNNING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -259,7 +259,7 @@ pub(crate) fn io() -> io::Result<std::sync::Arc<crate::reactor::Io>> {
     Ok(with(|handle| handle.io().clone())?)
 }
 
-/// Marks this thread as running a `block_on`.
+/// Marks this thread as running a `block_on` or a `turn`.
 pub(super) struct BlockOnGuard(());
 
 impl BlockOnGuard {

@@ -122,8 +122,9 @@ impl EventLoop {
         }
     }
 
-    /// A `block_on` begins. What the thread did before is no turn.
+    /// A `block_on` begins, or a turn in somebody else's loop. What the thread did before is no turn.
     pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor) {
+        self.reactor.take_back();
         let now = self.driver.handle().now();
         self.begin_turn(handle, now, 0);
         self.pace.begin(handle, executor, now);
@@ -133,6 +134,11 @@ impl EventLoop {
         handle.remote().polling().set_since(now.get());
         self.polls_before = handle.counters().polls.get();
         self.fired = fired;
+    }
+
+    /// A turn in somebody else's loop ends.
+    pub(super) fn end(&mut self, handle: &Handle) {
+        self.end_turn(handle, self.driver.handle().now());
     }
 
     /// The turn that began last has come to its end.
@@ -146,22 +152,23 @@ impl EventLoop {
         }
     }
 
-    /// One turn; it sleeps if it `may_sleep` and no timer is due.
+    /// One turn; it sleeps if it `may_sleep` and no timer is due, at `most` for so long.
     ///
     /// # Panics
     ///
     /// With the first panic of a foreign waker, after all wakers of that step have been woken. Nothing is
     /// lost by it: the next turn goes on.
-    pub(super) fn turn(&mut self, handle: &Handle, executor: &Executor, may_sleep: bool) {
+    pub(super) fn turn(&mut self, handle: &Handle, executor: &Executor, may_sleep: bool, most: Duration) {
         handle.counters().turns.add(1);
         let idle = may_sleep && !self.backlog;
         if idle {
             let now = self.driver.handle().now();
             self.end_turn(handle, now);
             if self.driver.handle().is_paused() {
-                self.step(handle, executor);
+                self.step(handle, executor, most);
             } else {
                 let until = self.next_wake(now);
+                let until = self.at_most(most, until);
                 self.look(handle, executor, until);
             }
         } else {
@@ -242,8 +249,59 @@ impl EventLoop {
         Until::Time { timeout, alarm_ns: self.offset.alarm_ns(self.driver.handle(), at) }
     }
 
+    /// Until when to sleep, if it is for no longer than `most`, which is a time of the system's clock.
+    fn at_most(&self, most: Duration, until: Until) -> Until {
+        match until {
+            _ if most.is_zero() => Until::Now,
+            Until::Event if most == Duration::MAX => until,
+            Until::Time { timeout, .. } if timeout <= most => until,
+            Until::Now => until,
+            _ => Until::Time { timeout: most, alarm_ns: self.offset.alarm_in(most) },
+        }
+    }
+
+    /// The thread is about to sleep in somebody else's loop, until the poller's descriptor is readable. Returns for how long
+    /// it may at the most, if there is a limit.
+    ///
+    /// # Panics
+    ///
+    /// If this is another process than the one that made the runtime.
+    #[track_caller]
+    pub(super) fn lend(&mut self, handle: &Handle, executor: &Executor) -> Option<Duration> {
+        // From here on, what another thread sends or arms is noticed below, or keeps the descriptor readable.
+        self.reactor.take_back();
+        let now = self.driver.handle().now();
+        let until = if executor.has_ready() || self.backlog {
+            Until::Now
+        } else if self.driver.handle().is_paused() {
+            self.driver.next_wake();
+            if self.wants_step(handle) { Until::Now } else { Until::Event }
+        } else {
+            self.next_wake(now)
+        };
+        match until {
+            _ if !self.reactor.lend(until) => Some(Duration::ZERO),
+            Until::Now => Some(Duration::ZERO),
+            Until::Time { timeout, .. } => Some(timeout),
+            Until::Event => None,
+        }
+    }
+
+    /// Whether a step would move paused time.
+    fn wants_step(&mut self, handle: &Handle) -> bool {
+        let clock = handle.virtual_time();
+        let by_itself = self.auto_advance && !clock.is_held();
+        clock.next().is_some()
+            || (by_itself && self.driver.next_deadline().is_some_and(|at| at < Nanos::NEVER))
+    }
+
+    /// Whether timers that are due were left to the next turn.
+    pub(super) fn has_backlog(&self) -> bool {
+        self.backlog
+    }
+
     /// The turn of an idle runtime whose time is paused: moves it on, if it may be moved.
-    fn step(&mut self, handle: &Handle, executor: &Executor) {
+    fn step(&mut self, handle: &Handle, executor: &Executor, most: Duration) {
         let clock = handle.virtual_time();
         // Asked first: see there.
         let by_itself = self.auto_advance && !clock.is_held();
@@ -263,7 +321,8 @@ impl EventLoop {
             // A timer that another thread has armed or cancelled meanwhile: the next step looks at it.
             _ if by_itself && armed => {}
             _ => {
-                self.look(handle, executor, Until::Event);
+                let until = self.at_most(most, Until::Event);
+                self.look(handle, executor, until);
             }
         }
     }

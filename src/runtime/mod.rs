@@ -27,6 +27,7 @@ mod models;
 mod names;
 pub(crate) mod random;
 pub(crate) mod spawn;
+mod turn;
 mod virtual_time;
 
 #[allow(clippy::module_inception, reason = "the room and its main piece share the name")]

@@ -17,6 +17,7 @@ use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_task::{FutureObj, LocalFutureObj, LocalSpawn, Spawn, SpawnError, waker_ref};
 use mainspring_driver::{Driver, Nanos, Unpark};
@@ -29,7 +30,7 @@ use super::inspect::Snapshot;
 use crate::clock::system::ClockId;
 use crate::clock::{Clock, RuntimeClock};
 use crate::executor::{End, Executor, Local};
-use crate::reactor::Reactor;
+use crate::reactor::{Poller, Reactor};
 
 /// A single-threaded runtime: tasks, timers and I/O on the thread that calls
 /// [`block_on`](Runtime::block_on).
@@ -78,9 +79,12 @@ use crate::reactor::Reactor;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Runtime {
-    executor: Executor,
-    event_loop: RefCell<EventLoop>,
+    pub(super) executor: Executor,
+    pub(super) event_loop: RefCell<EventLoop>,
     handle: Handle,
+    /// Whose descriptor a foreign loop watches.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "there is no such descriptor"))]
+    pub(super) poller: Arc<Poller>,
     _stays_here: PhantomData<*const ()>,
 }
 
@@ -141,6 +145,7 @@ impl Runtime {
         let clock = builder.clock.open()?;
         let reactor = Reactor::with_alarm(alarm)?;
         let io = reactor.io().clone();
+        let poller = io.poller().expect("a new reactor has a poller");
         builder.clock.add_runtime(&io);
         let unpark = io.clone();
         let unpark = move || unpark.unpark();
@@ -162,7 +167,7 @@ impl Runtime {
             executor.make_single_lane();
         }
         let event_loop = RefCell::new(EventLoop::new(reactor, driver, alarm, builder));
-        Ok(Runtime { executor, event_loop, handle, _stays_here: PhantomData })
+        Ok(Runtime { executor, event_loop, handle, poller, _stays_here: PhantomData })
     }
 
     /// Runs `future` to its end, and everything else of this runtime meanwhile; returns its output.
@@ -172,14 +177,14 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If this thread runs a `block_on` already, of this runtime or another; if this process is a child by `fork` of the
+    /// If this thread runs a `block_on` or a [`turn`](Runtime::turn) already, of this runtime or another; if this process is a child by `fork` of the
     /// one that made the runtime. If `future` panics, so does this; the runtime may be used further. The panic of a task
     /// goes to its handle.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let Some(_running) = BlockOnGuard::start() else {
             panic!(
-                "`block_on` was called on a thread that runs a `block_on` already, which would stop all its \
+                "`block_on` was called on a thread that runs a `block_on` already, or a `turn`, which would stop all its \
                  tasks: `.await` the future there, or `spawn` it"
             );
         };
@@ -198,43 +203,25 @@ impl Runtime {
         event_loop.begin(&self.handle, &self.executor);
         loop {
             let mut output = None;
-            // Run what is ready, the root in its turn, until I/O and timers are to be looked at.
-            loop {
-                let most = event_loop.pace.stretch(&self.handle, &self.executor);
-                let mut left = most;
-                while left > 0 {
-                    let ran = self.executor.run(left, || {
-                        counters.polls.add(1);
-                        // After its end it may have been woken once more.
-                        if output.is_some() {
-                            return ControlFlow::Continue(());
-                        }
-                        let poll = || future.as_mut().poll(&mut cx);
-                        match self.executor.poll_root(called_at, counters.polls.get(), poll) {
-                            Poll::Pending => return ControlFlow::Continue(()),
-                            Poll::Ready(ready) => output = Some(ready),
-                        }
-                        // If there was no turn yet, the others get a go before the end.
-                        if turned { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                    });
-                    counters.polls.add(ran.polls as u64);
-                    left = left.saturating_sub(ran.polls + ran.roots);
-                    match ran.end {
-                        End::Root => return output.expect("the root has ended"),
-                        End::Idle | End::Clock => break,
-                        // Of those that were taken some had been aborted.
-                        End::Limit => {}
-                    }
+            let ended = self.run_ready(&mut event_loop, || {
+                counters.polls.add(1);
+                // After its end it may have been woken once more.
+                if output.is_some() {
+                    return ControlFlow::Continue(());
                 }
-                counters.tasks.set(self.executor.alive() as u64);
-                if !self.executor.has_ready()
-                    || event_loop.pace.is_over(&self.handle, &self.executor, most - left)
-                {
-                    break;
+                let poll = || future.as_mut().poll(&mut cx);
+                match self.executor.poll_root(called_at, counters.polls.get(), poll) {
+                    Poll::Pending => return ControlFlow::Continue(()),
+                    Poll::Ready(ready) => output = Some(ready),
                 }
+                // If there was no turn yet, the others get a go before the end.
+                if turned { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            if ended {
+                return output.expect("the root has ended");
             }
             let may_sleep = output.is_none() && !self.executor.has_ready();
-            event_loop.turn(&self.handle, &self.executor, may_sleep);
+            event_loop.turn(&self.handle, &self.executor, may_sleep, Duration::MAX);
             turned = true;
             if let Some(output) = output {
                 return output;
@@ -242,7 +229,41 @@ impl Runtime {
         }
     }
 
+    /// Runs what is ready, until I/O and timers are to be looked at. Where it is the root's turn it calls `root`, and returns
+    /// true if that does not want to go on.
+    #[inline]
+    pub(super) fn run_ready(
+        &self,
+        event_loop: &mut EventLoop,
+        mut root: impl FnMut() -> ControlFlow<()>,
+    ) -> bool {
+        let counters = self.handle.counters();
+        loop {
+            let most = event_loop.pace.stretch(&self.handle, &self.executor);
+            let mut left = most;
+            while left > 0 {
+                let ran = self.executor.run(left, &mut root);
+                counters.polls.add(ran.polls as u64);
+                left = left.saturating_sub(ran.polls + ran.roots);
+                match ran.end {
+                    End::Root => return true,
+                    End::Idle | End::Clock => break,
+                    // Of those that were taken some had been aborted.
+                    End::Limit => {}
+                }
+            }
+            counters.tasks.set(self.executor.alive() as u64);
+            if !self.executor.has_ready()
+                || event_loop.pace.is_over(&self.handle, &self.executor, most - left)
+            {
+                return false;
+            }
+        }
+    }
+
+    /// What makes tasks of it. A foreign loop on whose sleep the runtime relies is woken.
     pub(super) fn local(&self) -> &Local {
+        self.handle.io().end_lent_sleep();
         self.executor.local()
     }
 

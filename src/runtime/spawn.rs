@@ -62,7 +62,13 @@ pub(crate) fn here_named<F: Future + 'static>(name: Name, future: F) -> JoinHand
 #[inline]
 #[track_caller]
 fn mine() -> Option<Rc<Local>> {
-    match context::with(|handle| Local::of(handle.remote())) {
+    let mine = |handle: &Handle| {
+        if !Local::is_entered(handle.remote()) {
+            handle.io().end_lent_sleep();
+        }
+        Local::of(handle.remote())
+    };
+    match context::with(mine) {
         Ok(mine) => mine,
         Err(_) => panic!(
             "no Mainspring runtime on this thread: call `spawn` inside `mainspring::block_on`, inside a task, or while \

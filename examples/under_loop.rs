@@ -1,0 +1,153 @@
+//! A runtime whose thread belongs to another loop, as that of a window, a game or another library does.
+//!
+//! Run it with `cargo run --example under_loop`; it ends by itself after `--duration`.
+//!
+//! The loop, made with the crate `polling`, has a socket of its own to look after. Beside it, it watches one descriptor: the
+//! runtime's, which becomes readable whenever a turn is needed. In between the thread sleeps, and nothing wakes it for nothing.
+
+#[path = "common/duration.rs"]
+mod duration;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+
+/// A runtime under a loop made with the crate `polling`.
+///
+/// Durations are written as 50ms or 30s; a plain number is in milliseconds.
+#[derive(Debug, Parser)]
+#[command(name = "under_loop")]
+struct Options {
+    /// After which time the program ends
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
+    duration: Duration,
+    /// How often a task of the runtime ticks
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = duration::parse)]
+    tick: Duration,
+}
+
+fn main() -> ExitCode {
+    match host::run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("under_loop: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(unix)]
+mod host {
+    use std::cell::Cell;
+    use std::io::{self, ErrorKind};
+    use std::net::{SocketAddr, UdpSocket};
+    use std::rc::Rc;
+    use std::thread;
+    use std::time::Duration;
+
+    use mainspring::{Runtime, interval, sleep};
+    use polling::{Event, Events, Poller};
+
+    use super::Options;
+
+    /// What the loop knows its two sources by.
+    const SOCKET: usize = 1;
+    const RUNTIME: usize = 2;
+
+    /// Between two datagrams that a thread sends to the loop's own socket.
+    const PAUSE: Duration = Duration::from_millis(70);
+
+    pub(super) fn run(options: &Options) -> io::Result<()> {
+        let runtime = Runtime::new()?;
+        let ticks = Rc::new(Cell::new(0_u64));
+        let (count, tick) = (ticks.clone(), options.tick);
+        let ticking = runtime.spawn(async move {
+            let mut ticks = interval(tick);
+            // The first is at once.
+            ticks.tick().await;
+            loop {
+                ticks.tick().await;
+                count.set(count.get() + 1);
+            }
+        });
+        let end = runtime.spawn(sleep(options.duration));
+
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        socket.set_nonblocking(true)?;
+        send_now_and_then(socket.local_addr()?)?;
+
+        let poller = Poller::new()?;
+        // SAFETY: Both are deleted from the poller below, before they are dropped; if an error ends this before, the poller,
+        // which was made after them, is dropped first.
+        unsafe {
+            poller.add(&socket, Event::readable(SOCKET))?;
+            poller.add(&runtime, Event::readable(RUNTIME))?;
+        }
+        let mut events = Events::new();
+        let (mut sleeps, mut datagrams) = (0_u64, 0_u64);
+        loop {
+            // One turn at a time, so that the loop's own work never waits for long.
+            let more = runtime.turn(Duration::ZERO);
+            if end.is_finished() {
+                break;
+            }
+            let timeout = if more { Some(Duration::ZERO) } else { runtime.next_wake() };
+            events.clear();
+            poller.wait(&mut events, timeout)?;
+            sleeps += u64::from(timeout != Some(Duration::ZERO));
+            for event in events.iter() {
+                match event.key {
+                    SOCKET => {
+                        datagrams += receive(&socket)?;
+                        poller.modify(&socket, Event::readable(SOCKET))?;
+                    }
+                    // The turn is taken above, in any case. An interest in `polling` is for one event.
+                    _ => poller.modify(&runtime, Event::readable(RUNTIME))?,
+                }
+            }
+        }
+        poller.delete(&socket)?;
+        poller.delete(&runtime)?;
+
+        println!("{} ticks of a task, {datagrams} datagrams for the loop, {sleeps} sleeps", ticks.get());
+        ticking.abort();
+        // The task sees its end.
+        let unfinished = runtime.shutdown_timeout(Duration::from_secs(1));
+        assert_eq!(unfinished, 0, "what was aborted has ended");
+        Ok(())
+    }
+
+    /// A thread that has something for the loop, which is none of the runtime's business.
+    fn send_now_and_then(to: SocketAddr) -> io::Result<()> {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        thread::spawn(move || {
+            while socket.send_to(b"hello", to).is_ok() {
+                thread::sleep(PAUSE);
+            }
+        });
+        Ok(())
+    }
+
+    /// Takes all that has arrived, and returns how much that was.
+    fn receive(socket: &UdpSocket) -> io::Result<u64> {
+        let mut datagrams = 0;
+        loop {
+            match socket.recv(&mut [0; 16]) {
+                Ok(_) => datagrams += 1,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(datagrams),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod host {
+    use std::io;
+
+    pub(super) fn run(options: &super::Options) -> io::Result<()> {
+        let _ = (options.duration, options.tick);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "a runtime has a descriptor to watch on Unix only"))
+    }
+}
