@@ -23,7 +23,8 @@
 //! * [`Runtime::turn`], [`Runtime::next_wake`]: a runtime whose thread belongs to another loop.
 //! * [`spawn`], [`task`]: tasks, which need not be `Send`. From another thread: [`Handle::spawn`], and for such tasks
 //!   [`Handle::spawn_with`]. Sets of tasks: [`task::JoinSet`].
-//! * [`sleep`], [`timeout`], [`interval`], [`time`]: timers.
+//! * [`sleep`], [`timeout`], [`interval`], [`time`]: timers. [`time::deadline`]: a limit for a piece of work with all that it
+//!   calls and spawns.
 //! * [`time::pause`], [`time::advance`], [`Builder::start_paused`]: time that a program controls, for tests and
 //!   simulations. [`Builder::clock`]: another clock than the monotonic one.
 //! * [`Handle::metrics`], [`Handle::dump`], [`dump`]: what a runtime does, and what is pending.

@@ -18,6 +18,7 @@
 
 mod builder;
 pub(crate) mod context;
+pub(crate) mod deadline;
 mod event_loop;
 mod handle;
 mod inspect;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::Runtime;
 use super::context::{self, guarded};
+use super::deadline;
 use super::handle::Handle;
 use super::names::Names;
 use crate::executor::{JoinHandle, Local, Origin, Spawned};
@@ -42,7 +43,10 @@ pub(crate) fn here<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
     let at = Location::caller();
     let Some(local) = mine() else { return refuse(future, at) };
     let spawned = local.next(at);
-    local.spawn_as(wrap(future, spawned), spawned)
+    match deadline::in_force() {
+        None => local.spawn_as(wrap(future, spawned), spawned),
+        Some(until) => local.spawn_as(wrap(deadline::inherited(until, future), spawned), spawned),
+    }
 }
 
 /// As [`here`].
@@ -51,7 +55,14 @@ pub(crate) fn here_named<F: Future + 'static>(name: Name, future: F) -> JoinHand
     let at = Location::caller();
     let Some(local) = mine() else { return refuse(future, at) };
     let spawned = local.next(at);
-    local.spawn_as(wrap_named(future, spawned, name, Handle::current().names()), spawned)
+    let handle = Handle::current();
+    match deadline::in_force() {
+        None => local.spawn_as(wrap_named(future, spawned, name, handle.names()), spawned),
+        Some(until) => {
+            let future = deadline::inherited(until, future);
+            local.spawn_as(wrap_named(future, spawned, name, handle.names()), spawned)
+        }
+    }
 }
 
 /// The executor of the runtime that this thread is in, if it is the thread's own.

@@ -150,8 +150,9 @@ impl Runtime {
     /// use mainspring::{Runtime, sleep};
     ///
     /// let runtime = Runtime::new()?;
-    /// let (stop, mut stopped) = oneshot::channel::<()>();
+    /// let (stop, stopped) = oneshot::channel::<()>();
     /// let worker = runtime.spawn(async move {
+    ///     let mut stopped = stopped.fuse();
     ///     select! {
     ///         () = sleep(Duration::from_secs(3600)) => "an hour's work",
     ///         _ = stopped => {

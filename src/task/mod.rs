@@ -38,6 +38,8 @@
 //! });
 //! ```
 //!
+//! A [deadline](crate::time::deadline()) goes with a piece of work to the tasks that it spawns.
+//!
 //! Locks and channels, and values that belong to a task, come from other crates too: `docs/channels.md` in the repository
 //! says which one to take for what, and which test shows that it runs here.
 //!

@@ -3,6 +3,7 @@
 //! * [`sleep`] and [`sleep_until`] wait for a length of time or for a moment.
 //! * [`sleep_until_wall`] waits for a time of day, also if the clock is set meanwhile.
 //! * [`timeout`] and [`timeout_at`] limit how long another future may take.
+//! * [`deadline`] limits a piece of work with all that it calls and spawns, where [`remaining`] says what is left.
 //! * [`interval`] and [`interval_at`] tick.
 //! * [`DelayQueue`] and [`TimerMap`] hold values until their time has come: any number of them on one timer,
 //!   found by key.
@@ -93,6 +94,7 @@
 //!   before the jump, and the jump can be [switched off](crate::Builder::auto_advance).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
+mod deadline;
 pub mod delay_queue;
 mod due;
 pub mod error;
@@ -113,6 +115,7 @@ pub use mainspring_driver::Tolerance;
 
 pub use crate::clock::{Clock, Instant, TestClock};
 
+pub use deadline::{Deadline, deadline, remaining};
 pub use delay_queue::DelayQueue;
 pub use future_ext::FutureExt;
 pub use interval::{Interval, MissedTickBehavior, Tick, interval, interval_at};

@@ -115,6 +115,11 @@ impl<F> Timeout<F> {
         self.tolerance(Duration::ZERO)
     }
 
+    /// Moves the deadline of one that was made by [`timeout_at`].
+    pub(super) fn reset(self: Pin<&mut Self>, deadline: Instant) {
+        self.project().delay.reset(deadline);
+    }
+
     /// Returns the inner future, to look at.
     pub fn get_ref(&self) -> &F {
         &self.value
