@@ -202,7 +202,7 @@ fn a_panic_inside_leaves_no_deadline_behind() {
     runtime.block_on(async {
         assert_eq!(remaining(), None);
         let task = deadline(after(SECOND), async {
-            spawn(async { std::panic::resume_unwind(Box::new(remaining())) }).await.map(|()| ())
+            spawn(async { std::panic::resume_unwind(Box::new(remaining())) }).await
         });
         let payload = task.await.unwrap().unwrap_err().into_panic();
         assert_eq!(payload.downcast_ref(), Some(&Some(SECOND)));

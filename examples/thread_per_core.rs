@@ -1,0 +1,274 @@
+//! One runtime per core: a store of counters whose keys are shared out among threads, without a lock.
+//!
+//! Each thread has a runtime, a listener on the same port (`SO_REUSEPORT`: the system deals connections out among them) and
+//! its share of the keys, in memory that no other thread touches. A connection is served where it was accepted; what it
+//! asks of another thread's keys goes there as a closure, by `Handle::spawn_with`, and the answer comes back by its handle.
+//!
+//! Run it with `cargo run --release --example thread_per_core -- --seconds 2`. Without `--seconds` it ends when standard
+//! input does: Ctrl-D. It brings its own clients, `--clients 0` for none; a request is a key, eight bytes, and the answer how
+//! often the key was asked for. At the end the counters must add up to the answers: then the exit status is 0, and otherwise 1.
+
+#[path = "common/accept.rs"]
+mod accept;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// One runtime per core, and a listener each.
+#[derive(Debug, Parser)]
+#[command(name = "thread_per_core")]
+struct Options {
+    /// How many threads, each with a runtime
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
+    cores: u16,
+    /// How many clients ask, all the time
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(0..=1_000))]
+    clients: u16,
+    /// After which time it ends; without this, when standard input does
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: Option<u32>,
+}
+
+fn main() -> ExitCode {
+    match cores::run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("thread_per_core: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(unix)]
+mod cores {
+    use std::cell::RefCell;
+    use std::collections::HashMap;
+    use std::io;
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
+    use futures::channel::oneshot;
+    use futures::future::{Either, select};
+    use futures::{AsyncReadExt, AsyncWriteExt, FutureExt};
+    use mainspring::net::{TcpListener, TcpSocket, TcpStream};
+    use mainspring::task::JoinSet;
+    use mainspring::{Handle, Runtime, sleep};
+
+    use super::Options;
+    use super::accept::Backoff;
+
+    /// So many keys are asked for.
+    const KEYS: u64 = 1_000;
+
+    /// For so long the connections of a core may go on when it is to end.
+    const LAST_WORDS: Duration = Duration::from_secs(1);
+
+    thread_local! {
+        /// This core's share of the counters. Nobody else reaches it, and no borrow is held across an `.await`.
+        static COUNTERS: RefCell<HashMap<u64, u64>> = RefCell::default();
+    }
+
+    /// All cores, in the order of their numbers. Each gets them once all are there.
+    type Cores = Arc<[Handle]>;
+
+    /// What a core has done.
+    struct Report {
+        connections: u64,
+        keys: usize,
+        counted: u64,
+    }
+
+    pub(super) fn run(options: &Options) -> io::Result<()> {
+        // It holds the port that was free, and does not listen.
+        let reserved = TcpSocket::new_v4()?;
+        reserved.set_reuseport(true)?;
+        reserved.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        let address = reserved.local_addr()?;
+
+        let (mut threads, mut handles, mut starts, mut stops) = (vec![], vec![], vec![], vec![]);
+        for _ in 0..options.cores {
+            let (tell, told) = mpsc::channel();
+            let (start, started) = oneshot::channel();
+            let (stop, stopped) = oneshot::channel();
+            threads.push(thread::spawn(move || core(address, &tell, started, stopped)));
+            // A thread that cannot make a runtime says why when it is joined, below.
+            handles.extend(told.recv().ok());
+            starts.push(start);
+            stops.push(stop);
+        }
+        let cores = Cores::from(handles);
+        let answered = if cores.len() == threads.len() {
+            starts.into_iter().for_each(|start| drop(start.send(cores.clone())));
+            println!("{} cores listen on {address}", cores.len());
+            Runtime::new()?.block_on(clients(options, address))
+        } else {
+            drop(starts);
+            Ok(0)
+        };
+        // One shutdown for all: each core sees that its end of the channel is gone.
+        drop(stops);
+        let mut counted = 0;
+        for (number, thread) in threads.into_iter().enumerate() {
+            let report = thread.join().map_err(|_| io::Error::other(format!("core {number} panicked")))??;
+            println!(
+                "core {number}: {} connections, {} keys, counted to {}",
+                report.connections, report.keys, report.counted
+            );
+            counted += report.counted;
+        }
+        let answered = answered?;
+        println!("{answered} answers");
+        // Clients that are not ours may have asked too.
+        if counted < answered || (options.seconds.is_some() && counted != answered) {
+            return Err(io::Error::other(format!("{answered} answers, and counted to {counted}")));
+        }
+        Ok(())
+    }
+
+    /// A core: a thread with a runtime.
+    fn core(
+        address: SocketAddr,
+        tell: &mpsc::Sender<Handle>,
+        started: oneshot::Receiver<Cores>,
+        stopped: oneshot::Receiver<()>,
+    ) -> io::Result<Report> {
+        let runtime = Runtime::new()?;
+        // With the backlog it listens from here on: who connects before the start waits in line.
+        let listener = runtime.block_on(async { listen(address) })?;
+        let _ = tell.send(runtime.handle().clone());
+        let connections = runtime.block_on(async {
+            let Ok(cores) = started.await else { return Ok(0) };
+            serve(listener, cores, stopped).await
+        })?;
+        // What others have asked of this core comes to its end, too.
+        runtime.shutdown_timeout(LAST_WORDS);
+        let counters = COUNTERS.take();
+        Ok(Report { connections, keys: counters.len(), counted: counters.values().sum() })
+    }
+
+    /// A listener beside those of the other cores.
+    fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_reuseport(true)?;
+        socket.bind(address)?;
+        socket.listen(1024)
+    }
+
+    /// Accepts connections until it is stopped, and returns how many there were.
+    async fn serve(
+        listener: TcpListener,
+        cores: Cores,
+        mut stopped: oneshot::Receiver<()>,
+    ) -> io::Result<u64> {
+        // Dropped at the end of this, and with it the connections that are left.
+        let mut open = JoinSet::new();
+        let (mut connections, mut backoff) = (0, Backoff::default());
+        loop {
+            let accepted = match select(std::pin::pin!(listener.accept()), &mut stopped).await {
+                Either::Left((accepted, _)) => accepted,
+                Either::Right(_) => break,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    backoff.reset();
+                    connections += 1;
+                    open.spawn(answer(stream, cores.clone()));
+                }
+                Err(error) => backoff.after(error).await?,
+            }
+            // Those that have ended make room.
+            while open.try_join_next().is_some() {}
+        }
+        drop(listener);
+        let all = async { while open.join_next().await.is_some() {} };
+        let _ = mainspring::timeout(LAST_WORDS, all).await;
+        Ok(connections)
+    }
+
+    /// Answers what one client asks, until it leaves.
+    async fn answer(mut stream: TcpStream, cores: Cores) -> io::Result<()> {
+        let mut request = [0; 8];
+        loop {
+            match stream.read_exact(&mut request).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                Err(error) => return Err(error),
+            }
+            let key = u64::from_be_bytes(request);
+            // At most 256 cores.
+            let owner = &cores[(key % cores.len() as u64) as usize];
+            // The closure goes to the core whose key it is, and only there is the counter touched. An answer of this very core
+            // takes the same way, which is a short one then.
+            let count = owner.spawn_with(move || async move {
+                COUNTERS.with_borrow_mut(|counters| {
+                    let count = counters.entry(key).or_default();
+                    *count += 1;
+                    *count
+                })
+            });
+            stream.write_all(&count.await?.to_be_bytes()).await?;
+        }
+    }
+
+    /// Has clients ask until it is time to end; returns how many answers they got.
+    async fn clients(options: &Options, address: SocketAddr) -> io::Result<u64> {
+        let end = end(options.seconds).shared();
+        let mut clients = JoinSet::new();
+        for number in 0..options.clients {
+            clients.spawn(client(address, u64::from(number), end.clone()));
+        }
+        end.await;
+        let mut answers = 0;
+        while let Some(asked) = clients.join_next().await {
+            answers += asked??;
+        }
+        Ok(answers)
+    }
+
+    /// Asks for one key after the other.
+    async fn client(
+        address: SocketAddr,
+        number: u64,
+        end: impl Future<Output = ()> + Clone,
+    ) -> io::Result<u64> {
+        let mut stream = TcpStream::connect(address).await?;
+        let mut answers = 0;
+        loop {
+            let key = (number + 7 * answers) % KEYS;
+            stream.write_all(&key.to_be_bytes()).await?;
+            let mut count = [0; 8];
+            stream.read_exact(&mut count).await?;
+            answers += 1;
+            if end.clone().now_or_never().is_some() {
+                return Ok(answers);
+            }
+        }
+    }
+
+    /// Waits until so much time is up, or until standard input ends.
+    async fn end(seconds: Option<u32>) {
+        if let Some(seconds) = seconds {
+            return sleep(Duration::from_secs(seconds.into())).await;
+        }
+        let (ended, end) = oneshot::channel::<()>();
+        // Nobody waits for this thread: the program may end before its input does.
+        thread::spawn(move || {
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            drop(ended);
+        });
+        let _ = end.await;
+    }
+}
+
+#[cfg(not(unix))]
+mod cores {
+    use std::io;
+
+    pub(super) fn run(options: &super::Options) -> io::Result<()> {
+        let _ = (options.cores, options.clients, options.seconds);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "several listeners share a port on Unix only"))
+    }
+}

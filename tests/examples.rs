@@ -1,0 +1,76 @@
+//! Examples as their users meet them, started as processes. What they print on the way is theirs; how they end is held here.
+
+#![cfg(unix)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+/// An example's binary, which `cargo test` builds into the directory beside this test's.
+fn binary(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    let directory = test.ancestors().nth(2).expect("a test lives in target/<profile>/deps");
+    let binary = directory.join("examples").join(name);
+    let hint = "run `cargo build --examples` first, or `cargo test` without naming a test, which builds it";
+    assert!(binary.exists(), "{} is missing: {hint}", binary.display());
+    binary
+}
+
+/// Runs it to its end, with an input that is empty.
+fn run(name: &str, arguments: &[&str]) -> Output {
+    Command::new(binary(name)).args(arguments).stdin(Stdio::null()).output().expect("the example starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_core_each_counts_every_answer_once_and_all_end_together() {
+    let output = run("thread_per_core", &["--cores", "3", "--clients", "12", "--seconds", "1"]);
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{said}\n{errors}");
+    let counted: Vec<u64> = said
+        .lines()
+        .filter(|line| line.starts_with("core "))
+        .map(|line| line.rsplit(' ').next().unwrap().parse().expect("a number"))
+        .collect();
+    let answers = said.lines().find_map(|line| line.strip_suffix(" answers")).expect("so many answers");
+    assert_eq!(counted.len(), 3, "{said}");
+    assert_eq!(counted.iter().sum::<u64>(), answers.parse().unwrap(), "{said}");
+    assert!(counted.iter().all(|counted| *counted > 0), "a core was never asked: {said}");
+}
+
+#[test]
+fn without_a_time_the_end_of_the_input_is_the_end() {
+    for clients in ["0", "2"] {
+        let output = run("thread_per_core", &["--clients", clients]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_loop_of_another_library_drives_the_runtime_to_its_end() {
+    let output = run("under_loop", &["--duration", "300ms", "--tick", "20ms"]);
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let ticks: u64 = said.split(' ').next().unwrap().parse().expect("a number");
+    assert!(ticks > 0, "{said}");
+}
+
+#[test]
+fn bad_options_say_what_to_do() {
+    for (name, arguments, hint) in [
+        ("thread_per_core", ["--cores", "0"], "1..=256"),
+        ("thread_per_core", ["--cores", "all"], "--cores"),
+        ("thread_per_core", ["--clients", "100000"], "0..=1000"),
+        ("thread_per_core", ["--seconds", "0"], "--seconds"),
+        ("thread_per_core", ["--threads", "2"], "--threads"),
+        ("under_loop", ["--tick", "0"], "longer than zero"),
+        ("under_loop", ["--duration", "soon"], "for example 50ms"),
+    ] {
+        let output = run(name, &arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name} {arguments:?}: {said}");
+        assert!(said.contains(hint), "{name} {arguments:?}: {said}");
+    }
+}
