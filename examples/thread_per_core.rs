@@ -8,6 +8,7 @@
 //! input does: Ctrl-D. It brings its own clients, `--clients 0` for none; a request is a key, eight bytes, and the answer how
 //! often the key was asked for. At the end the counters must add up to the answers: then the exit status is 0, and otherwise 1.
 
+#[cfg(unix)]
 #[path = "common/accept.rs"]
 mod accept;
 

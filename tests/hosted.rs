@@ -523,13 +523,13 @@ mod descriptor {
         assert!(!task.is_finished());
     }
 
-    /// Set in the process that is watched.
-    const CHILD: &str = "MAINSPRING_IDLE_HOST";
-
     #[cfg(target_os = "linux")]
     #[test]
     fn an_idle_second_under_a_host_costs_one_wait_and_no_wake_up() {
         use std::process::Command;
+
+        /// Set in the process that is watched.
+        const CHILD: &str = "MAINSPRING_IDLE_HOST";
 
         let _watchdog = watchdog(LONG);
         if std::env::var_os(CHILD).is_some() {
@@ -563,9 +563,9 @@ mod descriptor {
         let began = calls.lines().position(|line| writes(line, "idle")).expect("it was idle");
         let thread = calls.lines().nth(began).unwrap().split(' ').next().unwrap();
         let own = calls.lines().skip(began + 1).filter(|line| line.split(' ').next() == Some(thread));
-        let idle: Vec<_> = own.take_while(|line| !writes(line, "over")).collect();
-        let waits = idle.iter().filter(|line| line.contains("poll(")).count();
-        assert_eq!(waits, 1, "{idle:#?}");
-        assert!(idle.len() <= 2, "a wait may be shown in two parts, and there is nothing else: {idle:#?}");
+        let idle = own.take_while(|line| !writes(line, "over"));
+        // Strace shows in two parts what another thread's call comes between: the second is of a call that is there already.
+        let calls: Vec<_> = idle.filter(|line| !line.contains(" resumed>")).collect();
+        assert!(calls.len() == 1 && calls[0].contains("poll("), "one wait, and nothing else: {calls:#?}");
     }
 }
