@@ -4,7 +4,6 @@ mod common;
 
 use std::cell::{Cell, RefCell};
 use std::future::pending;
-use std::pin::pin;
 use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant as StdInstant};
@@ -326,6 +325,7 @@ fn a_shutdown_ends_on_time_beside_tasks_that_never_rest() {
 mod descriptor {
     use super::*;
     use rustix::event::{PollFd, PollFlags, poll};
+    use std::pin::pin;
     use std::sync::mpsc;
 
     /// Waits until the descriptor is readable; without a limit for `None`.
