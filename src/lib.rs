@@ -32,6 +32,7 @@
 //!   of names ([`net::lookup_host`]); feature `net`, on by default.
 //! * [`io`]: what sockets have in common, and on Unix [any other descriptor](io#any-descriptor): pipes, terminals, pidfds,
 //!   inotify, other libraries' sockets.
+//! * `signal`: Ctrl-C and other signals; feature `signal`, Unix only.
 //!
 //! # The feature `membarrier`
 //!
@@ -68,6 +69,8 @@ pub mod net;
 mod panics;
 mod reactor;
 pub mod runtime;
+#[cfg(all(unix, feature = "signal"))]
+pub mod signal;
 mod sync;
 pub mod task;
 pub mod time;

@@ -18,7 +18,7 @@ const RUNTIME: House = House {
         &["executor", "reactor"],
         &["runtime"],
         &["io", "task", "time"],
-        &["dump", "net"],
+        &["dump", "net", "signal"],
     ],
     faces: &[],
 };

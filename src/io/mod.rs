@@ -35,7 +35,7 @@
 //! |---|---|---|
 //! | a child's pipes | `File::from(OwnedFd::from(child.stdout))` | `AsyncRead`, `AsyncWrite` |
 //! | the end of a child | `rustix::process::pidfd_open` (Linux) | `readable`, then `Child::try_wait` |
-//! | signals | the reading end of a `UnixStream::pair` whose other end is `signal_hook::low_level::pipe`'s | `AsyncRead` |
+//! | signals | they have a module of their own, with the feature `signal` | |
 //! | changes of files | `rustix::fs::inotify::init` (Linux) | `async_io` around a read |
 //! | an alarm of the wall clock | `rustix::time::timerfd_create` (Linux) | `async_io` around a read |
 //! | a terminal | `std::io::stdin()`; mind its mode | `AsyncRead` |

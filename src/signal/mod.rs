@@ -1,0 +1,262 @@
+//! Signals to the process, awaited: [`ctrl_c`], and [`signal()`] for any other. Unix only; feature `signal`.
+//!
+//! ```no_run
+//! use mainspring::signal::{SignalKind, signal};
+//!
+//! mainspring::block_on(async {
+//!     let mut hangup = signal(SignalKind::hangup())?;
+//!     loop {
+//!         hangup.recv().await?;
+//!         println!("reading the configuration again");
+//!     }
+//! #   #[allow(unreachable_code)]
+//! #   Ok::<_, std::io::Error>(())
+//! })
+//! # .unwrap();
+//! ```
+//!
+//! The handler is that of the crate `signal-hook`, which other crates in the process may use, too. It writes a byte to a
+//! socket, and the runtime's poller tells of it: there is no thread. Each [`Signal`] has two descriptors, belongs to the
+//! runtime in which it was made, and gets each signal, whoever else gets it.
+//!
+//! # While nobody waits
+//!
+//! A signal is taken from its default action as long as there is a [`Signal`] of its kind somewhere in the process, polled or
+//! not. When the last one is dropped, **the default action is back**: the next Ctrl-C ends the process, and its parent sees
+//! that SIGINT has ended it. So a program that waits for [`ctrl_c`] once can still be ended by a second Ctrl-C while it
+//! clears up, and one that must not be ended keeps a [`Signal`].
+//!
+//! Exactly this happens: signal-hook cannot remove the handler. So the handler stays, and while there is no [`Signal`] it
+//! does what the system would do by default. With these exceptions:
+//!
+//! * Where the action was another one when the process made its first [`Signal`] of this kind, that one is back: a signal
+//!   that was ignored, as SIGHUP is under `nohup`, is ignored; and one that had a handler calls that handler, before, while
+//!   and after somebody waits. Linux and Android tell of it, by `/proc`; elsewhere, and without `/proc`, a signal that was
+//!   ignored is taken for one with the default action.
+//! * A handler that another part of the process adds later by signal-hook, as tokio, async-signal and signal-hook itself do,
+//!   does not keep the default action from being taken. Where such a part handles a signal of the same kind, keep a
+//!   [`Signal`] for as long.
+//! * A signal for which signal-hook knows no default action, as the real-time signals of Linux, is ignored.
+//!
+//! A child process gets the default actions, as far as they were not ignored to begin with.
+//!
+//! # Virtual time
+//!
+//! Paused time does not wait for a signal: hold [`stand_still`](crate::time::stand_still) where it is to.
+//!
+//! # Windows
+//!
+//! There is no such module there: the handlers of signal-hook cannot wake a poller.
+
+mod watch;
+
+use self::watch::Watch;
+use crate::io::{AsyncFd, Interest};
+use futures_core::Stream;
+use futures_core::stream::FusedStream;
+use signal_hook::consts;
+use std::ffi::c_int;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Which signal. Made by its name, or [by its number](Self::from_raw).
+///
+/// ```
+/// use mainspring::signal::SignalKind;
+///
+/// assert_eq!(SignalKind::interrupt().as_raw_value(), 2);
+/// assert_eq!(SignalKind::from_raw(15), SignalKind::terminate());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SignalKind(c_int);
+
+macro_rules! kinds {
+    ($($name:ident = $signal:ident: $what:literal;)*) => {$(
+        #[doc = concat!(stringify!($signal), ": ", $what)]
+        pub const fn $name() -> SignalKind {
+            SignalKind(consts::$signal)
+        }
+    )*};
+}
+
+impl SignalKind {
+    kinds! {
+        alarm = SIGALRM: "a timer of the process has expired. By default it ends the process.";
+        child = SIGCHLD: "a child process has ended, or was stopped. By default nothing happens.";
+        hangup = SIGHUP: "the terminal is gone, or a daemon is to read its configuration again. By default it ends the process.";
+        interrupt = SIGINT: "Ctrl-C in the terminal. By default it ends the process.";
+        pipe = SIGPIPE: "a write to a pipe or socket that nobody reads. Rust programs ignore it.";
+        quit = SIGQUIT: "Ctrl-\\ in the terminal. By default it ends the process, with a core dump.";
+        terminate = SIGTERM: "the process is asked to end. By default it does.";
+        user_defined1 = SIGUSR1: "whatever the program wants. By default it ends the process.";
+        user_defined2 = SIGUSR2: "whatever the program wants. By default it ends the process.";
+        window_change = SIGWINCH: "the terminal has another size. By default nothing happens.";
+    }
+
+    /// The signal with this number on this system.
+    ///
+    /// Any number can be asked for; [`signal()`] says which of them cannot be awaited.
+    pub const fn from_raw(signal: c_int) -> SignalKind {
+        SignalKind(signal)
+    }
+
+    /// The signal's number on this system.
+    pub const fn as_raw_value(self) -> c_int {
+        self.0
+    }
+}
+
+/// Watches for the signal from now on, in the runtime that this thread is in.
+///
+/// # Errors
+///
+/// * One of kind [`InvalidInput`](ErrorKind::InvalidInput) if the signal cannot be awaited: SIGKILL and SIGSTOP never can,
+///   SIGILL, SIGFPE and SIGSEGV have to be answered on the spot, and others do not exist;
+/// * one of kind [`Other`](ErrorKind::Other) if there is no runtime on this thread;
+/// * the system's, such as that there are no descriptors left.
+///
+/// The signal's action is then what it was.
+///
+/// # Examples
+///
+/// ```
+/// use mainspring::signal::{SignalKind, signal};
+///
+/// mainspring::block_on(async {
+///     let mut resized = signal(SignalKind::window_change())?;
+///     signal_hook::low_level::raise(SignalKind::window_change().as_raw_value())?;
+///     resized.recv().await
+/// })
+/// # .unwrap();
+/// ```
+pub fn signal(kind: SignalKind) -> io::Result<Signal> {
+    let (reader, writer) = UnixStream::pair()?;
+    // Before the handler: so a thread that is in no runtime changes nothing.
+    let pipe = AsyncFd::with_interest(reader, Interest::Readable)?;
+    Ok(Signal { watch: Watch::begin(kind.0, writer)?, pipe })
+}
+
+/// Waits for the next Ctrl-C, or SIGINT from elsewhere, from its first poll on.
+///
+/// While the future lives, Ctrl-C does not end the process. Once it is ready or dropped, it does again, as is said
+/// [above](self#while-nobody-waits): the second Ctrl-C ends a program that does not end after the first. So a loop around
+/// this lives dangerously; a program that wants each Ctrl-C keeps a
+/// [`signal(SignalKind::interrupt())`](signal()).
+///
+/// # Errors
+///
+/// As for [`signal()`] and [`Signal::recv`].
+///
+/// # Cancel safety
+///
+/// A Ctrl-C that came after the last poll is lost if the future is dropped.
+///
+/// # Examples
+///
+/// ```no_run
+/// use futures::future::{Either, select};
+/// use mainspring::signal::ctrl_c;
+/// use std::pin::pin;
+///
+/// # async fn serve() -> std::io::Result<()> { Ok(()) }
+/// mainspring::block_on(async {
+///     match select(pin!(serve()), pin!(ctrl_c())).await {
+///         Either::Left((served, _)) => served,
+///         Either::Right((pressed, _)) => pressed.map(|()| println!("clearing up; Ctrl-C again ends me at once")),
+///     }
+/// })
+/// # .unwrap();
+/// ```
+pub async fn ctrl_c() -> io::Result<()> {
+    signal(SignalKind::interrupt())?.recv().await
+}
+
+/// The signals of one kind, from the moment it was made by [`signal()`]; a [`Stream`], too, which never ends.
+///
+/// Signals that come before the last one was received count as one: the system, too, promises no more. None is lost
+/// altogether, whether or not somebody waits while it comes.
+///
+/// It may be used and dropped on any thread, and outlives its runtime as an error. What happens when the last one of its
+/// kind is dropped is said [above](self#while-nobody-waits).
+///
+/// # Examples
+///
+/// ```
+/// use futures::TryStreamExt;
+/// use mainspring::signal::{SignalKind, signal};
+///
+/// mainspring::block_on(async {
+///     let mut resized = signal(SignalKind::window_change())?;
+///     signal_hook::low_level::raise(SignalKind::window_change().as_raw_value())?;
+///     assert_eq!(resized.try_next().await?, Some(()));
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Debug)]
+#[must_use = "a signal is watched for while this lives"]
+pub struct Signal {
+    /// Dropped before the pipe is: nobody writes to one that nobody reads.
+    watch: Watch,
+    pipe: AsyncFd<UnixStream>,
+}
+
+impl Signal {
+    /// Waits for a signal, unless one has come since the last was received.
+    ///
+    /// # Errors
+    ///
+    /// One of kind [`Other`](ErrorKind::Other) after the runtime has shut down.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost if the future is dropped.
+    pub async fn recv(&mut self) -> io::Result<()> {
+        self.pipe.async_io(Interest::Readable, clear).await
+    }
+
+    /// The poll form of [`recv`](Self::recv).
+    ///
+    /// # Errors
+    ///
+    /// As for `recv`.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.pipe.poll_io(cx, Interest::Readable, clear)
+    }
+
+    /// Which signal this watches for.
+    pub fn kind(&self) -> SignalKind {
+        SignalKind(self.watch.signal())
+    }
+}
+
+impl Stream for Signal {
+    type Item = io::Result<()>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.get_mut().poll_recv(cx).map(Some)
+    }
+}
+
+/// The stream never ends.
+impl FusedStream for Signal {
+    fn is_terminated(&self) -> bool {
+        false
+    }
+}
+
+/// Takes out all bytes, each of which is a signal; `WouldBlock` if there is none.
+fn clear(mut pipe: &UnixStream) -> io::Result<()> {
+    let mut bytes = [0; 64];
+    let mut found = false;
+    loop {
+        match pipe.read(&mut bytes) {
+            Ok(n) if n == bytes.len() => found = true,
+            Ok(0) if !found => return Err(ErrorKind::UnexpectedEof.into()),
+            Err(error) if !found => return Err(error),
+            Ok(_) | Err(_) => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Who watches for which signal, and what a signal does while nobody watches for it.
+//!
+//! Ground rules:
+//!
+//! * signal-hook never takes its handler away, and calls all actions of a signal in the order of their registration. The
+//!   first that is registered here for a kind is the default action, to be taken while `unwatched` is set; it stays for good.
+//! * A watch begins with its action and then clears `unwatched`; it ends by setting it, if it is the last, and then takes its
+//!   action out. So at each moment a signal is told to somebody, or does what it does by default.
+//! * Both happen under one lock for the whole process. The handler takes no lock.
+
+use signal_hook::SigId;
+use signal_hook::consts::FORBIDDEN;
+use signal_hook::low_level::{pipe, signal_name, unregister};
+use std::ffi::c_int;
+use std::io::{self, ErrorKind};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The signals that somebody watches for, or has.
+static KINDS: Mutex<Vec<Kind>> = Mutex::new(Vec::new());
+
+struct Kind {
+    signal: c_int,
+    watches: usize,
+    /// Whether the default action is to be taken. `None` if it never is.
+    unwatched: Option<Arc<AtomicBool>>,
+}
+
+/// While it lives, a signal writes a byte.
+#[derive(Debug)]
+pub(super) struct Watch {
+    signal: c_int,
+    action: SigId,
+}
+
+impl Watch {
+    /// Lets `signal` write to `writer` from now on, which is closed at the end.
+    pub(super) fn begin(signal: c_int, writer: UnixStream) -> io::Result<Watch> {
+        if FORBIDDEN.contains(&signal) {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "this signal cannot be awaited"));
+        }
+        let mut kinds = kinds();
+        let known = kinds.iter().position(|kind| kind.signal == signal);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                kinds.push(Kind::first(signal)?);
+                kinds.len() - 1
+            }
+        };
+        let action = pipe::register(signal, writer)?;
+        let kind = &mut kinds[at];
+        kind.set(kind.watches + 1);
+        Ok(Watch { signal, action })
+    }
+
+    pub(super) fn signal(&self) -> c_int {
+        self.signal
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut kinds = kinds();
+        if let Some(kind) = kinds.iter_mut().find(|kind| kind.signal == self.signal) {
+            kind.set(kind.watches - 1);
+        }
+        unregister(self.action);
+    }
+}
+
+impl Kind {
+    /// A signal that nobody has watched for yet.
+    fn first(signal: c_int) -> io::Result<Kind> {
+        let mut unwatched = None;
+        if signal_name(signal).is_some() && has_default_action(signal) {
+            let flag = Arc::new(AtomicBool::new(true));
+            signal_hook::flag::register_conditional_default(signal, flag.clone())?;
+            unwatched = Some(flag);
+        }
+        Ok(Kind { signal, watches: 0, unwatched })
+    }
+
+    fn set(&mut self, watches: usize) {
+        self.watches = watches;
+        if let Some(unwatched) = &self.unwatched {
+            // As signal-hook loads it.
+            unwatched.store(watches == 0, Ordering::SeqCst);
+        }
+    }
+}
+
+fn kinds() -> MutexGuard<'static, Vec<Kind>> {
+    KINDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the signal, which is neither ignored nor caught then, does what it does by default; also if that is not known.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn has_default_action(signal: c_int) -> bool {
+    let Ok(status) = std::fs::read("/proc/self/status") else { return true };
+    let status = String::from_utf8_lossy(&status);
+    let is_in = |set: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(set));
+        mask.and_then(|mask| u128::from_str_radix(mask.trim(), 16).ok())
+            .is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+    };
+    !is_in("SigIgn:") && !is_in("SigCgt:")
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn has_default_action(_: c_int) -> bool {
+    true
+}
