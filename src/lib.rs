@@ -33,6 +33,7 @@
 //! * [`io`]: what sockets have in common, and on Unix [any other descriptor](io#any-descriptor): pipes, terminals, pidfds,
 //!   inotify, other libraries' sockets.
 //! * `signal`: Ctrl-C and other signals; feature `signal`, Unix only.
+//! * `process`: child processes; feature `process`, Unix only.
 //!
 //! # The feature `membarrier`
 //!
@@ -67,6 +68,8 @@ pub mod io;
 #[cfg(feature = "net")]
 pub mod net;
 mod panics;
+#[cfg(all(unix, feature = "process"))]
+pub mod process;
 mod reactor;
 pub mod runtime;
 #[cfg(all(unix, feature = "signal"))]

@@ -19,6 +19,7 @@ const RUNTIME: House = House {
         &["runtime"],
         &["io", "task", "time"],
         &["dump", "net", "signal"],
+        &["process"],
     ],
     faces: &[],
 };

@@ -33,9 +33,9 @@
 //!
 //! | what | how it is made | then |
 //! |---|---|---|
-//! | a child's pipes | `File::from(OwnedFd::from(child.stdout))` | `AsyncRead`, `AsyncWrite` |
-//! | the end of a child | `rustix::process::pidfd_open` (Linux) | `readable`, then `Child::try_wait` |
-//! | signals | they have a module of their own, with the feature `signal` | |
+//! | a pipe | `File::from(OwnedFd)`; those of children are in `process`, with the feature of that name | `AsyncRead`, `AsyncWrite` |
+//! | the end of a process | `rustix::process::pidfd_open` (Linux); that of a child is in `process`, too | `readable` |
+//! | signals | they are in `signal`, with the feature of that name | |
 //! | changes of files | `rustix::fs::inotify::init` (Linux) | `async_io` around a read |
 //! | an alarm of the wall clock | `rustix::time::timerfd_create` (Linux) | `async_io` around a read |
 //! | a terminal | `std::io::stdin()`; mind its mode | `AsyncRead` |

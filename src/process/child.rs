@@ -1,0 +1,223 @@
+//! A child process that was started.
+
+use super::watched::Watched;
+use super::{ChildStderr, ChildStdin, ChildStdout};
+use crate::runtime::Handle;
+use crate::task;
+use futures_io::AsyncRead;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::process::{ExitStatus, Output};
+use std::task::{Context, Poll, ready};
+
+/// A child process, made by [`Command::spawn`](super::Command::spawn).
+///
+/// It belongs to the runtime in which it was spawned, and may be used and dropped on any thread. Dropping it leaves the
+/// process running, unless it was spawned with [`kill_on_drop`](super::Command::kill_on_drop); what happens to one that nobody
+/// waits for is said [there](super#a-child-that-nobody-waits-for). After its runtime has shut down, [`wait`](Self::wait) fails
+/// if it would have to wait, and [`try_wait`](Self::try_wait) works on.
+///
+/// On Linux it has one descriptor until its end was seen, and one for each pipe.
+///
+/// # Examples
+///
+/// ```
+/// use mainspring::process::Command;
+///
+/// mainspring::block_on(async {
+///     let mut child = Command::new("true").spawn()?;
+///     assert!(child.wait().await?.success());
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Debug)]
+pub struct Child {
+    /// The pipe to the child's standard input, if it was to be [piped](std::process::Stdio::piped). Take it out to use it.
+    pub stdin: Option<ChildStdin>,
+    /// The pipe from the child's standard output, if it was to be piped.
+    pub stdout: Option<ChildStdout>,
+    /// The pipe from the child's standard error, if it was to be piped.
+    pub stderr: Option<ChildStderr>,
+    /// `None` only in `drop`.
+    watched: Option<Watched>,
+    kill_on_drop: bool,
+    runtime: Handle,
+}
+
+impl Child {
+    /// Takes over a child of std. If its pipes cannot be watched, it is killed.
+    pub(super) fn new(
+        mut child: std::process::Child,
+        kill_on_drop: bool,
+        runtime: Handle,
+    ) -> io::Result<Child> {
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let watched = Some(Watched::new(child));
+        // From here on a return drops it.
+        let mut child =
+            Child { stdin: None, stdout: None, stderr: None, watched, kill_on_drop: true, runtime };
+        child.stdin = pipes.0.map(ChildStdin::new).transpose()?;
+        child.stdout = pipes.1.map(ChildStdout::new).transpose()?;
+        child.stderr = pipes.2.map(ChildStderr::new).transpose()?;
+        child.kill_on_drop = kill_on_drop;
+        Ok(child)
+    }
+
+    /// The number of the process. `None` once its end was seen by [`wait`](Self::wait) or [`try_wait`](Self::try_wait): the
+    /// system may give it to another one.
+    pub fn id(&self) -> Option<u32> {
+        self.watched.as_ref()?.id()
+    }
+
+    /// Waits until the process has ended, and returns its status, each time. Its standard input is closed before, if it is
+    /// still there, so that a child which reads it to the end does not wait for ever.
+    ///
+    /// A child that writes more to its pipes than they hold (64 KiB on Linux) waits until somebody reads:
+    /// [`wait_with_output`](Self::wait_with_output) does both.
+    ///
+    /// # Errors
+    ///
+    /// One of kind [`Other`](io::ErrorKind::Other) after the runtime has shut down; and the system's: mostly `ECHILD`, if this
+    /// process ignores SIGCHLD, or another part of it has asked for the status.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost if the future is dropped: a timeout may go [around it](super#a-child-that-takes-too-long).
+    pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        drop(self.stdin.take());
+        self.watched().wait().await
+    }
+
+    /// The status of the process, if it has ended. It does not wait, and leaves standard input open.
+    ///
+    /// # Errors
+    ///
+    /// The system's, as for [`wait`](Self::wait).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mainspring::process::Command;
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut child = Command::new("sleep").arg("3600").kill_on_drop(true).spawn()?;
+    ///     assert_eq!(child.try_wait()?, None);
+    ///     Ok::<_, std::io::Error>(())
+    /// })
+    /// # .unwrap();
+    /// ```
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.watched().try_wait()
+    }
+
+    /// Kills the process by SIGKILL and waits until it has ended. If it has ended already, that is no error.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start_kill`](Self::start_kill) and [`wait`](Self::wait).
+    ///
+    /// # Cancel safety
+    ///
+    /// The process was killed by the first poll; to wait for its end can be left to [`wait`](Self::wait).
+    pub async fn kill(&mut self) -> io::Result<()> {
+        self.start_kill()?;
+        self.wait().await.map(drop)
+    }
+
+    /// Kills the process by SIGKILL, and does not wait. If it has ended already, that is no error.
+    ///
+    /// To ask a process to end, send another signal to its [`id`](Self::id), for example by `rustix::process::kill_process`.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if this process may not kill that one.
+    pub fn start_kill(&mut self) -> io::Result<()> {
+        self.watched().kill()
+    }
+
+    /// Waits until the process has ended, and reads meanwhile all that it writes to the pipes that are still here. Its standard
+    /// input is closed before, if it is still there.
+    ///
+    /// Reading goes on until all who have the pipes have closed them: also those whom the child has started, and which outlive
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`wait`](Self::wait), and those of reading.
+    ///
+    /// # Cancel safety
+    ///
+    /// What was read is lost if the future is dropped, and the child is dropped with it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mainspring::process::{Command, Stdio};
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut command = Command::new("sh");
+    ///     command.args(["-c", "echo out; echo err >&2; exit 3"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    ///     let output = command.spawn()?.wait_with_output().await?;
+    ///     assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+    ///     assert_eq!(output.status.code(), Some(3));
+    ///     Ok::<_, std::io::Error>(())
+    /// })
+    /// # .unwrap();
+    /// ```
+    pub async fn wait_with_output(mut self) -> io::Result<Output> {
+        drop(self.stdin.take());
+        let (mut stdout, mut stderr) = (Reading::new(self.stdout.take()), Reading::new(self.stderr.take()));
+        poll_fn(|cx| match (stdout.poll(cx)?, stderr.poll(cx)?) {
+            (Poll::Ready(()), Poll::Ready(())) => Poll::Ready(Ok::<_, io::Error>(())),
+            _ => Poll::Pending,
+        })
+        .await?;
+        let status = self.wait().await?;
+        Ok(Output { status, stdout: stdout.read, stderr: stderr.read })
+    }
+
+    fn watched(&mut self) -> &mut Watched {
+        self.watched.as_mut().expect("it is there until the drop")
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let Some(mut watched) = self.watched.take() else { return };
+        if self.kill_on_drop {
+            // It has ended, or is somebody else's now.
+            let _ = watched.kill();
+        }
+        if matches!(watched.try_wait(), Ok(None)) {
+            // If the runtime is gone, or goes before the child, the task is dropped; see `Watched`.
+            let reaps = async move { watched.wait().await.map(drop) };
+            task::Builder::new().name("reaps a child").spawn_on(reaps, &self.runtime).detach();
+        }
+    }
+}
+
+/// A pipe that is read to its end.
+struct Reading<R> {
+    /// `None` at its end.
+    pipe: Option<R>,
+    read: Vec<u8>,
+}
+
+impl<R: AsyncRead + Unpin> Reading<R> {
+    fn new(pipe: Option<R>) -> Reading<R> {
+        Reading { pipe, read: Vec::new() }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut bytes = [0; 8192];
+        while let Some(pipe) = &mut self.pipe {
+            match ready!(Pin::new(pipe).poll_read(cx, &mut bytes))? {
+                0 => self.pipe = None,
+                n => self.read.extend_from_slice(&bytes[..n]),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}

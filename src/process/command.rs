@@ -1,0 +1,247 @@
+//! What is to be started, and how.
+
+use super::Child;
+use crate::runtime::{Handle, context};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{self, ExitStatus, Output, Stdio};
+
+/// A process to be started: [`std::process::Command`], with children that can be awaited.
+///
+/// The methods that it shares with std's are those of the same name there. What std has besides is reached by
+/// [`as_std_mut`](Self::as_std_mut), or done before: a `Command` is also made of one of std's.
+///
+/// To start a process blocks the thread for as long as the system takes to make one and to find its program.
+///
+/// # Examples
+///
+/// ```
+/// use mainspring::process::Command;
+///
+/// mainspring::block_on(async {
+///     let status = Command::new("sh").args(["-c", "exit $CODE"]).env("CODE", "7").status().await?;
+///     assert_eq!(status.code(), Some(7));
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Debug)]
+pub struct Command {
+    std: process::Command,
+    kill_on_drop: bool,
+    /// Which of the standard streams were said by the program.
+    said: [bool; 3],
+}
+
+/// Methods that do what std's do.
+macro_rules! as_std {
+    ($($(#[$doc:meta])* $name:ident $([$($generics:tt)*])? ($($arg:ident: $type:ty),*);)*) => {$(
+        $(#[$doc])*
+        pub fn $name $(<$($generics)*>)? (&mut self, $($arg: $type),*) -> &mut Command {
+            self.std.$name($($arg),*);
+            self
+        }
+    )*};
+}
+
+impl Command {
+    /// A command that starts this program, which is looked for in `PATH` if it is a bare name.
+    pub fn new(program: impl AsRef<OsStr>) -> Command {
+        process::Command::new(program).into()
+    }
+
+    as_std! {
+        /// Adds an argument.
+        arg(arg: impl AsRef<OsStr>);
+        /// Adds arguments.
+        args[I: IntoIterator<Item = S>, S: AsRef<OsStr>](args: I);
+        /// Sets a variable of the child's environment.
+        env(key: impl AsRef<OsStr>, value: impl AsRef<OsStr>);
+        /// Sets variables of the child's environment.
+        envs[I: IntoIterator<Item = (K, V)>, K: AsRef<OsStr>, V: AsRef<OsStr>](vars: I);
+        /// Takes a variable out of the child's environment.
+        env_remove(key: impl AsRef<OsStr>);
+        /// Takes all variables out of the child's environment.
+        env_clear();
+        /// Sets the directory in which the child begins.
+        current_dir(dir: impl AsRef<Path>);
+        /// Sets the name by which the child is called, its argument number zero.
+        arg0(arg: impl AsRef<OsStr>);
+        /// Sets the child's user.
+        uid(id: u32);
+        /// Sets the child's group.
+        gid(id: u32);
+        /// Sets the child's process group; zero makes a new one, which Ctrl-C in the terminal does not reach.
+        process_group(group: i32);
+    }
+
+    /// Sets the child's standard input. By default it is this process's; for [`output`](Self::output) there is none.
+    pub fn stdin(&mut self, stdin: impl Into<Stdio>) -> &mut Command {
+        self.said[0] = true;
+        self.std.stdin(stdin);
+        self
+    }
+
+    /// Sets the child's standard output. By default it is this process's; for [`output`](Self::output) it is a pipe.
+    pub fn stdout(&mut self, stdout: impl Into<Stdio>) -> &mut Command {
+        self.said[1] = true;
+        self.std.stdout(stdout);
+        self
+    }
+
+    /// Sets the child's standard error. By default it is this process's; for [`output`](Self::output) it is a pipe.
+    pub fn stderr(&mut self, stderr: impl Into<Stdio>) -> &mut Command {
+        self.said[2] = true;
+        self.std.stderr(stderr);
+        self
+    }
+
+    /// Whether a child is killed by SIGKILL when its [`Child`], or the future of its [`status`](Self::status) or
+    /// [`output`](Self::output), is dropped before it ends. By default it runs on.
+    ///
+    /// What the child itself has started is not killed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mainspring::process::Command;
+    /// use mainspring::timeout;
+    /// use std::time::Duration;
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut sleep = Command::new("sleep");
+    ///     let status = sleep.arg("3600").kill_on_drop(true).status();
+    ///     // The timeout drops the future, and that ends the child.
+    ///     assert!(timeout(Duration::from_millis(10), status).await.is_err());
+    ///     Ok::<_, std::io::Error>(())
+    /// })
+    /// # .unwrap();
+    /// ```
+    pub fn kill_on_drop(&mut self, kill_on_drop: bool) -> &mut Command {
+        self.kill_on_drop = kill_on_drop;
+        self
+    }
+
+    /// The command of std.
+    pub fn as_std(&self) -> &process::Command {
+        &self.std
+    }
+
+    /// The command of std, to be changed. [`output`](Self::output) does not learn of standard streams that are set by this, and
+    /// sets them itself.
+    pub fn as_std_mut(&mut self) -> &mut process::Command {
+        &mut self.std
+    }
+
+    /// The command of std. It forgets [`kill_on_drop`](Self::kill_on_drop).
+    pub fn into_std(self) -> process::Command {
+        self.std
+    }
+
+    /// Starts a child, in the runtime that this thread is in.
+    ///
+    /// # Errors
+    ///
+    /// The system's, such as [`NotFound`](io::ErrorKind::NotFound) if there is no such program; one of kind
+    /// [`Other`](io::ErrorKind::Other) if there is no runtime on this thread. If it fails because a pipe cannot be watched, as
+    /// for want of memory, the child was started, and is killed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mainspring::process::Command;
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut child = Command::new("true").spawn()?;
+    ///     println!("the child is number {}", child.id().unwrap());
+    ///     child.wait().await
+    /// })
+    /// # .unwrap();
+    /// ```
+    pub fn spawn(&mut self) -> io::Result<Child> {
+        // Asked first: without a runtime nothing is started.
+        let runtime = context::with(Handle::clone)?;
+        Child::new(self.std.spawn()?, self.kill_on_drop, runtime)
+    }
+
+    /// Starts a child at once, and returns a future that waits until it has ended.
+    ///
+    /// # Errors
+    ///
+    /// As for [`spawn`](Self::spawn) and [`Child::wait`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped the child runs on, unless [`kill_on_drop`](Self::kill_on_drop) was set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// mainspring::block_on(async {
+    ///     assert!(!mainspring::process::Command::new("false").status().await?.success());
+    ///     Ok::<_, std::io::Error>(())
+    /// })
+    /// # .unwrap();
+    /// ```
+    pub fn status(&mut self) -> impl Future<Output = io::Result<ExitStatus>> + Send + use<> {
+        let child = self.spawn();
+        async move {
+            let mut child = child?;
+            // Pipes that nobody can read.
+            drop((child.stdout.take(), child.stderr.take()));
+            child.wait().await
+        }
+    }
+
+    /// Starts a child at once, and returns a future that reads all it writes and waits until it has ended.
+    ///
+    /// The output is piped and the input empty, where the program did not say otherwise by [`stdin`](Self::stdin) and its kind.
+    ///
+    /// # Errors
+    ///
+    /// As for [`spawn`](Self::spawn) and [`Child::wait_with_output`].
+    ///
+    /// # Cancel safety
+    ///
+    /// What was read is lost if the future is dropped; the child runs on, unless [`kill_on_drop`](Self::kill_on_drop) was set.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// mainspring::block_on(async {
+    ///     let output = mainspring::process::Command::new("uname").output().await?;
+    ///     println!("this is {}", String::from_utf8_lossy(&output.stdout));
+    ///     Ok::<_, std::io::Error>(())
+    /// })
+    /// # .unwrap();
+    /// ```
+    pub fn output(&mut self) -> impl Future<Output = io::Result<Output>> + Send + use<> {
+        self.default_streams(Stdio::null, Stdio::piped);
+        let child = self.spawn();
+        self.default_streams(Stdio::inherit, Stdio::inherit);
+        async move { child?.wait_with_output().await }
+    }
+
+    /// Sets the streams of which the program has said nothing.
+    fn default_streams(&mut self, input: fn() -> Stdio, output: fn() -> Stdio) {
+        let [stdin, stdout, stderr] = self.said;
+        if !stdin {
+            self.std.stdin(input());
+        }
+        if !stdout {
+            self.std.stdout(output());
+        }
+        if !stderr {
+            self.std.stderr(output());
+        }
+    }
+}
+
+/// [`output`](Command::output) does not learn of standard streams that were set before, and sets them itself.
+impl From<process::Command> for Command {
+    fn from(std: process::Command) -> Command {
+        Command { std, kill_on_drop: false, said: [false; 3] }
+    }
+}

@@ -1,0 +1,67 @@
+//! Child processes, awaited: [`Command`] is std's with an asynchronous end. Unix only; feature `process`.
+//!
+//! ```
+//! use mainspring::process::Command;
+//!
+//! mainspring::block_on(async {
+//!     let output = Command::new("echo").arg("hello").output().await?;
+//!     assert!(output.status.success());
+//!     assert_eq!(output.stdout, b"hello\n");
+//!     Ok::<_, std::io::Error>(())
+//! })
+//! # .unwrap();
+//! ```
+//!
+//! The end of a child is told by a pidfd (Linux 5.3 and later), which the runtime's poller watches; where there is none, by
+//! SIGCHLD (see [`signal`](crate::signal)). The [pipes](ChildStdout) are `AsyncRead` and `AsyncWrite`. There is no thread.
+//!
+//! # A child that takes too long
+//!
+//! [`Child::wait`] may be dropped at any time, so a [`timeout`](crate::timeout) goes around it:
+//!
+//! ```
+//! use mainspring::process::Command;
+//! use mainspring::timeout;
+//! use std::os::unix::process::ExitStatusExt;
+//! use std::time::Duration;
+//!
+//! mainspring::block_on(async {
+//!     let mut child = Command::new("sleep").arg("3600").spawn()?;
+//!     let status = match timeout(Duration::from_millis(10), child.wait()).await {
+//!         Ok(status) => status?,
+//!         Err(_elapsed) => {
+//!             child.kill().await?;
+//!             child.wait().await?
+//!         }
+//!     };
+//!     assert_eq!(status.signal(), Some(9));
+//!     Ok::<_, std::io::Error>(())
+//! })
+//! # .unwrap();
+//! ```
+//!
+//! # A child that nobody waits for
+//!
+//! A [`Child`] that is dropped leaves its process running, unless it was to be [killed](Command::kill_on_drop) then. Someone has
+//! to ask for its status when it ends, or it stays in the system's table, as a zombie. That is done
+//!
+//! * at once, if it has ended already;
+//! * else by a small task of the runtime that it was spawned in, as soon as it ends. The task shows in a
+//!   [dump](crate::dump) by its name, `reaps a child`;
+//! * and once that runtime is gone or does not run, whenever a child of this module is spawned or dropped, in whatever
+//!   runtime. If that never happens, the child stays a zombie until this process ends.
+//!
+//! # Virtual time
+//!
+//! Paused time does not wait for another process: a timeout over a child elapses at once, unless somebody holds a
+//! [`stand_still`](crate::time::stand_still).
+
+mod child;
+mod command;
+mod pipes;
+mod watched;
+
+pub use self::child::Child;
+pub use self::command::Command;
+pub use self::pipes::{ChildStderr, ChildStdin, ChildStdout};
+pub use std::process::{ExitStatus, Output, Stdio};

@@ -1,0 +1,196 @@
+//! The pipes to and from a child, as streams of bytes.
+
+use crate::io::AsyncFd;
+use futures_io::{AsyncRead, AsyncWrite};
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// What a child reads as its standard input.
+///
+/// The child reads to its end once this is dropped, or closed by
+/// [`close`](https://docs.rs/futures/latest/futures/io/trait.AsyncWriteExt.html#method.close). A write to a child that has
+/// closed its input, or ended, fails with [`BrokenPipe`](ErrorKind::BrokenPipe).
+///
+/// # Cancel safety
+///
+/// A write that is dropped before it is ready has written nothing.
+///
+/// # Examples
+///
+/// ```
+/// use futures::AsyncWriteExt;
+/// use mainspring::process::{Command, Stdio};
+///
+/// mainspring::block_on(async {
+///     let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+///     let mut stdin = child.stdin.take().unwrap();
+///     stdin.write_all(b"meow").await?;
+///     stdin.close().await?;
+///     assert_eq!(child.wait_with_output().await?.stdout, b"meow");
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Debug)]
+pub struct ChildStdin {
+    /// `None` once it was closed.
+    pipe: Option<AsyncFd<File>>,
+}
+
+/// What a child writes to its standard output.
+///
+/// It ends when the child, and all others who have got the pipe from it, have closed it or ended.
+///
+/// # Cancel safety
+///
+/// A read that is dropped before it is ready has taken nothing out.
+///
+/// # Examples
+///
+/// Line by line:
+///
+/// ```
+/// use futures::io::{AsyncBufReadExt, BufReader};
+/// use futures::TryStreamExt;
+/// use mainspring::process::{Command, Stdio};
+///
+/// mainspring::block_on(async {
+///     let mut child = Command::new("printf").arg("one\ntwo\n").stdout(Stdio::piped()).spawn()?;
+///     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+///     assert_eq!(lines.try_next().await?.as_deref(), Some("one"));
+///     assert_eq!(lines.try_next().await?.as_deref(), Some("two"));
+///     assert_eq!(lines.try_next().await?, None);
+///     assert!(child.wait().await?.success());
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Debug)]
+pub struct ChildStdout {
+    pipe: AsyncFd<File>,
+}
+
+/// What a child writes to its standard error. It is read as a [`ChildStdout`] is.
+#[derive(Debug)]
+pub struct ChildStderr {
+    pipe: AsyncFd<File>,
+}
+
+/// A pipe that the runtime watches.
+fn watch(pipe: OwnedFd, interest: crate::io::Interest) -> io::Result<AsyncFd<File>> {
+    AsyncFd::with_interest(File::from(pipe), interest)
+}
+
+/// A pipe that nobody watches any more, as another child would want it.
+fn unwatch(pipe: AsyncFd<File>) -> io::Result<OwnedFd> {
+    let pipe = pipe.into_inner()?;
+    rustix::io::ioctl_fionbio(&pipe, false)?;
+    Ok(pipe.into())
+}
+
+fn closed() -> io::Error {
+    io::Error::new(ErrorKind::BrokenPipe, "the child's standard input was closed here")
+}
+
+impl ChildStdin {
+    pub(super) fn new(pipe: std::process::ChildStdin) -> io::Result<ChildStdin> {
+        Ok(ChildStdin { pipe: Some(watch(pipe.into(), crate::io::Interest::Writable)?) })
+    }
+
+    /// Gives the pipe up, in blocking mode: [`Stdio::from`](std::process::Stdio) makes it the output of another child.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and one of kind [`BrokenPipe`](ErrorKind::BrokenPipe) if it was closed; it is closed then.
+    pub fn into_owned_fd(self) -> io::Result<OwnedFd> {
+        unwatch(self.pipe.ok_or_else(closed)?)
+    }
+
+    fn pipe(&mut self) -> io::Result<Pin<&mut AsyncFd<File>>> {
+        self.pipe.as_mut().map(Pin::new).ok_or_else(closed)
+    }
+}
+
+impl AsyncWrite for ChildStdin {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.pipe()?.poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.pipe()?.poll_write_vectored(cx, bufs)
+    }
+
+    /// A pipe has nothing to flush.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Closes the pipe: the child reads to its end.
+    fn poll_close(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.pipe = None;
+        Poll::Ready(Ok(()))
+    }
+}
+
+macro_rules! output {
+    ($type:ident) => {
+        impl $type {
+            pub(super) fn new(pipe: std::process::$type) -> io::Result<$type> {
+                Ok($type { pipe: watch(pipe.into(), crate::io::Interest::Readable)? })
+            }
+
+            /// Gives the pipe up, in blocking mode: [`Stdio::from`](std::process::Stdio) makes it the input of another child.
+            ///
+            /// # Errors
+            ///
+            /// The system's; the pipe is closed then.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use mainspring::process::{Command, Stdio};
+            ///
+            /// mainspring::block_on(async {
+            ///     let mut echo = Command::new("echo").arg("hello").stdout(Stdio::piped()).spawn()?;
+            ///     let pipe = echo.stdout.take().unwrap().into_owned_fd()?;
+            ///     let output = Command::new("tr").args(["a-z", "A-Z"]).stdin(Stdio::from(pipe)).output().await?;
+            ///     assert_eq!(output.stdout, b"HELLO\n");
+            ///     assert!(echo.wait().await?.success());
+            ///     Ok::<_, std::io::Error>(())
+            /// })
+            /// # .unwrap();
+            /// ```
+            pub fn into_owned_fd(self) -> io::Result<OwnedFd> {
+                unwatch(self.pipe)
+            }
+        }
+
+        impl AsyncRead for $type {
+            fn poll_read(
+                mut self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                buf: &mut [u8],
+            ) -> Poll<io::Result<usize>> {
+                Pin::new(&mut self.pipe).poll_read(cx, buf)
+            }
+
+            fn poll_read_vectored(
+                mut self: Pin<&mut Self>,
+                cx: &mut Context<'_>,
+                bufs: &mut [IoSliceMut<'_>],
+            ) -> Poll<io::Result<usize>> {
+                Pin::new(&mut self.pipe).poll_read_vectored(cx, bufs)
+            }
+        }
+    };
+}
+
+output!(ChildStdout);
+output!(ChildStderr);

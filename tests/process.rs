@@ -1,0 +1,462 @@
+//! Child processes: their ends, their pipes, and what is left of those that nobody waits for.
+#![cfg(all(unix, feature = "process"))]
+
+mod common;
+
+use common::{LONG, ms, orphan, watchdog};
+use futures::future::join_all;
+use futures::{AsyncReadExt, AsyncWriteExt};
+use mainspring::process::{Child, Command, Stdio};
+#[cfg(target_os = "linux")]
+use mainspring::{Handle, Runtime, time::Instant};
+use mainspring::{block_on, sleep, spawn, timeout};
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
+use std::thread;
+
+const SIGKILL: i32 = 9;
+
+/// A child that ends when its standard input does.
+fn cat() -> Child {
+    Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+/// A child that does not end by itself.
+fn endless(command: &mut Command) -> &mut Command {
+    command.arg("3600").stdin(Stdio::null()).stdout(Stdio::null())
+}
+
+/// Whether a child of this process has ended, and nobody has asked for its status; `None` if there is none of this number.
+#[cfg(target_os = "linux")]
+fn is_zombie(pid: u32) -> Option<bool> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let (state, parent) = (fields.next()?, fields.next()?);
+    (parent == std::process::id().to_string()).then_some(state == "Z")
+}
+
+/// Waits until a child has ended and its status was asked for.
+#[cfg(target_os = "linux")]
+async fn reaped(pid: u32) {
+    let start = Instant::now();
+    while is_zombie(pid).is_some() {
+        assert!(start.elapsed() < LONG / 2, "child {pid} is still there: zombie {:?}", is_zombie(pid));
+        sleep(ms(1)).await;
+    }
+}
+
+#[test]
+fn the_status_is_that_of_the_child() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        for code in [0, 1, 7, 255] {
+            let mut command = Command::new("sh");
+            command.args(["-c", "exit $CODE"]).env("CODE", code.to_string());
+            assert_eq!(command.status().await.unwrap().code(), Some(code));
+            // A command can be used again.
+            let mut child = command.spawn().unwrap();
+            assert!(child.id().is_some());
+            assert_eq!(child.wait().await.unwrap().code(), Some(code));
+            // The status stays; the number is free for others.
+            assert_eq!(child.wait().await.unwrap().code(), Some(code));
+            assert_eq!(child.try_wait().unwrap().unwrap().code(), Some(code));
+            assert_eq!(child.id(), None);
+            // To kill what has ended is no error, and hits nobody.
+            child.kill().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_methods_of_stds_command_do_what_they_do_there() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut command = Command::new("sh");
+        let script = "pwd; echo $0 $A $B $C; exec env";
+        command.env_clear().envs([("A", "1"), ("B", "2")]).env("C", "3").env_remove("B");
+        command.arg0("shell").args(["-c", script]).arg("name").current_dir("/").process_group(0);
+        let output = command.output().await.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with("/\nname 1 3\n") && !text.contains("PATH"), "{text}");
+        assert_eq!(command.as_std().get_program(), "sh");
+
+        let mut theirs = std::process::Command::new("echo");
+        theirs.arg("theirs");
+        let mut ours = Command::from(theirs);
+        ours.as_std_mut().arg("and ours");
+        assert_eq!(ours.output().await.unwrap().stdout, b"theirs and ours\n");
+        assert!(ours.into_std().stdout(std::process::Stdio::null()).status().unwrap().success());
+    });
+}
+
+#[test]
+fn output_pipes_what_the_program_has_not_set_and_nothing_else() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut command = Command::new("sh");
+        command.args(["-c", "cat; echo out; echo err >&2"]);
+        // Standard input is empty, or this would never end where the tests have a terminal.
+        let output = command.output().await.unwrap();
+        assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+        command.stdout(Stdio::null());
+        let output = command.output().await.unwrap();
+        assert_eq!((&output.stdout[..], &output.stderr[..]), (&b""[..], &b"err\n"[..]));
+        // What `output` sets is not kept.
+        let mut child = Command::new("true");
+        assert!(child.output().await.unwrap().status.success());
+        let mut child = child.spawn().unwrap();
+        assert!(child.stdin.is_none() && child.stdout.is_none() && child.stderr.is_none());
+        assert!(child.wait().await.unwrap().success());
+    });
+}
+
+#[test]
+fn a_megabyte_goes_through_a_child_both_ways_at_once() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let sent: Vec<u8> = (0..1_000_000u32).map(|n| n as u8).collect();
+        let copy = sent.clone();
+        let mut child = cat();
+        let mut stdin = child.stdin.take().unwrap();
+        let writing = spawn(async move {
+            stdin.write_all(&copy).await.unwrap();
+            stdin.close().await.unwrap();
+            assert_eq!(stdin.write(b"more").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+            stdin.close().await.unwrap();
+        });
+        let mut received = Vec::new();
+        child.stdout.take().unwrap().read_to_end(&mut received).await.unwrap();
+        writing.await.unwrap();
+        assert!(received == sent);
+        assert!(child.wait().await.unwrap().success());
+    });
+}
+
+#[test]
+fn both_outputs_are_read_at_once_however_much_there_is() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        // Each more than a pipe holds; a child that is not read would wait for ever.
+        let script = "head -c 300000 /dev/zero >&2; head -c 500000 /dev/zero; head -c 300000 /dev/zero >&2";
+        let output = Command::new("sh").args(["-c", script]).output().await.unwrap();
+        assert!(output.status.success());
+        assert_eq!((output.stdout.len(), output.stderr.len()), (500_000, 600_000));
+    });
+}
+
+#[test]
+fn a_wait_closes_standard_input_and_a_look_does_not() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut child = cat();
+        assert!(child.try_wait().unwrap().is_none() && child.stdin.is_some());
+        sleep(ms(5)).await;
+        assert!(child.try_wait().unwrap().is_none(), "its input is open");
+        assert!(child.wait().await.unwrap().success());
+        assert!(child.stdin.is_none());
+        assert!(cat().wait_with_output().await.unwrap().status.success());
+    });
+}
+
+#[test]
+fn a_write_to_a_child_that_has_gone_is_an_error() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut child = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        assert!(child.wait().await.unwrap().success());
+        // A child that another test starts at this moment has all descriptors until it begins its program.
+        let error = loop {
+            match stdin.write_all(b"too late").await {
+                Ok(()) => sleep(ms(1)).await,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    });
+}
+
+#[test]
+fn a_pipe_is_handed_on_to_another_child_in_blocking_mode() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut first = Command::new("sh");
+        let mut first = first.args(["-c", "sleep 0.05; echo late"]).stdout(Stdio::piped()).spawn().unwrap();
+        let pipe = first.stdout.take().unwrap().into_owned_fd().unwrap();
+        assert!(!rustix::fs::fcntl_getfl(&pipe).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
+        let output = Command::new("cat").stdin(pipe).output().await.unwrap();
+        assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"late\n"[..], &b""[..]));
+        assert!(first.wait().await.unwrap().success());
+
+        let mut second = cat();
+        let pipe = second.stdin.take().unwrap().into_owned_fd().unwrap();
+        assert!(Command::new("echo").arg("there").stdout(pipe).status().await.unwrap().success());
+        assert_eq!(second.wait_with_output().await.unwrap().stdout, b"there\n");
+    });
+}
+
+#[test]
+fn a_timeout_around_a_wait_loses_nothing() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut child = cat();
+        let stdin = child.stdin.take();
+        for _ in 0..20 {
+            assert!(timeout(ms(1), child.wait()).await.is_err());
+        }
+        drop(stdin);
+        assert!(timeout(LONG, child.wait()).await.unwrap().unwrap().success());
+    });
+}
+
+#[test]
+fn a_child_that_is_killed_says_so() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut child = endless(&mut Command::new("sleep")).spawn().unwrap();
+        child.kill().await.unwrap();
+        assert_eq!(child.wait().await.unwrap().signal(), Some(SIGKILL));
+        let mut child = endless(&mut Command::new("sleep")).spawn().unwrap();
+        child.start_kill().unwrap();
+        child.start_kill().unwrap();
+        assert_eq!(child.wait().await.unwrap().signal(), Some(SIGKILL));
+    });
+}
+
+#[test]
+fn children_that_run_at_once_end_each_for_itself() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let children: Vec<_> = (0..40u32)
+            .map(|n| {
+                let mut command = Command::new("sh");
+                let script = format!("sleep 0.0{}; exit {n}", 40 - n);
+                let mut child = command.args(["-c", &script]).spawn().unwrap();
+                spawn(async move { child.wait().await.unwrap().code() })
+            })
+            .collect();
+        for (n, code) in join_all(children).await.into_iter().enumerate() {
+            assert_eq!(code.unwrap(), Some(n as i32));
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_started_is_an_error_and_nothing_is_started_without_a_runtime() {
+    let _watchdog = watchdog(LONG);
+    let there = std::env::temp_dir().join(format!("mainspring-process-{}", std::process::id()));
+    let refused = Command::new("touch").arg(&there).spawn().unwrap_err();
+    assert!(refused.to_string().starts_with("no Mainspring runtime"), "{refused}");
+    block_on(async {
+        let missing = "/a program/that is not there";
+        assert_eq!(Command::new(missing).spawn().unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(Command::new(missing).status().await.unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(Command::new(missing).output().await.unwrap_err().kind(), ErrorKind::NotFound);
+        sleep(ms(50)).await;
+    });
+    assert!(!there.exists());
+}
+
+#[test]
+fn a_child_outlives_its_runtime_as_an_error_and_can_be_looked_at() {
+    let _watchdog = watchdog(LONG);
+    let mut child = orphan(cat);
+    block_on(async {
+        let stdin = child.stdin.take();
+        assert_eq!(child.wait().await.unwrap_err().kind(), ErrorKind::Other);
+        assert!(child.id().is_some());
+        drop(stdin);
+        while child.try_wait().unwrap().is_none() {
+            sleep(ms(1)).await;
+        }
+        assert!(child.wait().await.unwrap().success());
+    });
+}
+
+#[test]
+fn a_child_may_be_awaited_and_dropped_on_another_thread() {
+    fn is_send_and_sync<T: Send + Sync + Unpin>(_: &T) {}
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let (mut one, other) =
+            (cat(), endless(&mut Command::new("sleep")).kill_on_drop(true).spawn().unwrap());
+        is_send_and_sync(&one);
+        let elsewhere = thread::spawn(move || {
+            drop(other);
+            futures::executor::block_on(one.wait()).unwrap()
+        });
+        // The events come from this runtime.
+        while !elsewhere.is_finished() {
+            sleep(ms(1)).await;
+        }
+        assert!(elsewhere.join().unwrap().success());
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_that_is_dropped_runs_on_and_is_reaped_when_it_ends() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        // One that has ended, one that runs, one on another thread.
+        let ended = Command::new("true").spawn().unwrap();
+        let gone = ended.id().unwrap();
+        while is_zombie(gone) != Some(true) {
+            sleep(ms(1)).await;
+        }
+        drop(ended);
+        assert_eq!(is_zombie(gone), None);
+
+        let (mut here, mut there) = (cat(), cat());
+        let pids = [here.id().unwrap(), there.id().unwrap()];
+        let pipes = [here.stdin.take(), there.stdin.take()];
+        drop(here);
+        thread::spawn(move || drop(there)).join().unwrap();
+        sleep(ms(20)).await;
+        let tasks = Handle::current().dump().unwrap().tasks;
+        assert_eq!(tasks.iter().filter(|task| task.name.as_deref() == Some("reaps a child")).count(), 2);
+        for pid in pids {
+            assert_eq!(is_zombie(pid), Some(false), "it runs on");
+        }
+        drop(pipes);
+        for pid in pids {
+            reaped(pid).await;
+        }
+        while Handle::current().metrics().tasks_alive() > 0 {
+            sleep(ms(1)).await;
+        }
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_whose_runtime_is_gone_is_reaped_when_the_next_one_comes_or_goes() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let (taken, last) = runtime.block_on(async {
+        let mut children = [cat(), cat(), cat()];
+        let taken = children.each_mut().map(|child| (child.id().unwrap(), child.stdin.take()));
+        // One is dropped within the runtime, one with it, in a task, and one after it.
+        let [one, other, last] = children;
+        drop(one);
+        let mut other = other;
+        spawn(async move { other.wait().await }).detach();
+        sleep(ms(1)).await;
+        let last = thread::spawn(move || {
+            wait.recv().unwrap();
+            drop(last);
+        });
+        (taken, last)
+    });
+    drop(runtime);
+    go.send(()).unwrap();
+    last.join().unwrap();
+    let (pids, pipes): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
+    block_on(async {
+        for &pid in &pids {
+            assert_eq!(is_zombie(pid), Some(false), "it runs on");
+        }
+        drop(pipes);
+        for &pid in &pids {
+            while is_zombie(pid) == Some(false) {
+                sleep(ms(1)).await;
+            }
+        }
+        assert!(Command::new("true").status().await.unwrap().success());
+        for &pid in &pids {
+            assert_eq!(is_zombie(pid), None);
+        }
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_is_killed_when_it_is_dropped_if_that_was_asked_for() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let child = endless(&mut Command::new("sleep")).kill_on_drop(true).spawn().unwrap();
+        let pid = child.id().unwrap();
+        drop(child);
+        reaped(pid).await;
+
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ >&2; exec sleep 3600"]).stdin(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn().unwrap();
+        let mut line = [0; 16];
+        let n = child.stderr.as_mut().unwrap().read(&mut line).await.unwrap();
+        let pid = std::str::from_utf8(&line[..n]).unwrap().trim().parse().unwrap();
+        assert_eq!(child.id(), Some(pid));
+        // The future of `wait` does not own the child; that of `wait_with_output` does.
+        assert!(timeout(ms(5), child.wait()).await.is_err());
+        assert_eq!(is_zombie(pid), Some(false));
+        assert!(timeout(ms(5), child.wait_with_output()).await.is_err());
+        reaped(pid).await;
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_inherits_none_of_our_descriptors() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        // This process itself may have been started with some that it passes on.
+        let inherited = async || {
+            let output = Command::new("ls").arg("/proc/self/fd").output().await.unwrap();
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let before = inherited().await;
+        let others: Vec<_> = (0..5).map(|_| cat()).collect();
+        assert_eq!(inherited().await, before);
+        for mut other in others {
+            assert!(other.wait().await.unwrap().success());
+        }
+    });
+}
+
+/// One after the other, in a process of their own, whose descriptors and children are counted.
+#[cfg(target_os = "linux")]
+#[test]
+fn thousands_of_children_leave_no_descriptor_and_no_zombie() {
+    const CHILD: &str = "MAINSPRING_PROCESS_CHILD";
+    const CHILDREN: usize = if cfg!(debug_assertions) { 1_000 } else { 10_000 };
+    let _watchdog = watchdog(LONG * 4);
+    if std::env::var_os(CHILD).is_none() {
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        alone.args(["--exact", "thousands_of_children_leave_no_descriptor_and_no_zombie", "--nocapture"]);
+        assert!(alone.env(CHILD, "1").status().unwrap().success());
+        return;
+    }
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    block_on(async {
+        let round = async |n: usize| match n % 4 {
+            0 => assert!(Command::new("true").status().await.unwrap().success()),
+            1 => assert_eq!(Command::new("echo").output().await.unwrap().stdout, b"\n"),
+            2 => drop(Command::new("true").spawn().unwrap()),
+            _ => {
+                let mut child = cat();
+                drop(child.stdin.take());
+                child.kill().await.unwrap();
+            }
+        };
+        for n in 0..4 {
+            round(n).await;
+        }
+        while Handle::current().metrics().tasks_alive() > 0 {
+            sleep(ms(1)).await;
+        }
+        let before = descriptors();
+        for n in 0..CHILDREN {
+            round(n).await;
+        }
+        // Those that were dropped while they ran.
+        while Handle::current().metrics().tasks_alive() > 0 {
+            sleep(ms(1)).await;
+        }
+        assert_eq!(descriptors(), before);
+        let processes = std::fs::read_dir("/proc").unwrap();
+        let pids = processes.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+        let left: Vec<u32> = pids.filter(|&pid| is_zombie(pid).is_some()).collect();
+        assert!(left.is_empty(), "children {left:?}");
+    });
+}
