@@ -23,6 +23,7 @@
 //! * [`Runtime::turn`], [`Runtime::next_wake`]: a runtime whose thread belongs to another loop.
 //! * [`spawn`], [`task`]: tasks, which need not be `Send`. From another thread: [`Handle::spawn`], and for such tasks
 //!   [`Handle::spawn_with`]. Sets of tasks: [`task::JoinSet`].
+//! * [`task::unblock`], [`task::spawn_blocking`]: work that blocks, such as that with files, on other threads.
 //! * [`sleep`], [`timeout`], [`interval`], [`time`]: timers. [`time::deadline`]: a limit for a piece of work with all that it
 //!   calls and spawns.
 //! * [`time::pause`], [`time::advance`], [`Builder::start_paused`]: time that a program controls, for tests and
@@ -60,6 +61,7 @@
 //! | | TRACE | `woken` | `timer`, `io_events`, `thread` |
 //! | `mainspring::turn` | WARN | `long turn`, of 10 ms or more | `duration_us`, `polls`, `timers` |
 
+mod blocking;
 mod clock;
 mod coop;
 pub mod dump;

@@ -17,6 +17,7 @@ const RUNTIME: House = House {
         &["clock", "coop"],
         &["executor", "reactor"],
         &["runtime"],
+        &["blocking"],
         &["io", "task", "time"],
         &["dump", "net", "signal"],
         &["process"],

@@ -177,7 +177,7 @@ fn waiting_again_clones_no_waker() {
     }
 }
 
-/// The lookup of a name ends on a thread of its own, which belongs to nobody: a panic there is only reported.
+/// The lookup of a name ends on a thread for work that blocks, which belongs to nobody: a panic there is only reported.
 #[test]
 fn a_waker_that_panics_on_the_thread_of_a_lookup_loses_no_answer() {
     let _watchdog = watchdog(LONG);

@@ -46,8 +46,8 @@ use std::task::{Context, Poll};
 ///
 /// # Regular files
 ///
-/// They are always ready, and Linux refuses to watch them: read them on another thread, as the crates `blocking` and
-/// `async-fs` do.
+/// They are always ready, and Linux refuses to watch them: read them on another thread, by
+/// [`task::unblock`](crate::task::unblock) or the crate `async-fs`.
 ///
 /// # Examples
 ///
@@ -381,7 +381,7 @@ fn explain(error: io::Error) -> io::Error {
         ErrorKind::PermissionDenied => (
             ErrorKind::Unsupported,
             "the system's poller does not take such a descriptor: a regular file or a directory is always ready. Read it \
-             on another thread, for example by the crate `blocking` or `async-fs`",
+             on another thread, by `task::unblock` or the crate `async-fs`",
         ),
         ErrorKind::AlreadyExists => (
             ErrorKind::AlreadyExists,

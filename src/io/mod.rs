@@ -42,7 +42,8 @@
 //! | a library's socket | a `BorrowedFd`, or a copy of it | `async_io` around the library's calls |
 //! | a socket of this crate | as it is: the sockets of `net` have `try_io`, `async_io` and `poll_io`, too | |
 //!
-//! A regular file is none of them: the system takes it for always ready. Read it on another thread.
+//! A regular file is none of them: the system takes it for always ready. Read it [on another
+//! thread](crate::task#work-that-blocks).
 
 #[cfg(unix)]
 mod async_fd;

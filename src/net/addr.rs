@@ -13,9 +13,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 ///
 /// * [`SocketAddr`], [`SocketAddrV4`], [`SocketAddrV6`], and pairs of an IP address and a port;
 /// * `&str` and `String` of the form `host:port`, and pairs of a host and a port. A host that is an IP
-///   address is used as it is. Any other is looked up with the system's resolver on a thread of its own,
-///   so that the runtime does not stand still; dropping the future abandons the lookup, whose thread ends
-///   when the resolver answers;
+///   address is used as it is. Any other is looked up with the system's resolver on a thread for
+///   [work that blocks](crate::task#work-that-blocks), so that the runtime does not stand still; dropping the
+///   future abandons the lookup, which has its thread until the resolver answers;
 /// * `&[SocketAddr]`, which are tried in turn;
 /// * references to all of these.
 ///
@@ -99,7 +99,8 @@ pub(super) async fn addrs(addr: impl ToSocketAddrs) -> io::Result<Addrs> {
 /// Looks the addresses up that `host` stands for: at least one, in the order in which they should be tried.
 ///
 /// A host that is an IP address is understood on the spot. Any other name is looked up with the system's resolver, on a
-/// thread of its own. While that takes, the runtime runs on, and virtual time does not move by itself.
+/// thread for [work that blocks](crate::task#work-that-blocks). While that takes, the runtime runs on, and virtual time does
+/// not move by itself.
 ///
 /// The port is part of the address, as in `"localhost:80"` or `("localhost", 80)`; 0 will do if it does not matter.
 /// [`TcpStream::connect`](super::TcpStream::connect) and its kind look names up themselves.
@@ -110,8 +111,8 @@ pub(super) async fn addrs(addr: impl ToSocketAddrs) -> io::Result<Addrs> {
 ///
 /// # Cancel safety
 ///
-/// Dropping the future abandons the lookup, whose thread ends when the resolver answers. A lookup that was begun again has
-/// a thread of its own.
+/// Dropping the future abandons the lookup, which has its thread until the resolver answers. A lookup that was begun again
+/// has another one.
 ///
 /// # Examples
 ///

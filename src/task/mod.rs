@@ -53,6 +53,52 @@
 //! Futures of other crates know nothing of it. Where one of them may be ready each time, as a channel's may, put it into
 //! [`cooperative`], or call [`consume_budget`] once a round. An executor that runs inside a task, such as
 //! `futures::executor::block_on`, has no budget: it would poll on for ever.
+//!
+//! # Work that blocks
+//!
+//! What blocks would stop the whole runtime, timers included: reading a file, a library without async, a long computation.
+//! [`unblock`] runs a closure on another thread and is a future of what it returns; [`spawn_blocking`] makes a task of that. The
+//! closure's time is not charged to the runtime or to the task.
+//!
+//! * **Threads.** There is one pool in the process, also for look-ups of names. It has a thread for each
+//!   closure that runs, up to 512; then closures wait, and begin in the order in which they came. So no closure shall wait for
+//!   another. A thread that has been idle for a second ends; without work there is none.
+//! * **Cancelling.** A closure that has not begun is dropped with its future. Nothing stops one that has: it runs on, and its
+//!   result is dropped. Neither does the end of the runtime wait for it, and the end of the process ends it in the middle.
+//! * **Panics** come out where the result is awaited.
+//! * **Virtual time** does not move by itself from the call until the closure has ended, also if nobody waits for it any more:
+//!   no timeout overtakes it.
+//!
+//! Files are read and written so, as in the example, or by the crate
+//! [`async-fs`](https://docs.rs/async-fs), whose threads virtual time does not know of: hold
+//! [`stand_still`](crate::time::stand_still) there.
+//!
+//! ```
+//! use mainspring::task::unblock;
+//! use std::fs::File;
+//! use std::io::{Read, Seek, Write};
+//!
+//! # let path = std::env::temp_dir().join(format!("mainspring-task-{}", std::process::id()));
+//! mainspring::block_on(async {
+//!     # let path = path.clone();
+//!     // One closure for all that belongs together is faster than one for each call. The file comes back for the next.
+//!     let mut file = unblock(move || {
+//!         let mut file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+//!         file.write_all(b"hello")?;
+//!         file.rewind()?;
+//!         Ok::<_, std::io::Error>(file)
+//!     })
+//!     .await?;
+//!     let text = unblock(move || {
+//!         let mut text = String::new();
+//!         file.read_to_string(&mut text).map(|_| text)
+//!     });
+//!     assert_eq!(text.await?, "hello");
+//!     Ok::<_, std::io::Error>(())
+//! })
+//! # .unwrap();
+//! # std::fs::remove_file(path).unwrap();
+//! ```
 
 mod abort_on_drop;
 mod builder;
@@ -62,12 +108,13 @@ pub use abort_on_drop::AbortOnDrop;
 pub use builder::Builder;
 pub use join_set::JoinSet;
 
+pub use crate::blocking::{Unblock, unblock};
 pub use crate::coop::{
     Cooperative, Unconstrained, consume_budget, cooperative, has_budget_remaining, unconstrained, yield_now,
 };
 pub use crate::executor::{AbortHandle, Id, JoinError, JoinHandle};
 
-use crate::runtime::spawn;
+use crate::runtime::{Handle, spawn};
 
 /// Makes `future` a task of the runtime this thread is in. It need not be `Send`.
 ///
@@ -120,4 +167,41 @@ use crate::runtime::spawn;
 #[track_caller]
 pub fn spawn<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
     spawn::here(future)
+}
+
+/// Runs a closure that blocks on another thread, and makes a task that waits for what it returns.
+///
+/// As [`unblock`], but with a [`JoinHandle`]: a panic of the closure is its error, and dropping it lets the closure run and
+/// forgets the result. [Aborting](JoinHandle::abort) it drops the closure if that has not begun, and is too late if it has: then
+/// the handle says at once that it was cancelled, and the closure runs on. So it is if the runtime is dropped.
+///
+/// The task belongs to the runtime that this thread is in, also under the guard of
+/// [`Handle::enter`](crate::runtime::Handle::enter) on another thread. A [dump](crate::dump) shows it until the closure has ended.
+///
+/// # Panics
+///
+/// If this thread is in no runtime; and if the system cannot make a thread and there is none.
+///
+/// # Examples
+///
+/// ```
+/// use mainspring::task::spawn_blocking;
+///
+/// mainspring::block_on(async {
+///     let sum = spawn_blocking(|| (1..=1_000_000_u64).sum::<u64>());
+///     assert_eq!(sum.await.unwrap(), 500_000_500_000);
+///
+///     let error = spawn_blocking(|| panic!("boo")).await.map(drop::<()>).unwrap_err();
+///     assert_eq!(error.into_panic().downcast_ref(), Some(&"boo"));
+/// });
+/// ```
+#[track_caller]
+pub fn spawn_blocking<T, F>(closure: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    // Without a runtime nothing is begun.
+    let handle = Handle::current();
+    handle.spawn(unblock(closure))
 }

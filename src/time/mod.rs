@@ -37,10 +37,11 @@
 //!
 //! ## While other threads work
 //!
-//! Virtual time jumps when nothing is left to run *in this runtime*. That another thread works for it, as in a pool for
-//! blocking calls (`blocking::unblock`), it does not see. So `timeout(30 s, unblock(a job of 20 ms))` elapses at once:
-//! the task waits, nothing else is to be done, and the next deadline is the timeout's. Hold a [`stand_still`] while the
-//! job runs: until it is dropped, time does not move by itself.
+//! Virtual time jumps when nothing is left to run *in this runtime*. It waits for closures of
+//! [`task::unblock`](crate::task::unblock) and [`spawn_blocking`](crate::task::spawn_blocking) and for look-ups of names. That
+//! another thread works for it, as in another crate's pool, it does not see. So a timeout of 30 s over 20 ms of such work
+//! elapses at once: the task waits, nothing else is to be done, and the next deadline is the timeout's. Hold a
+//! [`stand_still`] while the job runs: until it is dropped, time does not move by itself.
 //!
 //! ```
 //! use std::time::Duration;
@@ -48,7 +49,7 @@
 //! use mainspring::time::{stand_still, timeout};
 //!
 //! /// Runs `job` on a thread. Virtual time waits for it; in a runtime that is not paused `stand_still` does nothing.
-//! fn unblock<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
+//! fn on_a_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
 //!     let (answer, question) = oneshot::channel();
 //!     let still = stand_still();
 //!     std::thread::spawn(move || {
@@ -61,7 +62,7 @@
 //!
 //! let runtime = mainspring::Builder::new().start_paused(true).build()?;
 //! runtime.block_on(async {
-//!     let job = unblock(|| {
+//!     let job = on_a_thread(|| {
 //!         std::thread::sleep(Duration::from_millis(20));
 //!         42
 //!     });
@@ -71,7 +72,7 @@
 //! ```
 //!
 //! Where the thread is not yours to start, hold it around the wait:
-//! `let still = stand_still(); let result = unblock(job).await; drop(still);`.
+//! `let still = stand_still(); let result = async_fs::read(path).await; drop(still);`.
 //!
 //! # What is different from elsewhere
 //!

@@ -25,8 +25,9 @@ use crate::runtime::{Handle, Hold, context};
 /// sleeps, timeouts and intervals go by that. The clock is turned on
 ///
 /// * by itself, to the next deadline, exactly, whenever nothing is left to run, the sockets have nothing to tell,
-///   no name is being looked up and nobody asks time to [`stand_still`]. So a program that only waits runs as
-///   fast as the machine can, and always in the same order. [`Builder::auto_advance(false)`] switches that off;
+///   no [work that blocks](crate::task#work-that-blocks) is under way and nobody asks time to [`stand_still`]. So a program
+///   that only waits runs as fast as the machine can, and always in the same order. [`Builder::auto_advance(false)`]
+///   switches that off;
 /// * by [`advance`] and [`advance_to`].
 ///
 /// [`Builder::start_paused`](crate::Builder::start_paused) stops it before anything runs.

@@ -1,0 +1,91 @@
+//! The threads for work that blocks: as many as there is work, up to a limit, and none that stays idle.
+//!
+//! Ground rules:
+//!
+//! * There is one pool in a process, and it belongs to no runtime. A thread begins when there is more work than threads that
+//!   are idle, and ends when it has been idle for [`IDLE`].
+//! * Work begins in the order in which it came.
+//! * A thread that is idle looks at the queue before it waits, and after, whatever has ended the wait: so no work is
+//!   left while a thread is idle.
+//! * Threads are begun under the lock: who fails to begin the only one takes the work back, and strands nobody else's. No
+//!   foreign code runs under it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How many threads there are at most.
+const LIMIT: usize = 512;
+
+/// How long a thread waits for work until it ends.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Something to be done on a thread of the pool.
+pub(super) trait Work: Send + Sync {
+    /// Does it. Must not panic.
+    fn run(self: Arc<Self>);
+}
+
+static POOL: Mutex<Pool> = Mutex::new(Pool { queue: VecDeque::new(), threads: 0, idle: 0 });
+
+/// There is work.
+static MORE: Condvar = Condvar::new();
+
+struct Pool {
+    queue: VecDeque<Arc<dyn Work>>,
+    threads: usize,
+    /// Those that wait for work, also if they have been told of it already.
+    idle: usize,
+}
+
+/// Has `work` done as soon as there is a thread for it.
+///
+/// # Errors
+///
+/// The system's, if it cannot make a thread and there is none.
+pub(super) fn submit(work: Arc<dyn Work>) -> io::Result<()> {
+    let mut pool = lock();
+    if pool.idle > pool.queue.len() {
+        MORE.notify_one();
+    } else if pool.threads < LIMIT {
+        match thread::Builder::new().name("mainspring-work".into()).spawn(serve) {
+            Ok(_detached) => pool.threads += 1,
+            Err(error) if pool.threads == 0 => {
+                // It is foreign, and goes without the lock.
+                drop(pool);
+                drop(work);
+                return Err(error);
+            }
+            // One of those that are there comes to it.
+            Err(_) => {}
+        }
+    }
+    pool.queue.push_back(work);
+    Ok(())
+}
+
+/// What a thread of the pool does.
+fn serve() {
+    let mut pool = lock();
+    loop {
+        while let Some(work) = pool.queue.pop_front() {
+            drop(pool);
+            work.run();
+            pool = lock();
+        }
+        pool.idle += 1;
+        let (locked, waited) = MORE.wait_timeout(pool, IDLE).unwrap_or_else(PoisonError::into_inner);
+        pool = locked;
+        pool.idle -= 1;
+        if waited.timed_out() && pool.queue.is_empty() {
+            pool.threads -= 1;
+            return;
+        }
+    }
+}
+
+fn lock() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
