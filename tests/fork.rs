@@ -73,7 +73,11 @@ fn a_child_is_told_and_its_parent_notices_nothing() {
     let _watchdog = watchdog(4 * LONG);
     before_a_block_on();
     by_its_drop();
+    by_a_sockets_drop();
     inside_of_a_block_on();
+    #[cfg(feature = "process")]
+    with_a_child_process();
+    with_work_that_blocks();
 }
 
 /// A child with a runtime that its parent had before.
@@ -121,6 +125,21 @@ fn by_its_drop() {
     assert_eq!(received.expect("the parent was not told").unwrap().unwrap(), 1);
 }
 
+/// A child that drops a socket of the parent's, and has not touched the runtime before.
+fn by_a_sockets_drop() {
+    let sender = StdSocket::bind("127.0.0.1:0").unwrap();
+    let runtime = Runtime::new().unwrap();
+    let mut socket = Some(runtime.block_on(UdpSocket::bind("127.0.0.1:0")).unwrap());
+    assert!(runtime.block_on(receives(socket.as_ref().unwrap(), &sender)));
+    let wrong = in_child(|| {
+        drop(socket.take());
+        0
+    });
+    assert_eq!(wrong, 0);
+    let received = runtime.block_on(receives(socket.as_ref().unwrap(), &sender));
+    assert!(received, "the child has taken the parent's socket out of the parent's poller");
+}
+
 /// A task forks: the child is told when it is about to sleep.
 fn inside_of_a_block_on() {
     let runtime = Runtime::new().unwrap();
@@ -140,4 +159,64 @@ fn inside_of_a_block_on() {
     }
     assert!(took.is_some_and(|took| took >= nap && took < LONG), "{took:?}");
     assert_eq!(wait_for(child), 0, "the child was not told");
+}
+
+/// A child has a copy of what is to kill a process of its parent's as it is dropped.
+#[cfg(feature = "process")]
+fn with_a_child_process() {
+    use mainspring::process::{Command, Stdio};
+
+    let runtime = Runtime::new().unwrap();
+    let mut cat = Command::new("cat");
+    cat.stdin(Stdio::piped()).kill_on_drop(true);
+    let mut process = Some(runtime.block_on(async { cat.spawn() }).unwrap());
+    let wrong = in_child(|| {
+        let process = process.as_mut().unwrap();
+        let killed = process.start_kill();
+        let forgotten = process.id().is_none();
+        first_wrong(&[killed.is_ok(), forgotten])
+    });
+    assert_eq!(wrong, 0, "expectation {wrong} of the child");
+    let wrong = in_child(|| {
+        drop(process.take());
+        0
+    });
+    assert_eq!(wrong, 0);
+    let process = process.as_mut().unwrap();
+    let early = runtime.block_on(timeout(ms(20), async { process.try_wait() })).unwrap();
+    assert!(early.unwrap().is_none(), "the child has killed its parent's process");
+    let status = runtime.block_on(timeout(LONG, process.wait()));
+    assert!(status.expect("the parent was not told").unwrap().success());
+}
+
+/// A child has none of the threads for work that blocks, and makes its own. It comes last: the threads stay for a second.
+fn with_work_that_blocks() {
+    use mainspring::task::unblock;
+
+    let runtime = Runtime::new().unwrap();
+    assert_eq!(runtime.block_on(unblock(|| 6 * 7)), 42);
+    // The thread waits for more, and has no lock.
+    let idle = || {
+        std::fs::read_dir("/proc/self/task").unwrap().any(|task| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+            stat.contains("(mainspring-work) S")
+        })
+    };
+    let start = std::time::Instant::now();
+    loop {
+        std::thread::sleep(ms(50));
+        if idle() {
+            break;
+        }
+        assert!(start.elapsed() < LONG, "the thread does not wait");
+        // It may have ended meanwhile.
+        assert_eq!(runtime.block_on(unblock(|| 6 * 7)), 42);
+    }
+    let wrong = in_child(|| {
+        let own = Runtime::new().unwrap();
+        let answer = own.block_on(timeout(LONG, unblock(|| 6 * 7)));
+        first_wrong(&[answer == Ok(42)])
+    });
+    assert_eq!(wrong, 0, "the child has no thread for it");
+    assert_eq!(runtime.block_on(unblock(|| 6 * 7)), 42);
 }

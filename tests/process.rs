@@ -223,6 +223,22 @@ fn a_child_that_is_killed_says_so() {
     });
 }
 
+/// Its number may be somebody else's by then.
+#[test]
+fn a_child_whose_status_another_part_of_the_process_has_taken_is_not_killed() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut child = Command::new("true").kill_on_drop(true).spawn().unwrap();
+        let pid = rustix::process::Pid::from_raw(child.id().unwrap() as i32);
+        rustix::process::waitpid(pid, rustix::process::WaitOptions::empty()).unwrap().unwrap();
+        child.start_kill().unwrap();
+        assert_eq!(child.id(), None, "it is known that it has ended");
+        let error = child.wait().await.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::CHILD.raw_os_error()));
+        assert!(child.try_wait().is_err());
+    });
+}
+
 #[test]
 fn children_that_run_at_once_end_each_for_itself() {
     let _watchdog = watchdog(LONG);

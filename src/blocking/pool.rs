@@ -9,9 +9,16 @@
 //!   left while a thread is idle.
 //! * Threads are begun under the lock: who fails to begin the only one takes the work back, and strands nobody else's. No
 //!   foreign code runs under it.
+//! * A child by `fork` has none of the threads, so it counts from zero. What was queued is its parent's to do, and is forgotten.
+//!
+//! The crate `blocking` (1.7.0) would do, but for three things: its threads end only above their limit, and each idle one wakes
+//! twice a second for ever; up to five closures wait behind an idle thread before there is another; and a closure that never
+//! gets a thread is not told.
 
 use std::collections::VecDeque;
 use std::io;
+use std::mem;
+use std::process;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -28,12 +35,14 @@ pub(super) trait Work: Send + Sync {
     fn run(self: Arc<Self>);
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { queue: VecDeque::new(), threads: 0, idle: 0 });
+static POOL: Mutex<Pool> = Mutex::new(Pool { process: 0, queue: VecDeque::new(), threads: 0, idle: 0 });
 
 /// There is work.
 static MORE: Condvar = Condvar::new();
 
 struct Pool {
+    /// Whose threads are counted.
+    process: u32,
     queue: VecDeque<Arc<dyn Work>>,
     threads: usize,
     /// Those that wait for work, also if they have been told of it already.
@@ -47,6 +56,12 @@ struct Pool {
 /// The system's, if it cannot make a thread and there is none.
 pub(super) fn submit(work: Arc<dyn Work>) -> io::Result<()> {
     let mut pool = lock();
+    let process = process::id();
+    if pool.process != process {
+        // To drop the parent's closures here would run what is to happen there.
+        mem::forget(mem::take(&mut pool.queue));
+        *pool = Pool { process, queue: VecDeque::new(), threads: 0, idle: 0 };
+    }
     if pool.idle > pool.queue.len() {
         MORE.notify_one();
     } else if pool.threads < LIMIT {

@@ -43,7 +43,6 @@ pub struct Child {
     /// `None` only in `drop`.
     watched: Option<Watched>,
     kill_on_drop: bool,
-    runtime: Handle,
 }
 
 impl Child {
@@ -54,10 +53,9 @@ impl Child {
         runtime: Handle,
     ) -> io::Result<Child> {
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let watched = Some(Watched::new(child));
+        let watched = Some(Watched::new(child, runtime));
         // From here on a return drops it.
-        let mut child =
-            Child { stdin: None, stdout: None, stderr: None, watched, kill_on_drop: true, runtime };
+        let mut child = Child { stdin: None, stdout: None, stderr: None, watched, kill_on_drop: true };
         child.stdin = pipes.0.map(ChildStdin::new).transpose()?;
         child.stdout = pipes.1.map(ChildStdout::new).transpose()?;
         child.stderr = pipes.2.map(ChildStderr::new).transpose()?;
@@ -65,8 +63,8 @@ impl Child {
         Ok(child)
     }
 
-    /// The number of the process. `None` once its end was seen by [`wait`](Self::wait) or [`try_wait`](Self::try_wait): the
-    /// system may give it to another one.
+    /// The number of the process. `None` once its end was seen by [`wait`](Self::wait), [`try_wait`](Self::try_wait) or a
+    /// kill: the system may give it to another one.
     pub fn id(&self) -> Option<u32> {
         self.watched.as_ref()?.id()
     }
@@ -192,8 +190,9 @@ impl Drop for Child {
         }
         if matches!(watched.try_wait(), Ok(None)) {
             // If the runtime is gone, or goes before the child, the task is dropped; see `Watched`.
+            let runtime = watched.runtime().clone();
             let reaps = async move { watched.wait().await.map(drop) };
-            task::Builder::new().name("reaps a child").spawn_on(reaps, &self.runtime).detach();
+            task::Builder::new().name("reaps a child").spawn_on(reaps, &runtime).detach();
         }
     }
 }

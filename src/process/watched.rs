@@ -5,10 +5,12 @@
 //! * Whether a child has ended is asked of std, by its number alone, and told by a pidfd or SIGCHLD: so neither another
 //!   child's end nor a signal that stands for several is mistaken for it.
 //! * Who waits for SIGCHLD watches first and asks after.
-//! * A child is asked for its status until it was given. So its number stays its own, and no signal goes astray.
+//! * A child is asked for its status until it was given, so that its number stays its own; and before it is killed, because
+//!   another part of this process may have taken the status, or this is a child by `fork`, whose siblings it must not kill.
 //! * None is forgotten: what is dropped while it runs goes to the orphans.
 
 use crate::io::{AsyncFd, Interest};
+use crate::runtime::Handle;
 use crate::signal::{SignalKind, signal};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -18,9 +20,10 @@ use std::sync::{Mutex, PoisonError};
 /// Those who run on, and whom no task waits for.
 static ORPHANS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
-/// A child process of the runtime that this thread was in.
+/// A child process of a runtime.
 #[derive(Debug)]
 pub(super) struct Watched {
+    runtime: Handle,
     /// `None` only in `drop`.
     child: Option<Child>,
     /// `None` where there is none, and once the child's end was seen.
@@ -30,11 +33,16 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub(super) fn new(child: Child) -> Watched {
+    /// Watches for the child's end in `runtime`, which this thread is in.
+    pub(super) fn new(child: Child, runtime: Handle) -> Watched {
         reap_orphans();
         // Whatever the reason for a refusal, such as too many descriptors: the child is there, and SIGCHLD comes anyway.
         let pidfd = pidfd(&child);
-        Watched { child: Some(child), pidfd, ended: false }
+        Watched { runtime, child: Some(child), pidfd, ended: false }
+    }
+
+    pub(super) fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     /// The child's number, which nobody else has as long as it has not ended.
@@ -44,7 +52,14 @@ impl Watched {
 
     /// Kills the child. Nothing happens if it has ended.
     pub(super) fn kill(&mut self) -> io::Result<()> {
-        if self.ended { Ok(()) } else { self.child().kill() }
+        if self.ended {
+            return Ok(());
+        }
+        match self.try_wait() {
+            Ok(None) => self.child().kill(),
+            Err(error) if !is_nobodys(&error) => Err(error),
+            _ended => Ok(()),
+        }
     }
 
     /// The child's status, if it has ended.
@@ -71,7 +86,11 @@ impl Watched {
     }
 
     async fn wait_for_signals(&mut self) -> io::Result<ExitStatus> {
-        let mut signals = signal(SignalKind::child())?;
+        // Whatever thread and executor polls this.
+        let mut signals = {
+            let _entered = self.runtime.enter();
+            signal(SignalKind::child())?
+        };
         loop {
             if let Some(status) = self.child().try_wait()? {
                 return Ok(status);
@@ -140,7 +159,7 @@ mod tests {
 
     fn start(program: &str, argument: &str) -> Watched {
         let child = Command::new(program).arg(argument).stdin(Stdio::piped()).spawn().unwrap();
-        let mut watched = Watched::new(child);
+        let mut watched = Watched::new(child, Handle::current());
         watched.pidfd = None;
         watched
     }
@@ -165,6 +184,20 @@ mod tests {
             sleep(Duration::from_millis(50)).await;
             assert!(ended.wait().await.unwrap().success());
             assert!(ended.id().is_none());
+        });
+    }
+
+    #[test]
+    fn without_a_pidfd_a_child_may_be_awaited_on_another_thread() {
+        block_on(async {
+            let mut child = start("sleep", "0.05");
+            let (ended, end) = futures::channel::oneshot::channel();
+            let thread = std::thread::spawn(move || {
+                ended.send(futures::executor::block_on(child.wait()).unwrap().success())
+            });
+            // The runtime goes on meanwhile, as it must.
+            assert!(end.await.unwrap());
+            thread.join().unwrap().unwrap();
         });
     }
 

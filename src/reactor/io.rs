@@ -160,8 +160,10 @@ impl Io {
         Ok((entry, key))
     }
 
-    /// Takes a source out of the poller, if that is there. Its key is to be [retired](Io::retire) after this.
+    /// Takes a source out of the poller, if that is there. Its key is to be [retired](Io::retire) after this. A child by
+    /// `fork` leaves its parent's poller alone.
     pub(super) fn deregister(&self, source: &mut impl event::Source) -> io::Result<()> {
+        self.forsake_in_child();
         self.poller().map_or(Ok(()), |poller| poller.registry.deregister(source))
     }
 
