@@ -47,7 +47,8 @@
 //!
 //! * at once, if it has ended already;
 //! * else by a small task of the runtime that it was spawned in, as soon as it ends. The task shows in a
-//!   [dump](crate::dump) by its name, `reaps a child`;
+//!   [dump](crate::dump) by its name, `reaps a child`, and [`shutdown_timeout`](crate::Runtime::shutdown_timeout) waits for it
+//!   as for any other;
 //! * and once that runtime is gone or does not run, whenever a child of this module is spawned or dropped, in whatever
 //!   runtime. If that never happens, the child stays a zombie until this process ends.
 //!

@@ -177,9 +177,9 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If this thread runs a `block_on` or a [`turn`](Runtime::turn) already, of this runtime or another; if this process is a child by `fork` of the
-    /// one that made the runtime. If `future` panics, so does this; the runtime may be used further. The panic of a task
-    /// goes to its handle.
+    /// If this thread runs a `block_on` or a [`turn`](Runtime::turn) already, of this runtime or another; if this process is a
+    /// child by `fork` of the one that made the runtime. If `future` panics, so does this; the runtime may be used further.
+    /// The panic of a task goes to its handle.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let Some(_running) = BlockOnGuard::start() else {

@@ -141,8 +141,7 @@ impl Runtime {
     /// and what they do as they are dropped is not waited for. A task that does not return from its poll delays that.
     ///
     /// `limit` counts by the runtime's time, also where that is virtual: where it stands, and is advanced by nobody, this waits
-    /// for all tasks. Zero drops the tasks at once, without a turn;
-    /// `Duration::MAX` waits for all of them.
+    /// for all tasks. Zero drops the tasks at once, without a turn; `Duration::MAX` waits for all of them.
     ///
     /// ```
     /// use std::time::Duration;

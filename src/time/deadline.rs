@@ -35,7 +35,8 @@ use crate::runtime::deadline::{Scope, in_force};
 /// with the moment that it inherited, or a later one, that ends at the same time.
 ///
 /// What goes through a [`Handle`](crate::Handle), as to another thread, or is spawned with
-/// [`Runtime::spawn`](crate::Runtime::spawn), inherits nothing: it may have another clock. Hand it [`remaining`].
+/// [`Runtime::spawn`](crate::Runtime::spawn), inherits nothing: it may have another clock. Nor does a closure of
+/// [`unblock`](crate::task::unblock). Hand it [`remaining`].
 ///
 /// # Cost
 ///
