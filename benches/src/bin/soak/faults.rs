@@ -32,12 +32,18 @@ pub(crate) fn handle_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Sends this process SIGUSR1.
+/// Sends this process SIGUSR1, and SIGWINCH, which is awaited now and then.
 #[cfg(unix)]
 pub(crate) fn signal() -> bool {
+    send(signal_hook::consts::SIGUSR1) && send(signal_hook::consts::SIGWINCH)
+}
+
+/// Sends this process a signal.
+#[cfg(unix)]
+pub(crate) fn send(signal: std::ffi::c_int) -> bool {
     use rustix::process::{Signal, getpid, kill_process};
 
-    kill_process(getpid(), Signal::USR1).is_ok()
+    Signal::from_named_raw(signal).is_some_and(|signal| kill_process(getpid(), signal).is_ok())
 }
 
 /// Takes the descriptors away, until it is dropped.

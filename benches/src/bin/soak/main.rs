@@ -8,14 +8,16 @@
 //! | module     | what it is                                                          |
 //! |------------|---------------------------------------------------------------------|
 //! | `timers`   | tasks that sleep, time out, reset, cancel, tick, abort and panic    |
+//! | `work`     | closures that block, sets of tasks under a deadline                 |
 //! | `net`      | tasks that talk TCP and UDP, and connections that are killed        |
+//! | `system`   | descriptors that come and go, awaited signals, children, turns      |
 //! | `threads`  | wakers, sleeps and spawns across threads; runtimes that come and go |
 //! | `embedded` | a bare driver in a loop of its own                                  |
 //! | `weather`  | signals, missing descriptors, and calms                             |
 //! | `ledger`   | the account of every timer                                          |
 //! | `watch`    | the watchdog                                                        |
 //! | `usage`    | descriptors and memory                                              |
-//! | `simulate` | the soak on a clock that is advanced by the program                          |
+//! | `simulate` | the soak on a clock that is advanced by the program                 |
 //! | `soak`     | what they all share; `rng`, `faults` and `options` help             |
 
 mod embedded;
@@ -26,11 +28,14 @@ mod options;
 mod rng;
 mod simulate;
 mod soak;
+#[cfg(unix)]
+mod system;
 mod threads;
 mod timers;
 mod usage;
 mod watch;
 mod weather;
+mod work;
 
 use std::io;
 use std::process::ExitCode;
@@ -161,10 +166,24 @@ fn soaked(soak: &Arc<Soak>, seed: u64) -> io::Result<Vec<String>> {
             Ok(())
         }),
     )?;
+    #[cfg(unix)]
+    {
+        let (shared, own) = (soak.clone(), rng.fork());
+        start(
+            "host",
+            Box::new(move || {
+                system::host(&shared, own);
+                Ok(())
+            }),
+        )?;
+    }
 
     runtime.block_on(async {
         let mut tasks = net::start(soak, &mut rng).await?;
         tasks.extend(timers::start(soak, &mut rng));
+        tasks.extend(work::start(soak, &mut rng));
+        #[cfg(unix)]
+        tasks.extend(system::start(soak, &mut rng));
         for sender in senders {
             tasks.extend(threads::start(soak, &sender, &mut rng));
         }
@@ -190,6 +209,8 @@ fn soaked(soak: &Arc<Soak>, seed: u64) -> io::Result<Vec<String>> {
             Err(_) => unsound.push(format!("the thread {name} panicked")),
         }
     }
+    #[cfg(unix)]
+    unsound.extend(system::children_left());
     drop(watched);
     watchdog.dismiss();
     Ok(unsound)

@@ -21,7 +21,7 @@ use crate::soak::{LONG, Soak};
 
 const CLIENTS: usize = 8;
 /// An answer may take so long. Descriptors are never missing for as long as that.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Starts servers and clients.
 ///
@@ -55,7 +55,7 @@ pub(crate) async fn start(soak: &Arc<Soak>, rng: &mut Rng) -> io::Result<Vec<Joi
 }
 
 /// Notes an error: expected if a peer killed the connection or descriptors are missing.
-fn note(soak: &Soak, doing: &str, error: &io::Error) {
+pub(crate) fn note(soak: &Soak, doing: &str, error: &io::Error) {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     match error.kind() {

@@ -172,6 +172,12 @@ tally! {
     strays "sleeps elsewhere",
     runtimes "runtimes",
     signals "signals",
+    received "received",
+    pairs "pairs of descriptors",
+    children "children",
+    closures "closures",
+    deadlines "deadlines",
+    hosted "turns of another loop",
     embedded "embedded timers",
     checks "checks",
 }

@@ -1,0 +1,241 @@
+//! What the system has besides sockets of the network: pairs of descriptors that come and go, signals that are awaited while
+//! they rain, children that end, are killed or are left alone, and a runtime under a loop that is not its own.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures::io::{AsyncReadExt, AsyncWriteExt};
+use mainspring::io::AsyncFd;
+use mainspring::process::{Command, Stdio};
+use mainspring::signal::{Signal, SignalKind, signal};
+use mainspring::task::JoinHandle;
+use mainspring::{Runtime, block_on, spawn};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{WaitId, WaitIdOptions, waitid};
+
+use crate::faults;
+use crate::net::{PATIENCE, note};
+use crate::rng::Rng;
+use crate::soak::{LONG, Soak};
+
+/// The one that is awaited. Nothing happens by default, so that it may come while nobody watches.
+const KIND: SignalKind = SignalKind::window_change();
+
+/// Starts the tasks.
+pub(crate) fn start(soak: &Arc<Soak>, rng: &mut Rng) -> Vec<JoinHandle<()>> {
+    let mut tasks = vec![spawn(raiser(soak.clone(), rng.fork()))];
+    for _ in 0..4 {
+        tasks.push(spawn(pairs(soak.clone(), rng.fork())));
+        tasks.push(spawn(watcher(soak.clone(), rng.fork())));
+    }
+    for _ in 0..3 {
+        tasks.push(spawn(parent(soak.clone(), rng.fork())));
+    }
+    tasks
+}
+
+/// Descriptors that come and go, some in the middle of a wait.
+async fn pairs(soak: Arc<Soak>, mut rng: Rng) {
+    while soak.running() {
+        soak.rest().await;
+        let watched = soak.ledger.operation("a pair of descriptors", LONG);
+        match pair(&soak, &mut rng).await {
+            Ok(()) => soak.tally.pairs.one(),
+            Err(error) => note(&soak, "a pair of descriptors", &error),
+        }
+        drop(watched);
+        soak.nap("a pause between descriptors", rng.micros(100, 10_000)).await;
+    }
+}
+
+async fn pair(soak: &Soak, rng: &mut Rng) -> io::Result<()> {
+    let (here, there) = UnixStream::pair()?;
+    let (mut here, mut there) = (AsyncFd::new(here)?, AsyncFd::new(there)?);
+    let mut got = [0];
+    if rng.percent(50) {
+        let read = soak.within("a read that nobody answers", rng.short(), here.read(&mut got)).await;
+        if read.is_ok() {
+            soak.ledger.fault("a descriptor told of what nobody wrote".to_owned());
+        }
+    }
+    if rng.percent(20) {
+        return Ok(());
+    }
+    let sent = [rng.next() as u8];
+    there.write_all(&sent).await?;
+    match soak.within("a byte from a descriptor", PATIENCE, here.read_exact(&mut got)).await {
+        Ok(Ok(())) if got == sent => Ok(()),
+        Ok(Ok(())) => Err(io::Error::other("another byte")),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(io::Error::other("the byte does not come")),
+    }
+}
+
+/// Watches for a moment, and stops to.
+async fn watcher(soak: Arc<Soak>, mut rng: Rng) {
+    while soak.running() {
+        soak.rest().await;
+        let watched = soak.ledger.operation("a watch for a signal", LONG);
+        match signal(KIND) {
+            Ok(mut signals) => {
+                match soak.within("the wait for a signal", rng.short(), signals.recv()).await {
+                    Ok(Ok(())) => soak.tally.received.one(),
+                    Ok(Err(error)) => note(&soak, "a watch for a signal", &error),
+                    Err(_) => {}
+                }
+            }
+            Err(error) => note(&soak, "a watch for a signal", &error),
+        }
+        drop(watched);
+        soak.nap("a pause between signals", rng.micros(100, 10_000)).await;
+    }
+}
+
+/// Sends a signal, which two have to receive.
+async fn raiser(soak: Arc<Soak>, mut rng: Rng) {
+    while soak.running() {
+        soak.rest().await;
+        let watched = soak.ledger.operation("a signal that is sent and received", LONG);
+        match signal(KIND).and_then(|one| Ok([one, signal(KIND)?])) {
+            Ok(both) => raise(&soak, both, &mut rng).await,
+            Err(error) => note(&soak, "a signal that is sent", &error),
+        }
+        drop(watched);
+        soak.nap("a pause between signals", rng.micros(100, 10_000)).await;
+    }
+}
+
+async fn raise(soak: &Soak, mut both: [Signal; 2], rng: &mut Rng) {
+    for _ in 0..rng.below(20) {
+        if !faults::send(KIND.as_raw_value()) {
+            return soak.ledger.fault("a signal cannot be sent".to_owned());
+        }
+        for signals in &mut both {
+            match soak.within("a signal that was sent", PATIENCE, signals.recv()).await {
+                Ok(Ok(())) => soak.tally.received.one(),
+                Ok(Err(error)) => note(soak, "a signal that was sent", &error),
+                Err(_) => soak.ledger.fault("a signal is lost".to_owned()),
+            }
+        }
+        soak.nap("a pause before the next signal", rng.micros(100, 5000)).await;
+    }
+}
+
+/// Children that end, are killed, or are left alone.
+async fn parent(soak: Arc<Soak>, mut rng: Rng) {
+    while soak.running() {
+        soak.rest().await;
+        let watched = soak.ledger.operation("a child", LONG);
+        match child(&soak, &mut rng).await {
+            Ok(()) => soak.tally.children.one(),
+            Err(error) => note(&soak, "a child", &error),
+        }
+        drop(watched);
+        soak.nap("a pause between children", rng.micros(1000, 30_000)).await;
+    }
+}
+
+async fn child(soak: &Soak, rng: &mut Rng) -> io::Result<()> {
+    let mut command = Command::new("sleep");
+    command.arg("3600").stdin(Stdio::null()).kill_on_drop(true);
+    match rng.below(5) {
+        0 => {
+            let status = Command::new("true").stdin(Stdio::null()).status().await?;
+            if !status.success() {
+                return Err(io::Error::other(format!("it should have succeeded: {status}")));
+            }
+        }
+        1 => {
+            let said = rng.next().to_string();
+            let output = Command::new("echo").arg(&said).output().await?;
+            if output.stdout != format!("{said}\n").as_bytes() {
+                return Err(io::Error::other(format!("{said} should be {output:?}")));
+            }
+        }
+        2 => {
+            let mut child = command.spawn()?;
+            let early = soak.within("the wait for a child", rng.short(), child.wait()).await;
+            if let Ok(status) = early {
+                return Err(io::Error::other(format!("it should run for an hour: {:?}", status?)));
+            }
+            child.kill().await?;
+            let status = child.wait().await?;
+            if status.signal() != Some(9) {
+                return Err(io::Error::other(format!("it was killed: {status}")));
+            }
+        }
+        // Killed as it is dropped.
+        3 => drop(command.spawn()?),
+        // Runs on.
+        _ => drop(Command::new("true").stdin(Stdio::null()).spawn()?),
+    }
+    Ok(())
+}
+
+/// Runtimes that take turns in a loop of this thread's own, which sleeps on their descriptor.
+pub(crate) fn host(soak: &Arc<Soak>, mut rng: Rng) {
+    while soak.running() {
+        let watched = soak.ledger.operation("a runtime under another loop", LONG);
+        match Runtime::new() {
+            Ok(runtime) => under_a_loop(soak, &runtime, &mut rng),
+            Err(_) => soak.tally.no_descriptors.one(),
+        }
+        drop(watched);
+        thread::sleep(rng.micros(1000, 20_000));
+    }
+}
+
+fn under_a_loop(soak: &Arc<Soak>, runtime: &Runtime, rng: &mut Rng) {
+    let tasks: Vec<_> = (0..rng.between(1, 20))
+        .map(|_| {
+            let (soak, first, second) = (soak.clone(), rng.short(), rng.short());
+            runtime.spawn(async move {
+                soak.nap("a sleep under another loop", first).await;
+                // Spawned and joined, so that tasks wake tasks.
+                let inner = soak.clone();
+                let inner = spawn(async move { inner.nap("a sleep of a task's task", second).await });
+                if inner.await.is_err() {
+                    soak.ledger.fault("a task under another loop did not end".to_owned());
+                }
+            })
+        })
+        .collect();
+    loop {
+        soak.tally.hosted.one();
+        let more = runtime.turn(Duration::ZERO);
+        if tasks.iter().all(JoinHandle::is_finished) {
+            return;
+        }
+        if more {
+            continue;
+        }
+        let timeout = runtime.next_wake().map(|left| left.try_into().expect("no timer is centuries away"));
+        match poll(&mut [PollFd::new(runtime, PollFlags::IN)], timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => soak.ledger.fault(format!("the other loop: {error}")),
+        }
+    }
+}
+
+/// What is left of the children in the end, if not nothing.
+pub(crate) fn children_left() -> Option<String> {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        // Those that outlived their runtime are asked for their status by the next that is started.
+        if let Err(error) = block_on(async { Command::new("true").stdin(Stdio::null()).status().await }) {
+            return Some(format!("the last child: {error}"));
+        }
+        // Looked at and left as they are.
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if matches!(waitid(WaitId::All, look), Err(Errno::CHILD)) {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Some("a child is left, alive or not".to_owned())
+}
