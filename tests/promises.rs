@@ -1,5 +1,5 @@
 //! docs/tests.md names the tests that hold the promises of SECURITY.md, docs/systems.md those that show what other systems do
-//! here, and docs/unsafe.md counts the unsafe code: all of it is true.
+//! here, docs/channels.md, docs/files.md and docs/hosting.md what runs, and docs/unsafe.md counts the unsafe code: all of it is true.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -92,6 +92,18 @@ fn every_row_of_the_channels_names_a_test_that_exists() {
                     "{what}: there is no test {test}"
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn the_pages_on_files_and_on_other_loops_name_tests_that_exist() {
+    for (page, least) in [("docs/files.md", 2), ("docs/hosting.md", 1)] {
+        let text = read(page);
+        let named: Vec<_> = quoted(&text).filter_map(|name| name.split_once(".rs::")).collect();
+        assert!(named.len() >= least, "{page} names only {named:?}");
+        for (file, name) in named {
+            assert!(has_test(&read(&format!("{file}.rs")), name), "{page}: {file}.rs has no test {name}");
         }
     }
 }

@@ -69,9 +69,9 @@
 //! * **Virtual time** does not move by itself from the call until the closure has ended, also if nobody waits for it any more:
 //!   no timeout overtakes it.
 //!
-//! Files are read and written so, as in the example, or by the crate
-//! [`async-fs`](https://docs.rs/async-fs), whose threads virtual time does not know of: hold
-//! [`stand_still`](crate::time::stand_still) there.
+//! Files are read and written so, as in the example, or by the crate [`async-fs`](https://docs.rs/async-fs), whose threads
+//! virtual time does not know of: hold [`stand_still`](crate::time::stand_still) there. `docs/files.md` in the repository compares
+//! the two.
 //!
 //! ```
 //! use mainspring::task::unblock;
