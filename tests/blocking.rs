@@ -6,7 +6,7 @@ use common::{Dropped, HOUR, LONG, ms, panicked, paused, watchdog};
 use futures::FutureExt;
 use futures::future::{FusedFuture, join_all};
 use mainspring::runtime::Handle;
-use mainspring::task::{Unblock, spawn_blocking, unblock};
+use mainspring::task::{Unblock, spawn_blocking, unblock, yield_now};
 use mainspring::time::{Instant, advance, sleep, timeout};
 use mainspring::{Runtime, block_on};
 use std::panic::{RefUnwindSafe, UnwindSafe, panic_any};
@@ -121,6 +121,29 @@ fn a_closure_begins_without_a_poll_and_ends_without_a_handle() {
     runtime.block_on(async { spawn_blocking(closure).detach() });
     until(|| gate.begun());
     gate.open();
+}
+
+#[test]
+fn while_a_closure_runs_the_runtime_goes_on_and_its_results_are_charged_to_nobody() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let (gate, closure) = gated("late");
+        let waits = spawn_blocking(closure);
+        until(|| gate.begun());
+        for _ in 0..1000 {
+            yield_now().await;
+        }
+        sleep(ms(5)).await;
+        assert!(!waits.is_finished());
+        gate.open();
+        assert_eq!(waits.await.unwrap(), "late");
+        // More results in one poll than a task may take of sleeps and sockets.
+        let ready: Vec<_> = (0..300).map(|n| unblock(move || n)).collect();
+        until(|| ready.iter().all(|ready| format!("{ready:?}").contains("done")));
+        for (n, ready) in ready.into_iter().enumerate() {
+            assert_eq!(ready.now_or_never(), Some(n));
+        }
+    });
 }
 
 #[test]

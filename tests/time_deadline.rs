@@ -249,6 +249,51 @@ fn what_goes_through_a_handle_inherits_nothing() {
 }
 
 #[test]
+fn an_abort_drops_a_scope_and_leaves_the_aborters_deadline_as_it_was() {
+    /// Looks as it is dropped.
+    struct Looks(Rc<Cell<Option<Duration>>>);
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            self.0.set(remaining());
+        }
+    }
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let seen = Rc::new(Cell::new(Some(Duration::MAX)));
+        let looks = Looks(seen.clone());
+        let result = deadline(after(SECOND * 10), async {
+            let inner = spawn(deadline(after(SECOND), async move {
+                let _looks = looks;
+                pending::<()>().await;
+            }));
+            sleep(ms(1)).await;
+            inner.abort();
+            assert_eq!(remaining(), Some(SECOND * 10 - ms(1)));
+            assert!(inner.await.unwrap_err().is_cancelled());
+            // Not the deadline of the scope that was dropped.
+            assert!(seen.get().is_none_or(|left| left == SECOND * 10 - ms(1)), "{seen:?}");
+            sleep(SECOND * 2).await;
+            assert_eq!(spawn(async { remaining() }).await.unwrap(), Some(SECOND * 8 - ms(1)));
+        });
+        result.await.unwrap();
+        assert_eq!(remaining(), None);
+        // One that is aborted before its first poll, and one that aborts itself.
+        let never = spawn(deadline(after(SECOND), pending::<()>()));
+        never.abort();
+        assert!(never.await.unwrap_err().is_cancelled());
+        let own = Rc::new(Cell::new(None::<mainspring::task::AbortHandle>));
+        let inside = own.clone();
+        let itself = spawn(deadline(after(SECOND), async move {
+            inside.take().unwrap().abort();
+            pending::<()>().await;
+        }));
+        own.set(Some(itself.abort_handle()));
+        assert!(itself.await.unwrap_err().is_cancelled());
+        assert_eq!(remaining(), None);
+    });
+}
+
+#[test]
 fn a_deadline_that_is_given_up_in_the_middle_is_over() {
     let _watchdog = watchdog(LONG);
     paused().block_on(async {

@@ -38,7 +38,8 @@
 //!   [`Signal`] for as long.
 //! * A signal for which signal-hook knows no default action, as the real-time signals of Linux, is ignored.
 //!
-//! A child process gets the default actions, as far as they were not ignored to begin with.
+//! A child process gets the default actions, as far as they were not ignored to begin with. A child by `fork` that starts no other
+//! program has the handlers, and what they write to: a signal to it is received by its parent, too.
 //!
 //! # Virtual time
 //!
