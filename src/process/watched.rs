@@ -136,7 +136,8 @@ fn is_nobodys(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::CHILD.raw_os_error())
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
+/// Android has them, too, and rustix does not show them there.
+#[cfg(target_os = "linux")]
 fn pidfd(child: &Child) -> Option<AsyncFd<OwnedFd>> {
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
     // Nobody reads it: so its mode does not matter.
@@ -144,7 +145,7 @@ fn pidfd(child: &Child) -> Option<AsyncFd<OwnedFd>> {
     AsyncFd::unchanged(pidfd, Interest::Readable).ok()
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(not(target_os = "linux"))]
 fn pidfd(_: &Child) -> Option<AsyncFd<OwnedFd>> {
     None
 }
