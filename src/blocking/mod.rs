@@ -7,7 +7,7 @@
 //!
 //! Ground rules:
 //!
-//! * Virtual time is held from the start until the closure has ended and whoever waits for it was woken; a closure that is
+//! * Virtual time is held from the start until the closure has ended and its waiter was woken; a closure that is
 //!   dropped before it runs holds it no longer.
 //! * The stage and the waker are under one lock: so either the future sees the result, or the thread sees the waker.
 //! * The closure, its result, and wakers are foreign: they run and are dropped without the lock.

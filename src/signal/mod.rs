@@ -17,7 +17,7 @@
 //!
 //! The handler is that of the crate `signal-hook`, which other crates in the process may use, too. It writes a byte to a
 //! socket, and the runtime's poller tells of it: there is no thread. Each [`Signal`] has two descriptors, belongs to the
-//! runtime in which it was made, and gets each signal, whoever else gets it.
+//! runtime in which it was made, and gets each signal, also if others get it.
 //!
 //! # While nobody waits
 //!
