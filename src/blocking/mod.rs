@@ -9,22 +9,25 @@
 //!
 //! * Virtual time is held from the start until the closure has ended and its waiter was woken; a closure that is
 //!   dropped before it runs holds it no longer.
-//! * The stage and the waker are under one lock: so either the future sees the result, or the thread sees the waker.
-//! * The closure, its result, and wakers are foreign: they run and are dropped without the lock.
+//! * The result is stored first and the waker taken after; the future leaves its waker first and looks for the result
+//!   again after that. So one of the two sees what the other has left.
+//! * The closure, its result, and wakers are foreign: they run and are dropped without the lock. Nor does the cell of the
+//!   waker clone, wake or drop one that is foreign: a panic there would leave it dead. It has a reference to ours.
 //! * The pool's threads belong to nobody: a panic of the closure is its result's, and any other is only reported.
 
 mod pool;
 
 use crate::panics::{Payload, quietly};
 use crate::runtime::{Handle, Hold, context};
+use atomic_waker::AtomicWaker;
 use futures_core::future::FusedFuture;
 use std::fmt;
 use std::io;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// A future of what a closure returns that runs on another thread. Made by [`unblock`].
 ///
@@ -40,6 +43,8 @@ use std::task::{Context, Poll, Waker};
 #[must_use = "if it is dropped, the closure may never run"]
 pub struct Unblock<T> {
     job: Arc<Job<T>>,
+    /// Who waits, while the job's cell may refer to it.
+    task: Option<Arc<Task>>,
 }
 
 /// Runs a closure that blocks on another thread, and returns a future of what it returns: for files, for libraries that
@@ -106,18 +111,27 @@ where
 {
     let hold = context::with(Handle::hold_time).ok();
     let stage = Stage::Queued(Box::new(closure), hold);
-    let job = Arc::new(Job(Mutex::new(State { stage, waker: None })));
+    let job = Arc::new(Job { stage: Mutex::new(stage), waker: AtomicWaker::new() });
     pool::submit(job.clone())?;
-    Ok(Unblock { job })
+    Ok(Unblock { job, task: None })
 }
 
 /// What the closure's thread and its future share.
-struct Job<T>(Mutex<State<T>>);
+struct Job<T> {
+    stage: Mutex<Stage<T>>,
+    waker: AtomicWaker,
+}
 
-struct State<T> {
-    stage: Stage<T>,
-    /// Of the latest poll.
-    waker: Option<Waker>,
+/// No panic comes from within the cell of the waker: see above.
+impl<T> RefUnwindSafe for Job<T> {}
+
+/// The waker of the latest poll, which is foreign, in one that is not.
+struct Task(Waker);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.wake_by_ref();
+    }
 }
 
 enum Stage<T> {
@@ -129,8 +143,8 @@ enum Stage<T> {
 }
 
 impl<T> Job<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Stage<T>> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The result, if it is there.
@@ -139,12 +153,12 @@ impl<T> Job<T> {
     ///
     /// With the panic of the closure; and if the result was given.
     fn take(&self) -> Option<T> {
-        let mut state = self.lock();
-        if let Stage::Queued(..) | Stage::Running = state.stage {
+        let mut stage = self.lock();
+        if let Stage::Queued(..) | Stage::Running = *stage {
             return None;
         }
-        let result = mem::replace(&mut state.stage, Stage::Over);
-        drop(state);
+        let result = mem::replace(&mut *stage, Stage::Over);
+        drop(stage);
         match result {
             Stage::Done(Ok(value)) => Some(value),
             Stage::Done(Err(payload)) => resume_unwind(payload),
@@ -157,20 +171,19 @@ impl<T> Job<T> {
 
 impl<T: Send> pool::Work for Job<T> {
     fn run(self: Arc<Self>) {
-        let mut state = self.lock();
-        let Stage::Queued(..) = state.stage else { return };
-        let queued = mem::replace(&mut state.stage, Stage::Running);
-        drop(state);
+        let mut stage = self.lock();
+        let Stage::Queued(..) = *stage else { return };
+        let queued = mem::replace(&mut *stage, Stage::Running);
+        drop(stage);
         let Stage::Queued(closure, hold) = queued else { unreachable!("it was looked at") };
         let result = catch_unwind(AssertUnwindSafe(closure));
-        let mut state = self.lock();
-        let unwanted = match state.stage {
-            Stage::Running => mem::replace(&mut state.stage, Stage::Done(result)),
+        let mut stage = self.lock();
+        let unwanted = match *stage {
+            Stage::Running => mem::replace(&mut *stage, Stage::Done(result)),
             _ => Stage::Done(result),
         };
-        let waker = state.waker.take();
-        drop(state);
-        quietly(|| waker.into_iter().for_each(Waker::wake));
+        drop(stage);
+        quietly(|| self.waker.wake());
         quietly(|| drop(unwanted));
         drop(hold);
     }
@@ -179,19 +192,16 @@ impl<T: Send> pool::Work for Job<T> {
 impl<T> Future for Unblock<T> {
     type Output = T;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         if let Some(value) = self.job.take() {
             return Poll::Ready(value);
         }
-        let waker = cx.waker().clone();
-        let mut state = self.job.lock();
-        let left = match state.stage {
-            Stage::Queued(..) | Stage::Running => state.waker.replace(waker),
-            Stage::Done(_) | Stage::Over => Some(waker),
-        };
-        drop(state);
-        // If that panics, the result is there for the next poll.
-        drop(left);
+        if !self.task.as_ref().is_some_and(|task| task.0.will_wake(cx.waker())) {
+            let task = Arc::new(Task(cx.waker().clone()));
+            self.job.waker.register(&task.clone().into());
+            // Only now has the cell let go of the one before. If its drop panics, the result is there for the next poll.
+            drop(self.task.replace(task));
+        }
         self.job.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
@@ -199,22 +209,22 @@ impl<T> Future for Unblock<T> {
 /// Terminated once it gave its result.
 impl<T> FusedFuture for Unblock<T> {
     fn is_terminated(&self) -> bool {
-        matches!(self.job.lock().stage, Stage::Over)
+        matches!(*self.job.lock(), Stage::Over)
     }
 }
 
 impl<T> Drop for Unblock<T> {
     fn drop(&mut self) {
-        let mut state = self.job.lock();
-        let unwanted = (mem::replace(&mut state.stage, Stage::Over), state.waker.take());
-        drop(state);
-        drop(unwanted);
+        let mut stage = self.job.lock();
+        let unwanted = mem::replace(&mut *stage, Stage::Over);
+        drop(stage);
+        drop((unwanted, self.job.waker.take()));
     }
 }
 
 impl<T> fmt::Debug for Unblock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stage = match self.job.lock().stage {
+        let stage = match *self.job.lock() {
             Stage::Queued(..) => "queued",
             Stage::Running => "running",
             Stage::Done(_) => "done",
