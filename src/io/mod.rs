@@ -1,9 +1,9 @@
-//! The traits of asynchronous reading and writing, any descriptor, and what an operation waits for.
+//! The traits of asynchronous reading and writing, any descriptor, what an operation waits for, and copying in both directions.
 //!
 //! The traits are those of the `futures-io` crate, so whatever speaks them works with Mainspring's sockets.
 //! They are bare: methods such as `read`, `write_all`, `copy` or `lines` come from the extension traits of
 //! the [`futures`](https://docs.rs/futures) crate, which are implemented for everything that implements
-//! these.
+//! these. What it lacks is here: [`copy_bidirectional`] joins two streams in both directions, with limits for silence.
 //!
 //! ```no_run
 //! # #[cfg(feature = "net")] {
@@ -49,9 +49,11 @@
 mod async_fd;
 #[cfg(any(feature = "net", unix))]
 mod by_ref;
+mod copy;
 
 #[cfg(unix)]
 pub use self::async_fd::AsyncFd;
+pub use self::copy::{CopyBidirectional, CopyError, Direction, copy_bidirectional};
 pub use futures_io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite};
 
 #[cfg(any(feature = "net", unix))]

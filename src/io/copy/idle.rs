@@ -1,0 +1,128 @@
+//! For how long a copy may stand still.
+//!
+//! Ground rules:
+//!
+//! * One timer for all limits. It waits for the nearest end that was known when it was armed; when it fires it is moved to
+//!   the nearest end that is known now, or that is the end. So bytes that move cost the wheel nothing: limits are long, and
+//!   a reset with each byte, cheap as it is, would be made thousands of times for one that counts.
+//! * Ends only move to later, so the timer never waits for too long.
+//! * A poll in which bytes moved reads the clock, once. The latest reading of the turn would cost nothing, but it lies before
+//!   the bytes, by all that ran since: the limit would end early.
+//! * Nothing is read and nothing registered without a limit.
+
+use std::io;
+use std::panic::Location;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use mainspring_driver::{Nanos, Shutdown, TimerEntry};
+use pin_project_lite::pin_project;
+
+use super::error::Direction;
+use crate::runtime::context;
+
+/// The limit that was exceeded.
+#[derive(Debug)]
+pub(super) struct Silence {
+    /// `None`: both directions.
+    pub(super) direction: Option<Direction>,
+    pub(super) limit: Duration,
+}
+
+pin_project! {
+    /// The limits, and what they are measured by.
+    #[derive(Debug)]
+    pub(super) struct Idle {
+        // For each direction, by its number.
+        pub(super) directions: [Option<Duration>; 2],
+        // For both together.
+        pub(super) whole: Option<Duration>,
+        origin: &'static Location<'static>,
+        // When each direction moved last.
+        moved_at: [Nanos; 2],
+        // Made by the first poll, if there is a limit.
+        #[pin]
+        timer: Option<TimerEntry>,
+    }
+}
+
+impl Idle {
+    pub(super) fn new(origin: &'static Location<'static>) -> Idle {
+        Idle { directions: [None; 2], whole: None, origin, moved_at: [Nanos::ZERO; 2], timer: None }
+    }
+
+    /// The nearest end, while these directions are `open`; `None` if there is no limit.
+    fn nearest(&self, open: [bool; 2]) -> Option<(Nanos, Silence)> {
+        let of_direction = |direction: Direction| {
+            let limit = self.directions[direction as usize].filter(|_| open[direction as usize])?;
+            Some((
+                self.moved_at[direction as usize].saturating_add(limit),
+                Silence { direction: Some(direction), limit },
+            ))
+        };
+        let latest = self.moved_at[0].max(self.moved_at[1]);
+        let whole =
+            self.whole.map(|limit| (latest.saturating_add(limit), Silence { direction: None, limit }));
+        let ends = [of_direction(Direction::AToB), of_direction(Direction::BToA), whole];
+        ends.into_iter().flatten().min_by_key(|(end, _)| *end)
+    }
+
+    /// Ready when a limit is exceeded. Some directions are `open` still, and some have `moved` just now.
+    ///
+    /// # Errors
+    ///
+    /// If there is no runtime to measure by, or no more.
+    pub(super) fn poll(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        open: [bool; 2],
+        moved: [bool; 2],
+    ) -> Poll<io::Result<Silence>> {
+        if self.nearest(open).is_none() {
+            return Poll::Pending;
+        }
+        self.as_mut().note(moved)?;
+        loop {
+            let Some((end, silence)) = self.nearest(open) else { return Poll::Pending };
+            let mut this = self.as_mut().project();
+            let mut timer = match this.timer.as_mut().as_pin_mut() {
+                Some(timer) => timer,
+                None => {
+                    let timers = context::timers()?;
+                    this.timer.set(Some(TimerEntry::with_origin(timers, end, this.origin)));
+                    continue;
+                }
+            };
+            ready!(timer.as_mut().poll_elapsed(cx)).map_err(shut_down)?;
+            // It may have been armed for an earlier end.
+            if end <= timer.handle().now() {
+                return Poll::Ready(Ok(silence));
+            }
+            timer.reset(end);
+        }
+    }
+
+    /// Notes the time at which these directions have moved; the first call is the beginning for both.
+    fn note(self: Pin<&mut Self>, mut moved: [bool; 2]) -> io::Result<()> {
+        let this = self.project();
+        let timer = this.timer.as_ref().as_pin_ref();
+        if timer.is_none() {
+            moved = [true; 2];
+        }
+        if moved != [false; 2] {
+            let now = match timer {
+                Some(timer) => timer.get_ref().handle().now(),
+                None => context::timers()?.now(),
+            };
+            for (moved_at, _) in this.moved_at.iter_mut().zip(moved).filter(|(_, moved)| *moved) {
+                *moved_at = now;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn shut_down(_: Shutdown) -> io::Error {
+    io::Error::other("the Mainspring runtime that this copy's limit in time belongs to has shut down")
+}
