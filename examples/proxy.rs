@@ -1,0 +1,184 @@
+//! A TCP proxy: each connection to it is handed on to another server, in both directions and with half closes.
+//!
+//! Run it with `cargo run --release --example proxy -- --upstream example.org:80`, then ask it from another terminal:
+//! `curl -H 'Host: example.org' http://127.0.0.1:7000`. Ctrl-C stops it: it takes no new connections, and those that are open
+//! have `--grace` to come to their end; a second Ctrl-C ends it at once.
+//!
+//! `copy_bidirectional` does the work. What is left for a proxy is here: limits. For connecting, for silence, for how many are
+//! open at once, and for how long it takes to stop.
+
+#[path = "common/accept.rs"]
+mod accept;
+#[path = "common/duration.rs"]
+mod duration;
+#[path = "common/interrupt.rs"]
+mod interrupt;
+
+use std::fmt::Display;
+use std::future::pending;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use clap::Parser;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt, select_biased};
+use humantime::format_duration;
+use mainspring::io::{CopyError, Direction, copy_bidirectional};
+use mainspring::net::{TcpListener, TcpStream};
+use mainspring::task::JoinHandle;
+use mainspring::{spawn, timeout};
+
+use accept::Backoff;
+use interrupt::Interrupt;
+
+/// A TCP proxy.
+///
+/// Durations are written as 50ms or 30s; a plain number is in milliseconds.
+#[derive(Debug, Parser)]
+#[command(name = "proxy")]
+struct Options {
+    /// The address to listen on; port 0 takes any free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000")]
+    listen: SocketAddr,
+    /// The server to which connections are handed on
+    #[arg(long, value_name = "HOST:PORT", value_parser = upstream)]
+    upstream: String,
+    /// How long connecting to the server may take
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
+    connect: Duration,
+    /// How long a connection may be silent in both directions before it is closed
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
+    idle: Duration,
+    /// How many connections may be open at once; others wait in line
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    connections: u32,
+    /// How many bytes are read at once
+    #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024, value_parser = clap::value_parser!(u32).range(1..=16 << 20))]
+    buffer: u32,
+    /// How long open connections may go on after Ctrl-C
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
+    grace: Duration,
+}
+
+/// A host, by name or by number, and a port.
+fn upstream(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse().is_ok_and(|port: u16| port > 0) => {
+            Ok(text.to_owned())
+        }
+        _ => Err("not a host and a port; write for example example.org:80 or [::1]:8080".to_owned()),
+    }
+}
+
+fn main() -> ExitCode {
+    let options = Rc::new(Options::parse());
+    match mainspring::block_on(serve(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            let _ = writeln!(io::stderr(), "proxy: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says it on standard output, which may be closed.
+fn say(line: impl Display) {
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+/// Hands connections on until the process is told to stop, or the listener is lost.
+async fn serve(options: &Rc<Options>) -> Result<(), String> {
+    let interrupt = Interrupt::listen().map_err(|error| format!("cannot take in signals: {error}"))?;
+    let listener = TcpListener::bind(options.listen)
+        .await
+        .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
+    let address = listener.local_addr().map_err(|error| format!("the listener has no address: {error}"))?;
+    say(format_args!("listening on {address}, for {}", options.upstream));
+
+    let mut stop = pin!(interrupt.wait().fuse());
+    let mut backoff = Backoff::default();
+    let mut open: FuturesUnordered<JoinHandle<()>> = FuturesUnordered::new();
+    loop {
+        let has_room = open.len() < options.connections as usize;
+        let accepting = async { if has_room { listener.accept().await } else { pending().await } };
+        select_biased! {
+            stopped = stop => {
+                stopped.map_err(|error| format!("cannot wait for signals: {error}"))?;
+                break;
+            }
+            // Panics are told of where they happen; the connection is closed by then.
+            _ = open.select_next_some() => {}
+            accepted = pin!(accepting.fuse()) => match accepted {
+                Ok((client, peer)) => {
+                    backoff.reset();
+                    open.push(spawn(connection(client, peer, Rc::clone(options))));
+                }
+                Err(error) => backoff
+                    .after(error)
+                    .await
+                    .map_err(|error| format!("cannot accept on {address} any more: {error}"))?,
+            },
+        }
+    }
+
+    // Who connects from here on is refused.
+    drop(listener);
+    say(format_args!("stopping; {} may go on for {}", count(open.len()), format_duration(options.grace)));
+    let _ = timeout(options.grace, async { while open.next().await.is_some() {} }).await;
+    if !open.is_empty() {
+        // They end with the runtime, which closes their sockets.
+        say(format_args!("{} cut off", count(open.len())));
+    }
+    Ok(())
+}
+
+fn count(connections: usize) -> String {
+    match connections {
+        1 => "1 connection".to_owned(),
+        n => format!("{n} connections"),
+    }
+}
+
+/// Hands one connection on until it ends, and says how it did.
+async fn connection(client: TcpStream, peer: SocketAddr, options: Rc<Options>) {
+    match hand_on(client, &options).await {
+        Ok((sent, received)) => say(format_args!("{peer}: {sent} bytes sent, {received} received")),
+        Err(message) => say(format_args!("{peer}: {message}")),
+    }
+}
+
+async fn hand_on(mut client: TcpStream, options: &Options) -> Result<(u64, u64), String> {
+    let upstream = &*options.upstream;
+    let mut server = timeout(options.connect, TcpStream::connect(upstream))
+        .await
+        .map_err(|_| format!("no answer from {upstream} within {}", format_duration(options.connect)))?
+        .map_err(|error| format!("cannot connect to {upstream}: {error}"))?;
+    // What is small shall not wait until there is more. A peer that has gone by now is found below.
+    let _ = client.set_nodelay(true).and(server.set_nodelay(true));
+    copy_bidirectional(&mut client, &mut server)
+        .buffer_size(options.buffer as usize)
+        .idle(options.idle)
+        .await
+        .map_err(|error| describe(&error, options))
+}
+
+/// The error in words in which one stream is the client's and the other the server's.
+fn describe(error: &CopyError, options: &Options) -> String {
+    let (sent, received) = error.copied();
+    let so_far = format!("after {sent} bytes sent and {received} received");
+    let Some((direction, reason)) = error.direction().zip(error.io_error()) else {
+        return match error.is_idle() {
+            true => format!("closed, silent for {}, {so_far}", format_duration(options.idle)),
+            false => format!("{error}, {so_far}"),
+        };
+    };
+    let whose = match (direction, error.is_read()) {
+        (Direction::AToB, true) | (Direction::BToA, false) => "client",
+        (Direction::BToA, true) | (Direction::AToB, false) => "server",
+    };
+    format!("the {whose}'s connection broke {so_far}: {reason}")
+}
