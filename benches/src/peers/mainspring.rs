@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::{net, time};
 
-use super::{Joined, Peer, Resets};
+use super::{Joined, Peer, Proxies, Resets};
 
 /// This project's runtime.
 #[derive(Clone, Copy, Debug)]
@@ -115,5 +115,11 @@ impl Resets for Mainspring {
 
     fn reset(sleep: Pin<&mut time::Sleep>, deadline: time::Instant) {
         sleep.reset(deadline);
+    }
+}
+
+impl Proxies for Mainspring {
+    async fn copy_both_ways(a: &mut net::TcpStream, b: &mut net::TcpStream) -> io::Result<(u64, u64)> {
+        Ok(mainspring::io::copy_bidirectional(a, b).buffer_size(64 * 1024).await?)
     }
 }

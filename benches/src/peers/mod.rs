@@ -172,6 +172,20 @@ pub trait Resets: Peer {
     fn reset(sleep: Pin<&mut Self::Sleep>, deadline: Self::Moment);
 }
 
+/// A runtime that copies two streams into each other by itself.
+pub trait Proxies: Peer {
+    /// Copies both ways at once, 64 KiB at a time, until both have ended; returns how many bytes went from `a` to `b` and
+    /// from `b` to `a`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    fn copy_both_ways(
+        a: &mut Self::Stream,
+        b: &mut Self::Stream,
+    ) -> impl Future<Output = io::Result<(u64, u64)>>;
+}
+
 /// Takes a task's result out of the handle of a runtime that tells whether the task ended well.
 struct Joined<J>(J);
 

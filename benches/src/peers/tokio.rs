@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::{net, task, time};
 
-use super::{Joined, Peer, Resets};
+use super::{Joined, Peer, Proxies, Resets};
 
 /// tokio, `current_thread`.
 #[derive(Clone, Copy, Debug)]
@@ -121,5 +121,11 @@ impl Resets for Tokio {
 
     fn reset(sleep: Pin<&mut time::Sleep>, deadline: time::Instant) {
         sleep.reset(deadline);
+    }
+}
+
+impl Proxies for Tokio {
+    async fn copy_both_ways(a: &mut net::TcpStream, b: &mut net::TcpStream) -> io::Result<(u64, u64)> {
+        tokio::io::copy_bidirectional_with_sizes(a, b, 64 * 1024, 64 * 1024).await
     }
 }

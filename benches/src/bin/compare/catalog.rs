@@ -75,6 +75,10 @@ impl Contestant {
         match self {
             Contestant::DelayQueue => matches!(workload, Id::W3b | Id::W4 | Id::W4s),
             Contestant::Timerfd => workload == Id::W5,
+            // Others have nothing that copies both ways.
+            _ if workload == Id::W16 => {
+                matches!(self, Contestant::Mainspring | Contestant::Before | Contestant::Tokio)
+            }
             // Its sleeps cannot be reset.
             Contestant::Compio => !matches!(workload, Id::W3 | Id::W3b | Id::W3c),
             // Its timers do not fire while any task is ready.
@@ -106,7 +110,7 @@ macro_rules! ids {
 }
 
 ids! {
-    W1 W2 W2b W3 W3b W3c W4 W4s W4b W5 W5b W6 W8 W9 W10a W10b W10c W10d W10e W10f W11 W12 W13 W14 W15 M P
+    W1 W2 W2b W3 W3b W3c W4 W4s W4b W5 W5b W6 W8 W9 W10a W10b W10c W10d W10e W10f W11 W12 W13 W14 W15 W16 M P
 }
 
 impl Id {
@@ -446,6 +450,15 @@ fn workload(id: Id, scale: &Scale) -> Workload {
             format!("{} tasks make requests under a timeout(30 s) each: CPU", short(scale.clients)),
             1,
             vec![metric("request", "request", Nanoseconds, &[Times(0.6, Tokio)])],
+        ),
+        Id::W16 => (
+            format!("TCP proxy, {} connections: CPU of the proxy per message", scale.connections),
+            1,
+            vec![
+                metric("small", "64 bytes, there and back", Nanoseconds, &[Times(0.93, Tokio)]),
+                metric("large", "64 KiB, there and back", Nanoseconds, &[Times(0.93, Tokio)]),
+                metric("flood", "64 KiB, one way without a pause", Nanoseconds, &[Times(0.93, Tokio)]),
+            ],
         ),
         Id::M => (
             format!("memory, with {} live sleeps", short(scale.weighed)),

@@ -1,5 +1,5 @@
 //! The other end of `children`: this program, started by itself to do one part of one workload for one contestant,
-//! or to be the clients of an echo server.
+//! or to be the clients of an echo server, or both ends of a proxy.
 //!
 //! The result is one line of JSON on the standard output; a failure is a message on the standard error and a
 //! status that is not zero.
@@ -11,13 +11,16 @@ use serde_json::{Map, Number, Value};
 
 use crate::catalog::{Contestant, Id};
 use crate::scale::Scale;
-use crate::workloads::{self, Order, echo};
+use crate::workloads::{self, Order, echo, proxy};
 use crate::{affinity, measure::Metrics};
 
 /// The first argument of a child that measures; then workload, part, contestant, scale, its CPU, its helpers'.
 pub(crate) const CHILD: &str = "--child";
 /// The first argument of a process of clients; then address, connections, rounds, its CPU.
 pub(crate) const CLIENTS: &str = "--clients";
+
+/// The first argument of a process at both ends of a proxy; then address, connections, the rounds of each kind, its CPU.
+pub(crate) const ENDS: &str = "--ends";
 
 /// A CPU as an argument.
 pub(crate) fn cpu_argument(cpu: Option<usize>) -> String {
@@ -29,6 +32,7 @@ pub(crate) fn main(arguments: &[String]) -> Option<ExitCode> {
     let outcome = match arguments.split_first()? {
         (kind, rest) if kind == CHILD => measure(rest),
         (kind, rest) if kind == CLIENTS => clients(rest),
+        (kind, rest) if kind == ENDS => ends(rest),
         _ => return None,
     };
     Some(match outcome {
@@ -64,6 +68,18 @@ fn clients(arguments: &[String]) -> Result<(), String> {
     let rounds = rounds.parse().map_err(|_| "no such number of rounds")?;
     begin(cpu);
     echo::clients(server, connections, rounds).map_err(|error| format!("the clients: {error}"))
+}
+
+fn ends(arguments: &[String]) -> Result<(), String> {
+    let [proxy, connections, small, large, cpu] = arguments else {
+        return Err(format!("{ENDS} is for this program's own use"));
+    };
+    let proxy: SocketAddr = proxy.parse().map_err(|_| "no such address")?;
+    let connections = connections.parse().map_err(|_| "no such number of connections")?;
+    let rounds = [small, large].map(|rounds| rounds.parse().ok());
+    let [Some(small), Some(large)] = rounds else { return Err("no such number of rounds".into()) };
+    begin(cpu);
+    proxy::ends(proxy, connections, small, large).map_err(|error| format!("the ends: {error}"))
 }
 
 /// Goes to its CPU, and ties its life to its parent's.

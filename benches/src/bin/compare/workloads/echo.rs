@@ -30,7 +30,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub(crate) fn echo<P: Peer>(scale: &Scale, cpu: Option<usize>) -> Result<Metrics, String> {
     let failed = |error: std::io::Error| format!("the echo server's sockets: {error}");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-    let mut clients = Clients::start(listener.local_addr().map_err(failed)?, scale, cpu)?;
+    let (address, rounds) = (listener.local_addr().map_err(failed)?, scale.requests / scale.connections);
+    let arguments = [address.to_string(), scale.connections.to_string(), rounds.to_string()];
+    let mut clients = Clients::start(child::CLIENTS, &arguments, cpu)?;
     let mut streams = Vec::new();
     for _ in 0..scale.connections {
         let (stream, _) = listener.accept().map_err(failed)?;
@@ -140,15 +142,15 @@ impl Ledger {
 }
 
 /// The process of the clients; it ends with the server.
-struct Clients(Child);
+pub(super) struct Clients(Child);
 
 impl Clients {
-    fn start(server: SocketAddr, scale: &Scale, cpu: Option<usize>) -> Result<Clients, String> {
+    /// Starts this program as one of that kind, with these arguments and a CPU of its own.
+    pub(super) fn start(kind: &str, arguments: &[String], cpu: Option<usize>) -> Result<Clients, String> {
         let program = env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
-        let rounds = scale.requests / scale.connections;
         let clients = Command::new(program)
-            .arg(child::CLIENTS)
-            .args([server.to_string(), scale.connections.to_string(), rounds.to_string()])
+            .arg(kind)
+            .args(arguments)
             .arg(child::cpu_argument(cpu))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -156,7 +158,7 @@ impl Clients {
         clients.map(Clients).map_err(|error| format!("cannot start the clients: {error}"))
     }
 
-    fn wait(&mut self) -> Result<(), String> {
+    pub(super) fn wait(&mut self) -> Result<(), String> {
         match self.0.wait() {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(format!("the clients ended with {status}")),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[cfg(target_os = "linux")]
 use mainspring_bench::peers::{Compio, Monoio, MonoioLegacy};
-use mainspring_bench::peers::{Mainspring, Peer, Resets, Smol, Tokio, Zruntime};
+use mainspring_bench::peers::{Mainspring, Peer, Proxies, Resets, Smol, Tokio, Zruntime};
 
 use self::busy::Busy;
 use crate::catalog::{Contestant, Id};
@@ -23,6 +23,7 @@ pub(crate) mod lateness;
 mod memory;
 mod meter;
 mod pause;
+pub(crate) mod proxy;
 mod requests;
 mod reset;
 mod tasks;
@@ -49,8 +50,8 @@ pub(crate) struct Order<'a> {
 /// What went wrong, in a sentence.
 pub(crate) fn run(order: Order<'_>, contestant: Contestant) -> Result<Metrics, String> {
     match contestant {
-        Contestant::Mainspring => resettable::<Mainspring>(order),
-        Contestant::Tokio => resettable::<Tokio>(order),
+        Contestant::Mainspring => proxying::<Mainspring>(order),
+        Contestant::Tokio => proxying::<Tokio>(order),
         Contestant::Smol => resettable::<Smol>(order),
         #[cfg(target_os = "linux")]
         Contestant::Monoio => resettable::<Monoio>(order),
@@ -64,6 +65,13 @@ pub(crate) fn run(order: Order<'_>, contestant: Contestant) -> Result<Metrics, S
         Contestant::Timerfd if order.workload == Id::W5 => lateness::timerfd(order.scale),
         #[allow(unreachable_patterns, reason = "elsewhere than on Linux some peers are missing")]
         _ => unsupported(order),
+    }
+}
+
+fn proxying<P: Resets + Proxies>(order: Order<'_>) -> Result<Metrics, String> {
+    match order.workload {
+        Id::W16 => proxy::proxy::<P>(order.scale, order.helper_cpu),
+        _ => resettable::<P>(order),
     }
 }
 
@@ -82,7 +90,7 @@ fn plain<P: Peer>(order: Order<'_>) -> Result<Metrics, String> {
         Id::W1 => create::sleeps::<P>(scale, part),
         Id::W2 => create::unneeded_timeouts::<P>(scale),
         Id::W2b => create::needed_timeouts::<P>(scale),
-        Id::W3 | Id::W3b | Id::W3c => return unsupported(order),
+        Id::W3 | Id::W3b | Id::W3c | Id::W16 => return unsupported(order),
         Id::W4 => return burst::spread::<P>(scale, scale.burst, ""),
         Id::W4s => return burst::spread::<P>(scale, scale.small_bursts[part], ["0", "1"][part]),
         Id::W4b => return burst::at_once::<P>(scale),
