@@ -1,0 +1,138 @@
+//! What outlives the process: a file with all entries, written anew when something has changed.
+//!
+//! Ground rules:
+//! * One task writes, so no older state ever takes the place of a newer one. Others ask it to.
+//! * A new file takes the old one's place when it is whole and on the disk. Whoever is interrupted leaves the old one.
+//! * Files block, so they are read and written on another thread, for which virtual time waits.
+//! * A file that cannot be understood is an error at the start, and never overwritten.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use futures::channel::{mpsc, oneshot};
+use futures::future::{Either, select};
+use futures::{FutureExt, StreamExt};
+use mainspring::sleep;
+
+use crate::store::{Saved, Store};
+use crate::unblock::unblock;
+
+/// The first line of each file.
+const HEAD: &str = "mainspring kv 1";
+
+/// The way to the task that writes.
+#[derive(Clone)]
+pub(crate) struct Disk {
+    asks: mpsc::UnboundedSender<Ask>,
+}
+
+/// Somebody who waits until all is on the disk, or to be told why not.
+type Ask = oneshot::Sender<Result<(), String>>;
+
+impl Disk {
+    /// Has all that is in the store now written.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be, in words.
+    pub(crate) async fn save(&self) -> Result<(), String> {
+        let (ask, answer) = oneshot::channel();
+        let _ = self.asks.unbounded_send(ask);
+        answer.await.unwrap_or_else(|_| Err("the server is ending".to_owned()))
+    }
+}
+
+/// A way to the disk, and the task for the other end of it: writes the store to `path` when it is asked to, and `pause` after
+/// a change. It ends when nobody can ask any more.
+pub(crate) fn keep(path: PathBuf, store: Rc<Store>, pause: Duration) -> (Disk, impl Future<Output = ()>) {
+    let (asks, mut asked) = mpsc::unbounded::<Ask>();
+    let task = async move {
+        let mut on_disk = store.version();
+        loop {
+            // What changes in the pause goes the same way.
+            let due = async {
+                store.changed_since(on_disk).await;
+                sleep(pause).await;
+            };
+            let mut waiting = match select(pin!(due), asked.next()).await {
+                Either::Left(_) => Vec::new(),
+                Either::Right((Some(ask), _)) => vec![ask],
+                Either::Right((None, _)) => return,
+            };
+            while let Some(Some(ask)) = asked.next().now_or_never() {
+                waiting.push(ask);
+            }
+            let (version, path_of_job) = (store.version(), path.clone());
+            let entries = store.saved();
+            let written = unblock(move || write(&path_of_job, entries)).await;
+            let written = written.map_err(|error| format!("cannot write {}: {error}", path.display()));
+            match &written {
+                Ok(()) => on_disk = version,
+                // It is tried again after the next pause.
+                Err(message) => eprintln!("kv_server: {message}"),
+            }
+            for ask in waiting {
+                let _ = ask.send(written.clone());
+            }
+        }
+    };
+    (Disk { asks }, task)
+}
+
+/// Reads all entries; none if there is no file.
+///
+/// # Errors
+///
+/// The system's, and one that names the line that cannot be understood.
+pub(crate) async fn load(path: PathBuf) -> io::Result<Vec<Saved>> {
+    let text = match unblock(move || fs::read_to_string(path)).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        text => text?,
+    };
+    let bad =
+        |number: usize, what: &str| io::Error::new(ErrorKind::InvalidData, format!("line {number}: {what}"));
+    let mut lines = text.split_terminator('\n').enumerate();
+    if lines.next().is_none_or(|(_, line)| line != HEAD) {
+        return Err(bad(1, "not a file of this program"));
+    }
+    if !text.ends_with('\n') {
+        return Err(bad(text.lines().count(), "it has no end"));
+    }
+    lines.map(|(index, line)| entry(line).ok_or_else(|| bad(index + 1, "not an entry"))).collect()
+}
+
+/// Writes all entries to a new file and puts it in the place of the old one.
+fn write(path: &Path, entries: Vec<Saved>) -> io::Result<()> {
+    let mut text = format!("{HEAD}\n");
+    for Saved { key, value, until } in entries {
+        let until = until.map_or_else(|| "-".to_owned(), |until| nanos(until).to_string());
+        text.push_str(&format!("{until} {key} {value}\n"));
+    }
+    let mut new = path.to_owned().into_os_string();
+    new.push(".new");
+    let mut file = File::create(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(new, path)
+}
+
+/// A line of the file: until when, the key, the value.
+fn entry(line: &str) -> Option<Saved> {
+    let mut parts = line.splitn(3, ' ');
+    let (until, key, value) = (parts.next()?, parts.next()?, parts.next()?);
+    let until = match until {
+        "-" => None,
+        nanos => Some(SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(nanos.parse().ok()?))?),
+    };
+    Some(Saved { key: key.to_owned(), value: value.to_owned(), until })
+}
+
+/// A time of day as a number, which reaches to the year 2554.
+fn nanos(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,149 @@
+//! A key-value server: values that expire, on a disk if there is a file, for as many clients as there are descriptors.
+//!
+//! Run it with `cargo run --release --example kv_server -- --file /tmp/kv`, then talk to it from another terminal:
+//! `nc 127.0.0.1 7000`, and for example `SET greeting hello there`, `EXPIRE greeting 10s`, `GET greeting`. Ctrl-C writes what has
+//! changed and ends it.
+//!
+//! | module     | what it is                                                |
+//! |------------|-----------------------------------------------------------|
+//! | `store`    | the keys, each with its time: one `TimerMap` for all      |
+//! | `session`  | a client's connection, over any stream                    |
+//! | `protocol` | the requests                                              |
+//! | `disk`     | the file, written by one task with the help of a thread   |
+//! | `unblock`  | that thread                                               |
+//!
+//! Its test, `tests/kv_server.rs`, has days go by in no time: the runtime's time is virtual there, the clients are tasks, and
+//! their connections lie in memory.
+
+#[path = "../common/accept.rs"]
+mod accept;
+mod disk;
+#[path = "../common/duration.rs"]
+mod duration;
+#[path = "../common/interrupt.rs"]
+mod interrupt;
+mod protocol;
+mod session;
+mod store;
+mod unblock;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use clap::Parser;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt, select_biased};
+use mainspring::net::{TcpListener, TcpStream};
+use mainspring::spawn;
+use mainspring::task::JoinHandle;
+
+use accept::Backoff;
+use interrupt::Interrupt;
+use session::Server;
+use store::Store;
+
+/// A key-value server.
+///
+/// Durations are written as 50ms or 30s; a plain number is in milliseconds.
+#[derive(Debug, Parser)]
+#[command(name = "kv_server")]
+struct Options {
+    /// The address to listen on; port 0 takes any free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000")]
+    listen: SocketAddr,
+    /// Where to keep the values; without it they end with the process
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+    /// How long after a change the file is written
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
+    pause: Duration,
+    /// How long a client may be silent before it is sent away
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
+    idle: Duration,
+}
+
+fn main() -> ExitCode {
+    match mainspring::block_on(serve(Options::parse())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            let _ = writeln!(io::stderr(), "kv_server: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves clients until the process is told to stop, or the listener is lost.
+async fn serve(options: Options) -> Result<(), String> {
+    let interrupt = Interrupt::listen().map_err(|error| format!("cannot take in signals: {error}"))?;
+    let saved = match &options.file {
+        Some(path) => disk::load(path.clone())
+            .await
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
+        None => Vec::new(),
+    };
+    let store = Rc::new(Store::new(saved));
+    let expiring = Rc::clone(&store);
+    spawn(async move { expiring.expire_entries().await }).detach();
+    let disk = options.file.map(|path| {
+        let (disk, task) = disk::keep(path, Rc::clone(&store), options.pause);
+        spawn(task).detach();
+        disk
+    });
+    let listener = TcpListener::bind(options.listen)
+        .await
+        .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
+    let address = listener.local_addr().map_err(|error| format!("the listener has no address: {error}"))?;
+    // Standard output may be closed.
+    let _ = writeln!(io::stdout(), "listening on {address}, with {} keys", store.len());
+
+    let server = Rc::new(Server { store, disk: disk.clone(), idle: options.idle });
+    let stopped = accept(listener, server, interrupt).await;
+    // No client changes anything any more.
+    let written = match disk {
+        Some(disk) => disk.save().await,
+        None => Ok(()),
+    };
+    stopped.and(written)
+}
+
+/// Accepts clients until it is told to stop, and ends their sessions.
+async fn accept(listener: TcpListener, server: Rc<Server>, interrupt: Interrupt) -> Result<(), String> {
+    let mut stop = pin!(interrupt.wait().fuse());
+    let mut backoff = Backoff::default();
+    let mut sessions: FuturesUnordered<JoinHandle<()>> = FuturesUnordered::new();
+    let stopped = loop {
+        select_biased! {
+            stopped = stop => {
+                break stopped.map_err(|error| format!("cannot wait for signals: {error}"));
+            }
+            // Panics are told of where they happen; the connection is closed by then.
+            _ = sessions.select_next_some() => {}
+            accepted = pin!(listener.accept().fuse()) => match accepted {
+                Ok((stream, peer)) => {
+                    backoff.reset();
+                    sessions.push(spawn(client(stream, peer, Rc::clone(&server))));
+                }
+                Err(error) => if let Err(lost) = backoff.after(error).await {
+                    break Err(format!("cannot accept any more: {lost}"));
+                },
+            },
+        }
+    };
+    sessions.iter().for_each(JoinHandle::abort);
+    while sessions.next().await.is_some() {}
+    stopped
+}
+
+/// One client, from its first line to its last.
+async fn client(stream: TcpStream, peer: SocketAddr, server: Rc<Server>) {
+    // A client that has gone by now is found below.
+    let _ = stream.set_nodelay(true);
+    if let Err(error) = session::serve(stream, &server).await {
+        let _ = writeln!(io::stderr(), "{peer}: {error}");
+    }
+}

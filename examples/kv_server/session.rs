@@ -1,0 +1,122 @@
+//! A client's connection, over any stream: requests are answered in order, until the client leaves or is silent for too long.
+
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::io::{BufReader, BufWriter};
+use futures::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use humantime::format_duration;
+use mainspring::timeout;
+
+use crate::disk::Disk;
+use crate::protocol::{LONGEST, Request, parse};
+use crate::store::Store;
+
+/// What sessions share.
+pub(crate) struct Server {
+    pub(crate) store: Rc<Store>,
+    /// `None` keeps everything in memory only.
+    pub(crate) disk: Option<Disk>,
+    /// How long a client may be silent, and how long it may leave its answers unread.
+    pub(crate) idle: Duration,
+}
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The client left, in the middle of a line or not. A line without its end is not carried out.
+    Left,
+    /// It said so before.
+    Quit,
+    /// It was silent for too long, and was told.
+    Silent,
+    /// Its line was too long to be understood, and so was what followed.
+    TooLong,
+}
+
+/// Answers requests until the session ends.
+///
+/// # Errors
+///
+/// Those of the stream; one of kind `TimedOut` if the client does not read its answers.
+pub(crate) async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    server: &Server,
+) -> io::Result<Ending> {
+    let (reader, writer) = stream.split();
+    let mut reader = BufReader::new(reader);
+    let mut writer = BufWriter::new(writer);
+    let mut line = Vec::new();
+    let ending = loop {
+        // Answers wait for each other as long as there are more requests.
+        if !reader.buffer().contains(&b'\n') {
+            timeout(server.idle, writer.flush()).await??;
+        }
+        line.clear();
+        let mut limited = (&mut reader).take(LONGEST);
+        match timeout(server.idle, limited.read_until(b'\n', &mut line)).await {
+            Ok(read) => read?,
+            Err(_elapsed) => break Ending::Silent,
+        };
+        let Some(request) = line.strip_suffix(b"\n") else {
+            break if line.len() as u64 == LONGEST { Ending::TooLong } else { Ending::Left };
+        };
+        let answer = match parse(request) {
+            Ok(Request::Quit) => break Ending::Quit,
+            Ok(request) => carry_out(request, server).await,
+            Err(message) => Err(message),
+        };
+        let answer = answer.unwrap_or_else(|message| format!("ERROR {message}"));
+        timeout(server.idle, say(&mut writer, &answer)).await??;
+    };
+    let farewell = match ending {
+        Ending::Left => None,
+        Ending::Quit => Some("BYE".to_owned()),
+        Ending::Silent => Some(format!("ERROR silent for {}", format_duration(server.idle))),
+        Ending::TooLong => Some(format!("ERROR a line has at most {LONGEST} bytes")),
+    };
+    timeout(server.idle, async {
+        if let Some(farewell) = farewell {
+            say(&mut writer, &farewell).await?;
+        }
+        writer.close().await
+    })
+    .await??;
+    Ok(ending)
+}
+
+async fn say(writer: &mut (impl AsyncWrite + Unpin), answer: &str) -> io::Result<()> {
+    writer.write_all(answer.as_bytes()).await?;
+    writer.write_all(b"\n").await
+}
+
+/// The answer to a request.
+///
+/// # Errors
+///
+/// Why it could not be carried out.
+async fn carry_out(request: Request, server: &Server) -> Result<String, String> {
+    let store = &server.store;
+    let done = |there| if there { "OK" } else { "NONE" }.to_owned();
+    Ok(match request {
+        Request::Get(key) => store.get(&key).map_or_else(|| done(false), |value| format!("VALUE {value}")),
+        Request::Set(key, value) => {
+            store.set(key, value);
+            done(true)
+        }
+        Request::Delete(key) => done(store.delete(&key)),
+        Request::Expire(key, after) => done(store.expire(&key, after)),
+        Request::Left(key) => match store.left(&key) {
+            None => done(false),
+            Some(None) => "FOREVER".to_owned(),
+            Some(Some(left)) => format!("LEFT {}", format_duration(left)),
+        },
+        Request::Count => format!("COUNT {}", store.len()),
+        Request::Save => match &server.disk {
+            Some(disk) => disk.save().await.map(|()| done(true))?,
+            None => return Err("the server has no file: it was started without --file".to_owned()),
+        },
+        Request::Quit => unreachable!("it ends the session"),
+    })
+}

@@ -1,0 +1,450 @@
+//! The key-value server among the examples: in virtual time, with clients that are tasks and connections that lie in memory; and
+//! once as a process.
+
+#[path = "common/duplex.rs"]
+mod duplex;
+// What the example's own files call its crate's root.
+#[path = "../examples/kv_server/disk.rs"]
+mod disk;
+#[path = "../examples/kv_server/protocol.rs"]
+mod protocol;
+#[path = "../examples/kv_server/session.rs"]
+mod session;
+#[path = "../examples/kv_server/store.rs"]
+mod store;
+#[path = "../examples/kv_server/unblock.rs"]
+mod unblock;
+
+use std::fs;
+use std::future::pending;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use duplex::{Duplex, duplex};
+use futures::{AsyncReadExt, AsyncWriteExt};
+use mainspring::Builder;
+use mainspring::task::JoinHandle;
+use mainspring::time::{Instant, sleep, wall_now};
+use session::{Ending, Server};
+use store::{Saved, Store};
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+const NANO: Duration = Duration::from_nanos(1);
+
+/// When the first server starts, by the calendar.
+const MORNING: Duration = secs(1_800_000_000);
+
+/// How long a client may be silent.
+const IDLE: Duration = secs(60);
+
+/// How long after a change the file is written.
+const PAUSE: Duration = secs(1);
+
+/// Runs a server in virtual time, so long after the first, and what `clients` do; then it is gone.
+fn run<T>(after: Duration, file: Option<PathBuf>, clients: impl AsyncFnOnce(Kv) -> T) -> T {
+    let morning = SystemTime::UNIX_EPOCH + MORNING + after;
+    let runtime = Builder::new().start_paused(true).wall_clock(morning).build().unwrap();
+    runtime.block_on(async {
+        let saved = match &file {
+            Some(path) => disk::load(path.clone()).await.unwrap(),
+            None => Vec::new(),
+        };
+        let store = Rc::new(Store::new(saved));
+        let expiring = Rc::clone(&store);
+        mainspring::spawn(async move { expiring.expire_entries().await }).detach();
+        let disk = file.map(|path| {
+            let (disk, task) = disk::keep(path, Rc::clone(&store), PAUSE);
+            mainspring::spawn(task).detach();
+            disk
+        });
+        clients(Kv(Rc::new(Server { store, disk, idle: IDLE }))).await
+    })
+}
+
+/// A server that runs.
+struct Kv(Rc<Server>);
+
+type Session = JoinHandle<io::Result<Ending>>;
+
+impl Kv {
+    fn connect(&self) -> (Client, Session) {
+        let (ours, theirs) = duplex(1 << 20);
+        let server = Rc::clone(&self.0);
+        let session = mainspring::spawn(async move { session::serve(theirs, &server).await });
+        (Client(ours), session)
+    }
+}
+
+struct Client(Duplex);
+
+impl Client {
+    /// The answer to a request.
+    async fn ask(&mut self, request: &str) -> String {
+        self.0.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+        self.hear().await
+    }
+
+    /// Asks each of these, and expects the answer beside it.
+    async fn asks(&mut self, requests: &[(&str, &str)]) {
+        for (request, answer) in requests {
+            assert_eq!(self.ask(request).await, *answer, "{request}");
+        }
+    }
+
+    /// The next line.
+    async fn hear(&mut self) -> String {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        loop {
+            self.0.read_exact(&mut byte).await.expect("the server says something");
+            match byte {
+                [b'\n'] => return String::from_utf8(line).unwrap(),
+                [byte] => line.push(byte),
+            }
+        }
+    }
+
+    /// Whether the server has closed the connection, and said nothing before.
+    async fn is_closed(&mut self) -> bool {
+        self.0.read(&mut [0]).await.unwrap() == 0
+    }
+}
+
+/// A path of one test, where nothing is at first.
+fn path(test: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kv-{test}"));
+    let _ = fs::remove_file(&path);
+    path
+}
+
+#[test]
+fn what_is_set_is_there_for_all_clients_until_it_is_deleted() {
+    run(secs(0), None, async |kv| {
+        let (mut one, _) = kv.connect();
+        let (mut other, _) = kv.connect();
+        one.asks(&[("GET color", "NONE"), ("SET color light blue", "OK"), ("TTL color", "FOREVER")]).await;
+        other
+            .asks(&[("GET color", "VALUE light blue"), ("set color red\r", "OK"), ("COUNT", "COUNT 1")])
+            .await;
+        one.asks(&[("GET color", "VALUE red"), ("DEL color", "OK"), ("DEL color", "NONE")]).await;
+        other.asks(&[("GET color", "NONE"), ("COUNT", "COUNT 0"), ("SAVE", NO_FILE)]).await;
+    });
+}
+
+const NO_FILE: &str = "ERROR the server has no file: it was started without --file";
+
+#[test]
+fn requests_that_come_together_are_answered_in_order() {
+    run(secs(0), None, async |kv| {
+        let (mut client, session) = kv.connect();
+        let requests: String = (0..1000).map(|n| format!("SET key{n} {n}\nGET key{n}\n")).collect();
+        client.0.write_all(requests.as_bytes()).await.unwrap();
+        client.0.write_all(b"QUIT\nSET late 1\n").await.unwrap();
+        for n in 0..1000 {
+            assert_eq!(client.hear().await, "OK");
+            assert_eq!(client.hear().await, format!("VALUE {n}"));
+        }
+        assert_eq!(client.hear().await, "BYE");
+        assert!(client.is_closed().await);
+        assert_eq!(session.await.unwrap().unwrap(), Ending::Quit);
+        assert_eq!(kv.0.store.len(), 1000);
+    });
+}
+
+#[test]
+fn a_key_expires_at_its_nanosecond_and_not_before() {
+    run(secs(0), None, async |kv| {
+        let (mut client, _) = kv.connect();
+        client.asks(&[("SET egg boiled", "OK"), ("EXPIRE egg 30s", "OK"), ("TTL egg", "LEFT 30s")]).await;
+        sleep(secs(30) - NANO).await;
+        client.asks(&[("GET egg", "VALUE boiled"), ("TTL egg", "LEFT 1ns"), ("COUNT", "COUNT 1")]).await;
+        sleep(NANO).await;
+        let gone = [("GET egg", "NONE"), ("TTL egg", "NONE"), ("EXPIRE egg 1s", "NONE"), ("DEL egg", "NONE")];
+        client.asks(&gone).await;
+        assert_eq!(kv.0.store.len(), 0);
+
+        // What is set anew does not expire, nor what was told so; no time at all is at once.
+        client.asks(&[("SET egg raw", "OK"), ("EXPIRE egg 5s", "OK"), ("SET egg fried", "OK")]).await;
+        client.asks(&[("SET tea hot", "OK"), ("EXPIRE tea 5s", "OK"), ("PERSIST tea", "OK")]).await;
+        client.asks(&[("SET ice cold", "OK"), ("EXPIRE ice 0s", "OK"), ("GET ice", "NONE")]).await;
+        client.asks(&[("SET sun hot", "OK"), ("EXPIRE sun 500000000years", "OK")]).await;
+        sleep(secs(10)).await;
+        client.asks(&[("GET egg", "VALUE fried"), ("TTL tea", "FOREVER"), ("TTL sun", "FOREVER")]).await;
+    });
+}
+
+#[test]
+fn a_day_of_keys_leaves_none_behind() {
+    run(secs(0), None, async |kv| {
+        let (mut client, _) = kv.connect();
+        for n in 1..=24 * 60 {
+            client.asks(&[(&format!("SET key{n} {n}"), "OK"), (&format!("EXPIRE key{n} {n}m"), "OK")]).await;
+        }
+        let start = Instant::now();
+        for n in 1..=24 * 60 {
+            // Not idle for too long.
+            sleep(secs(30)).await;
+            assert_eq!(client.ask("COUNT").await, format!("COUNT {}", 24 * 60 - n + 1));
+            sleep(secs(30)).await;
+            assert_eq!(client.ask(&format!("GET key{n}")).await, "NONE");
+        }
+        assert_eq!((kv.0.store.len(), start.elapsed()), (0, secs(24 * 3600)));
+    });
+}
+
+#[test]
+fn a_client_that_is_silent_is_told_and_sent_away_to_the_nanosecond() {
+    run(secs(0), None, async |kv| {
+        let (mut client, session) = kv.connect();
+        let start = Instant::now();
+        sleep(IDLE - NANO).await;
+        assert_eq!(client.ask("COUNT").await, "COUNT 0");
+        assert_eq!(client.hear().await, "ERROR silent for 1m");
+        assert_eq!(start.elapsed(), 2 * IDLE - NANO);
+        assert!(client.is_closed().await);
+        assert_eq!(session.await.unwrap().unwrap(), Ending::Silent);
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_its_answers_holds_nobody_up() {
+    run(secs(0), None, async |kv| {
+        let (mut ours, theirs) = duplex(100);
+        let server = Rc::clone(&kv.0);
+        let start = Instant::now();
+        let session = mainspring::spawn(async move { session::serve(theirs, &server).await });
+        mainspring::spawn(async move {
+            // It ends when the server has had enough.
+            while ours.write_all(b"GET nothing\n").await.is_ok() {}
+            pending::<()>().await;
+        })
+        .detach();
+        let (mut other, _) = kv.connect();
+        other.asks(&[("SET a 1", "OK"), ("GET a", "VALUE 1")]).await;
+        assert_eq!(session.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(start.elapsed(), IDLE);
+    });
+}
+
+#[test]
+fn what_is_not_understood_is_an_error_and_the_session_goes_on() {
+    run(secs(0), None, async |kv| {
+        let (mut client, session) = kv.connect();
+        for (request, hint) in [
+            ("", "the requests are"),
+            ("FETCH key", "the requests are GET"),
+            ("GET", "write GET key"),
+            ("GET two words", "write GET key"),
+            ("SET key", "write SET key value"),
+            ("SET  value", "write SET key value"),
+            ("EXPIRE key", "for example EXPIRE key 90s"),
+            ("EXPIRE key soon", "for example EXPIRE key 90s"),
+            ("COUNT all", "write COUNT, and nothing after it"),
+            ("SET a b\rc", "carriage return"),
+        ] {
+            let answer = client.ask(request).await;
+            assert!(answer.starts_with("ERROR ") && answer.contains(hint), "{request}: {answer}");
+        }
+        client.0.write_all(b"SET key \xFF\n").await.unwrap();
+        assert_eq!(client.hear().await, "ERROR a line is text in UTF-8");
+        // A line that has no end is not carried out.
+        client.0.write_all(b"SET key value").await.unwrap();
+        client.0.close().await.unwrap();
+        assert!(client.is_closed().await);
+        assert_eq!(session.await.unwrap().unwrap(), Ending::Left);
+        assert_eq!(kv.0.store.len(), 0);
+    });
+}
+
+#[test]
+fn a_line_has_a_limit() {
+    let longest = "x".repeat(protocol::LONGEST as usize - "SET long \n".len());
+    run(secs(0), None, async |kv| {
+        let (mut client, session) = kv.connect();
+        client.asks(&[(&format!("SET long {longest}"), "OK")]).await;
+        client.asks(&[("GET long", &format!("VALUE {longest}"))]).await;
+        assert_eq!(client.ask(&format!("SET long {longest}x")).await, "ERROR a line has at most 65536 bytes");
+        assert!(client.is_closed().await);
+        assert_eq!(session.await.unwrap().unwrap(), Ending::TooLong);
+    });
+}
+
+#[test]
+fn what_was_set_outlives_the_server_with_the_time_that_it_has_left() {
+    let file = path("outlives");
+    run(secs(0), Some(file.clone()), async |kv| {
+        let (mut client, _) = kv.connect();
+        client.asks(&[("SET forever a b  c", "OK"), ("SET long 1", "OK"), ("EXPIRE long 1h", "OK")]).await;
+        client.asks(&[("SET short 1", "OK"), ("EXPIRE short 10m", "OK"), ("SET gone 1", "OK")]).await;
+        client.asks(&[("DEL gone", "OK")]).await;
+        // Written by itself, after the pause.
+        assert!(!file.exists());
+        sleep(PAUSE + NANO).await;
+        assert!(file.exists());
+    });
+    // It was down for half an hour.
+    run(secs(1800), Some(file.clone()), async |kv| {
+        let (mut client, _) = kv.connect();
+        client.asks(&[("GET forever", "VALUE a b  c"), ("TTL long", "LEFT 30m")]).await;
+        client.asks(&[("GET short", "NONE"), ("COUNT", "COUNT 2")]).await;
+        for _ in 0..30 {
+            assert_eq!(client.ask("GET long").await, "VALUE 1");
+            sleep(IDLE).await;
+            // The hour is over in the moment in which the client is silent for too long.
+            client = kv.connect().0;
+        }
+        assert_eq!(client.ask("GET long").await, "NONE");
+        assert_eq!(wall_now(), SystemTime::UNIX_EPOCH + MORNING + secs(3600));
+    });
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn save_answers_when_all_is_on_the_disk() {
+    let file = path("save");
+    run(secs(0), Some(file.clone()), async |kv| {
+        let start = Instant::now();
+        let (mut one, _) = kv.connect();
+        let (mut other, _) = kv.connect();
+        for n in 0..100 {
+            one.asks(&[(&format!("SET key {n}"), "OK"), ("SAVE", "OK")]).await;
+            let saved = disk::load(file.clone()).await.unwrap();
+            let entry = Saved { key: "key".to_owned(), value: n.to_string(), until: None };
+            assert_eq!(saved, [entry]);
+        }
+        // Several at once.
+        let (first, second) = futures::join!(one.ask("SAVE"), other.ask("SAVE"));
+        assert_eq!([first, second], ["OK", "OK"]);
+        assert!(start.elapsed().is_zero(), "time stood while the file was written");
+    });
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_disk_that_fails_is_told_to_who_asks_and_tried_again() {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kv-later");
+    let _ = fs::remove_dir_all(&directory);
+    let file = directory.join("file");
+    run(secs(0), Some(file.clone()), async |kv| {
+        let (mut client, _) = kv.connect();
+        client.asks(&[("SET key value", "OK")]).await;
+        let answer = client.ask("SAVE").await;
+        assert!(answer.starts_with(&format!("ERROR cannot write {}: ", file.display())), "{answer}");
+        client.asks(&[("GET key", "VALUE value")]).await;
+        fs::create_dir(&directory).unwrap();
+        sleep(PAUSE * 3).await;
+        assert_eq!(disk::load(file).await.unwrap().len(), 1);
+    });
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_file_that_is_not_understood_is_an_error_that_names_the_line() {
+    let file = path("damaged");
+    let whole = "mainspring kv 1\n- a 1\n1800000000000000000 b 2 3\n";
+    for (text, wanted) in [
+        ("", "line 1: not a file of this program"),
+        ("something else\n", "line 1: not a file of this program"),
+        ("mainspring kv 1\n- a 1\nsoon b 2\n", "line 3: not an entry"),
+        ("mainspring kv 1\n- a\n", "line 2: not an entry"),
+        (&whole[..whole.len() - 1], "line 3: it has no end"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let error = mainspring::block_on(disk::load(file.clone())).unwrap_err();
+        assert_eq!(error.to_string(), wanted, "{text}");
+    }
+    fs::write(&file, whole).unwrap();
+    let saved = mainspring::block_on(disk::load(file.clone())).unwrap();
+    let until = Some(SystemTime::UNIX_EPOCH + secs(1_800_000_000));
+    let wanted = [("a", "1", None), ("b", "2 3", until)];
+    let wanted = wanted.map(|(key, value, until)| Saved { key: key.into(), value: value.into(), until });
+    assert_eq!(saved, wanted);
+    fs::remove_file(file).unwrap();
+}
+
+#[cfg(unix)]
+mod process {
+    use super::*;
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpStream;
+    use std::process::{Child, Command, Stdio};
+
+    /// The example's binary, which `cargo test` builds into the directory beside this test's.
+    fn binary() -> PathBuf {
+        let test = std::env::current_exe().expect("the path of this test");
+        let directory = test.ancestors().nth(2).expect("a test lives in target/<profile>/deps");
+        let binary = directory.join("examples").join("kv_server");
+        let hint = "run `cargo build --example kv_server` first, or `cargo test` without naming a test";
+        assert!(binary.exists(), "{} is missing: {hint}", binary.display());
+        binary
+    }
+
+    /// The example, killed when the test ends.
+    struct Running(Child, TcpStream);
+
+    impl Running {
+        fn start(file: &str) -> Running {
+            let arguments = ["--listen", "127.0.0.1:0", "--file", file, "--pause", "1h"];
+            let mut command = Command::new(binary());
+            let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("it starts");
+            let mut first = String::new();
+            let output = child.stdout.take().expect("standard output is piped");
+            BufReader::new(output).read_line(&mut first).expect("it says where it listens");
+            let address = first.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
+            let stream = TcpStream::connect(address.expect("an address in the first line")).unwrap();
+            stream.set_read_timeout(Some(secs(20))).unwrap();
+            Running(child, stream)
+        }
+
+        fn ask(&mut self, request: &str) -> String {
+            self.1.write_all(format!("{request}\n").as_bytes()).unwrap();
+            let (mut line, mut byte) = (Vec::new(), [0]);
+            while byte != [b'\n'] {
+                self.1.read_exact(&mut byte).expect("an answer");
+                line.extend(byte);
+            }
+            String::from_utf8(line).unwrap().trim_end().to_owned()
+        }
+
+        /// Stops it as a service manager does.
+        fn stop(mut self) {
+            kill_process(Pid::from_child(&self.0), Signal::TERM).expect("it runs");
+            let closed = self.1.read_exact(&mut [0]).unwrap_err();
+            assert_eq!(closed.kind(), io::ErrorKind::UnexpectedEof);
+            assert!(self.0.wait().expect("it is a child of this process").success());
+        }
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            // Both fail if it has ended, which is well.
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn the_process_keeps_what_it_was_told_when_it_is_stopped() {
+        let file = path("process");
+        let name = file.to_str().unwrap();
+        let mut first = Running::start(name);
+        assert_eq!(first.ask("SET greeting hello there"), "OK");
+        first.stop();
+        let mut second = Running::start(name);
+        assert_eq!(second.ask("GET greeting"), "VALUE hello there");
+        second.stop();
+
+        fs::write(&file, "something else").unwrap();
+        let output = Command::new(binary()).args(["--file", name]).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(said, format!("kv_server: cannot read {name}: line 1: not a file of this program\n"));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "something else");
+        fs::remove_file(file).unwrap();
+    }
+}
