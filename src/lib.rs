@@ -84,3 +84,13 @@ mod trace;
 pub use runtime::{Builder, Handle, Runtime, block_on};
 pub use task::spawn;
 pub use time::{interval, sleep, timeout};
+
+/// The programs on pages of the repository, compiled and run with the tests.
+#[cfg(all(doctest, feature = "net", feature = "process"))]
+mod pages {
+    #[doc = include_str!("../docs/from-tokio.md")]
+    struct FromTokio;
+
+    #[doc = include_str!("../docs/from-smol.md")]
+    struct FromSmol;
+}
