@@ -35,6 +35,7 @@
 //!   inotify, other libraries' sockets.
 //! * `signal`: Ctrl-C and other signals; feature `signal`, Unix only.
 //! * `process`: child processes; feature `process`, Unix only.
+//! * `hyper`, `tower`: HTTP servers and clients, and services with timeouts; features of the same names.
 //!
 //! # The feature `membarrier`
 //!
@@ -66,6 +67,8 @@ mod clock;
 mod coop;
 pub mod dump;
 mod executor;
+#[cfg(feature = "hyper")]
+pub mod hyper;
 pub mod io;
 #[cfg(feature = "net")]
 pub mod net;
@@ -79,6 +82,8 @@ pub mod signal;
 mod sync;
 pub mod task;
 pub mod time;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod trace;
 
 pub use runtime::{Builder, Handle, Runtime, block_on};

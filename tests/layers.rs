@@ -20,7 +20,7 @@ const RUNTIME: House = House {
         &["blocking"],
         &["io", "task", "time"],
         &["dump", "net", "signal"],
-        &["process"],
+        &["hyper", "process", "tower"],
     ],
     faces: &[],
 };

@@ -56,7 +56,7 @@ use std::time::Duration;
 /// ```
 #[derive(Debug)]
 pub struct TcpStream {
-    pub(in crate::net) registered: Registered<mio::net::TcpStream>,
+    pub(crate) registered: Registered<mio::net::TcpStream>,
 }
 
 impl TcpStream {

@@ -42,7 +42,7 @@ use std::task::{Context, Poll};
 /// ```
 #[derive(Debug)]
 pub struct UnixStream {
-    pub(in crate::net) registered: Registered<Fd<net::UnixStream>>,
+    pub(crate) registered: Registered<Fd<net::UnixStream>>,
 }
 
 impl UnixStream {

@@ -1,0 +1,224 @@
+//! [hyper](https://docs.rs/hyper) 1 on this runtime: HTTP/1 and HTTP/2, server and client. Feature `hyper`.
+//!
+//! hyper brings no runtime along. It asks for four things, and this module has them:
+//!
+//! | hyper asks for | it gets |
+//! |---|---|
+//! | a connection | a `TcpStream` or `UnixStream` of `net` as it is, which reads into hyper's own buffer |
+//! | any other connection, such as one of TLS | [`Io`] around what implements `futures-io` |
+//! | timeouts, and what time it is | [`Timer`] |
+//! | where to run the streams of HTTP/2 | [`Executor`] |
+//!
+//! Neither a service nor a body needs to be `Send`: all of it runs on the runtime's own thread.
+//!
+//! ```toml
+//! [dependencies]
+//! mainspring = { version = "0.1", features = ["hyper"] }
+//! hyper = { version = "1", features = ["http1", "http2", "server", "client"] }
+//! http-body-util = "0.1"
+//! ```
+//!
+//! # A server
+//!
+//! ```no_run
+//! # #[cfg(feature = "net")] {
+//! use hyper::body::Incoming;
+//! use hyper::server::conn::http1;
+//! use hyper::service::service_fn;
+//! use hyper::{Request, Response};
+//! use mainspring::hyper::Timer;
+//! use mainspring::net::TcpListener;
+//! use std::convert::Infallible;
+//!
+//! async fn answer(request: Request<Incoming>) -> Result<Response<String>, Infallible> {
+//!     Ok(Response::new(format!("you asked for {}\n", request.uri().path())))
+//! }
+//!
+//! mainspring::block_on(async {
+//!     let listener = TcpListener::bind("127.0.0.1:8000").await?;
+//!     loop {
+//!         let (stream, _) = listener.accept().await?;
+//!         // Answers are written whole: to wait for more would only delay them.
+//!         stream.set_nodelay(true)?;
+//!         let connection = http1::Builder::new().timer(Timer).serve_connection(stream, service_fn(answer));
+//!         mainspring::spawn(async move {
+//!             if let Err(error) = connection.await {
+//!                 eprintln!("{error}");
+//!             }
+//!         })
+//!         .detach();
+//!     }
+//! #   #[allow(unreachable_code)]
+//! #   Ok::<_, std::io::Error>(())
+//! })
+//! # .unwrap();
+//! # }
+//! ```
+//!
+//! A server that others can reach wants more, and `examples/http_server` of the repository has it, to be copied: both versions
+//! of HTTP on one port, an `accept` that fails, a limit to each request, clients that send their headers slowly, bodies without
+//! end, metrics, and an end on Ctrl-C that lets what is under way be answered.
+//!
+//! **Timeouts.** Without a [`Timer`], hyper has none at all. With it, an HTTP/1 connection has thirty seconds for the head of each
+//! request ([`header_read_timeout`]), counted from the connection's beginning or from the end of the request before: so it is
+//! also for how long a connection may be kept alive idle. HTTP/2 asks a silent client for a sign of life if it is told how often
+//! ([`keep_alive_interval`]). How long an answer may take is the service's affair:
+//! [`timeout`](crate::timeout()) inside of it, or the layer of `mainspring::tower`.
+//!
+//! **Ending.** `graceful_shutdown` of a connection ends it after the request under way.
+//!
+//! # HTTP/2
+//!
+//! ```no_run
+//! # #[cfg(feature = "net")] {
+//! use hyper::body::Incoming;
+//! use hyper::server::conn::http2;
+//! use hyper::service::service_fn;
+//! use hyper::{Request, Response};
+//! use mainspring::hyper::{Executor, Timer};
+//! use std::convert::Infallible;
+//! use std::time::Duration;
+//!
+//! # async fn answer(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
+//! #     Ok(Response::new("hello".to_owned()))
+//! # }
+//! async fn serve(stream: mainspring::net::TcpStream) -> hyper::Result<()> {
+//!     http2::Builder::new(Executor)
+//!         .timer(Timer)
+//!         .keep_alive_interval(Duration::from_secs(20))
+//!         .serve_connection(stream, service_fn(answer))
+//!         .await
+//! }
+//! # }
+//! ```
+//!
+//! # A client
+//!
+//! One connection, driven by a task of its own; `examples/http_get.rs` has a timeout and says what went wrong.
+//!
+//! ```
+//! # #[cfg(feature = "net")] {
+//! use http_body_util::BodyExt;
+//! use hyper::body::Incoming;
+//! use hyper::service::service_fn;
+//! use hyper::{Request, Response, client, server};
+//! use mainspring::net::{TcpListener, TcpStream};
+//!
+//! mainspring::block_on(async {
+//!     # let listener = TcpListener::bind("127.0.0.1:0").await?;
+//!     # let address = listener.local_addr()?;
+//!     # mainspring::spawn(async move {
+//!     #     let (stream, _) = listener.accept().await.unwrap();
+//!     #     let hello = |_| async { Ok::<_, std::convert::Infallible>(Response::new("hello".to_owned())) };
+//!     #     server::conn::http1::Builder::new().serve_connection(stream, service_fn(hello)).await
+//!     # })
+//!     # .detach();
+//!     let stream = TcpStream::connect(address).await?;
+//!     let (mut sender, connection) = client::conn::http1::handshake(stream).await?;
+//!     mainspring::spawn(connection).detach();
+//!
+//!     let request = Request::get("/").header("host", "example.org").body(String::new())?;
+//!     let answer: Response<Incoming> = sender.send_request(request).await?;
+//!     let body = answer.into_body().collect().await?.to_bytes();
+//!     assert_eq!(body, "hello");
+//!     Ok::<_, Box<dyn std::error::Error>>(())
+//! })
+//! # .unwrap();
+//! # }
+//! ```
+//!
+//! # In tests
+//!
+//! [`Timer`] tells hyper the runtime's time. So in [virtual time](crate::time::pause) hyper's timeouts are exact to the nanosecond,
+//! and a day of connections that are kept alive takes a moment.
+//!
+//! # Cooperative budget
+//!
+//! Reading and writing through a socket takes part in it: one client that never stops sending does not keep the others
+//! waiting.
+//!
+//! [`header_read_timeout`]: https://docs.rs/hyper/1/hyper/server/conn/http1/struct.Builder.html#method.header_read_timeout
+//! [`keep_alive_interval`]: https://docs.rs/hyper/1/hyper/server/conn/http2/struct.Builder.html#method.keep_alive_interval
+
+mod io;
+#[cfg(feature = "net")]
+mod sockets;
+
+pub use self::io::Io;
+
+use crate::task::spawn;
+use crate::time::{self, Instant};
+use hyper::rt;
+use std::pin::Pin;
+use std::time::{Duration, Instant as StdInstant};
+
+/// Makes tasks of what hyper runs beside a connection, such as the streams of HTTP/2. They need not be `Send`.
+///
+/// # Panics
+///
+/// `execute` panics where [`spawn`] does: outside of the runtime's own thread.
+///
+/// ```
+/// use mainspring::hyper::Executor;
+///
+/// let builder = hyper::server::conn::http2::Builder::new(Executor);
+/// # drop(builder);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Executor;
+
+impl<F: Future<Output: 'static> + 'static> rt::Executor<F> for Executor {
+    #[track_caller]
+    fn execute(&self, future: F) {
+        spawn(future).detach();
+    }
+}
+
+/// hyper's timeouts, such as the one for the head of a request, as sleeps of the runtime.
+///
+/// hyper counts in std's instants. They are [converted](Instant#conversion-to-and-from-std) exactly, and `now` is the
+/// runtime's, so timeouts are right also where time is virtual. A sleep is moved to another deadline where it lies.
+///
+/// # Panics
+///
+/// Its sleeps panic as [`Sleep`](time::Sleep) does: polled outside of a runtime, or after it was dropped.
+///
+/// ```
+/// use std::time::Duration;
+/// use hyper::rt::Timer as _;
+/// use mainspring::hyper::Timer;
+///
+/// mainspring::Builder::new().start_paused(true).build()?.block_on(async {
+///     let start = Timer.now();
+///     Timer.sleep(Duration::from_secs(3600)).await;
+///     assert_eq!(Timer.now() - start, Duration::from_secs(3600));
+/// });
+/// # Ok::<_, std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timer;
+
+impl rt::Timer for Timer {
+    #[track_caller]
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
+        Box::pin(time::sleep(duration))
+    }
+
+    #[track_caller]
+    fn sleep_until(&self, deadline: StdInstant) -> Pin<Box<dyn rt::Sleep>> {
+        Box::pin(time::sleep_until(deadline.into()))
+    }
+
+    fn now(&self) -> StdInstant {
+        Instant::now().into_std()
+    }
+
+    fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, deadline: StdInstant) {
+        match sleep.as_mut().downcast_mut_pin::<time::Sleep>() {
+            Some(sleep) => sleep.reset(deadline.into()),
+            None => *sleep = self.sleep_until(deadline),
+        }
+    }
+}
+
+impl rt::Sleep for time::Sleep {}

@@ -1,0 +1,264 @@
+//! The two layers of [tower](https://docs.rs/tower) that go by time, on this runtime's timers: [`TimeoutLayer`] and
+//! [`RateLimitLayer`]. Feature `tower`.
+//!
+//! Tower's own `timeout` and `limit::rate` use tokio's timers, and panic here. These take their places and do what they do.
+//! Most of the rest of tower runs here as it is, on its own or in a `ServiceBuilder` with these; `docs/ecosystem.md` of the
+//! repository says what does not.
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::time::Duration;
+//! use mainspring::sleep;
+//! use mainspring::time::error::Elapsed;
+//! use mainspring::tower::{RateLimitLayer, TimeoutLayer};
+//! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+//!
+//! let naps = service_fn(|length: Duration| async move {
+//!     sleep(length).await;
+//!     Ok::<_, Infallible>("rested")
+//! });
+//! mainspring::block_on(async {
+//!     let mut naps = ServiceBuilder::new()
+//!         .layer(RateLimitLayer::new(100, Duration::from_secs(1)))
+//!         .layer(TimeoutLayer::new(Duration::from_millis(20)))
+//!         .service(naps);
+//!     assert_eq!(naps.ready().await.unwrap().call(Duration::from_millis(1)).await.unwrap(), "rested");
+//!     let error = naps.ready().await.unwrap().call(Duration::from_secs(60)).await.unwrap_err();
+//!     assert!(error.is::<Elapsed>());
+//! });
+//! ```
+
+use crate::time::{self, Instant, Sleep};
+use pin_project_lite::pin_project;
+use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// The error of a service with a [`Timeout`]: that of the service, or an [`Elapsed`](time::error::Elapsed).
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Makes services with a [`Timeout`].
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::tower::TimeoutLayer;
+/// use tower::ServiceBuilder;
+///
+/// let stack = ServiceBuilder::new().layer(TimeoutLayer::new(Duration::from_secs(10)));
+/// # drop(stack);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct TimeoutLayer {
+    duration: Duration,
+}
+
+impl TimeoutLayer {
+    /// Gives each request so much time. `Duration::MAX` is no limit.
+    pub const fn new(duration: Duration) -> TimeoutLayer {
+        TimeoutLayer { duration }
+    }
+}
+
+impl<S> Layer<S> for TimeoutLayer {
+    type Service = Timeout<S>;
+
+    fn layer(&self, service: S) -> Timeout<S> {
+        Timeout::new(service, self.duration)
+    }
+}
+
+/// A service whose requests have a limited time, each for itself, from the first poll that finds it pending; see
+/// [`timeout`](crate::timeout()). Waiting until the service is ready is not limited.
+///
+/// # Errors
+///
+/// Those of the service; and [`Elapsed`](time::error::Elapsed) if the time passes first. The request's future is dropped with
+/// that of the timeout.
+#[derive(Clone, Debug)]
+pub struct Timeout<S> {
+    inner: S,
+    duration: Duration,
+}
+
+impl<S> Timeout<S> {
+    /// Gives each request to `inner` so much time.
+    pub const fn new(inner: S, duration: Duration) -> Timeout<S> {
+        Timeout { inner, duration }
+    }
+}
+
+impl<S, Request> Service<Request> for Timeout<S>
+where
+    S: Service<Request, Error: Into<BoxError>>,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = TimeoutFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    #[track_caller]
+    fn call(&mut self, request: Request) -> TimeoutFuture<S::Future> {
+        TimeoutFuture { answer: time::timeout(self.duration, self.inner.call(request)) }
+    }
+}
+
+pin_project! {
+    /// The future of a request to a service with a [`Timeout`].
+    ///
+    /// # Panics
+    ///
+    /// When a poll finds the answer pending, as [`Sleep`] does: without a runtime, or after it was dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// That of the inner future.
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless you `.await` or poll them"]
+    pub struct TimeoutFuture<F> {
+        #[pin]
+        answer: time::Timeout<F>,
+    }
+}
+
+impl<F, T, E> Future for TimeoutFuture<F>
+where
+    F: Future<Output = Result<T, E>>,
+    E: Into<BoxError>,
+{
+    type Output = Result<T, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, BoxError>> {
+        Poll::Ready(ready!(self.project().answer.poll(cx))?.map_err(Into::into))
+    }
+}
+
+/// Makes services with a [`RateLimit`].
+///
+/// ```
+/// use std::time::Duration;
+/// use mainspring::tower::RateLimitLayer;
+/// use tower::ServiceBuilder;
+///
+/// // Five requests in each second.
+/// let stack = ServiceBuilder::new().layer(RateLimitLayer::new(5, Duration::from_secs(1)));
+/// # drop(stack);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct RateLimitLayer {
+    number: u64,
+    period: Duration,
+}
+
+impl RateLimitLayer {
+    /// Lets `number` requests through in each `period`.
+    ///
+    /// # Panics
+    ///
+    /// If either is zero.
+    #[track_caller]
+    pub const fn new(number: u64, period: Duration) -> RateLimitLayer {
+        check(number, period);
+        RateLimitLayer { number, period }
+    }
+}
+
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimit<S>;
+
+    fn layer(&self, service: S) -> RateLimit<S> {
+        RateLimit::new(service, self.number, self.period)
+    }
+}
+
+#[track_caller]
+const fn check(number: u64, period: Duration) {
+    assert!(number > 0, "a rate limit of no request at all would never be ready");
+    assert!(!period.is_zero(), "a rate limit has to have a period");
+}
+
+/// A service that is ready for so many requests in each period, and pending for the rest of it.
+///
+/// A period begins with the first request after the end of the last one: so in no case are there more than twice as many within
+/// any stretch of that length. Who waits until the service is ready is woken as the period ends.
+///
+/// It is not `Clone`, because two copies would let twice as many through: put a `tower::buffer::Buffer` around one that many
+/// share.
+///
+/// # Panics
+///
+/// `call` panics if the limit is reached and `poll_ready` was not asked before. `poll_ready` panics as [`Sleep`] does, if the
+/// limit is reached and there is no runtime.
+pub struct RateLimit<S> {
+    inner: S,
+    number: u64,
+    period: Duration,
+    /// Requests that may still come in this period.
+    left: u64,
+    /// When the period ends; made anew with the first request of all.
+    end: Option<Instant>,
+    /// Ends with the period, if somebody has to wait for that. It is kept, and reset.
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> RateLimit<S> {
+    /// Lets `number` requests to `inner` through in each `period`.
+    ///
+    /// # Panics
+    ///
+    /// If either is zero.
+    #[track_caller]
+    pub const fn new(inner: S, number: u64, period: Duration) -> RateLimit<S> {
+        check(number, period);
+        RateLimit { inner, number, period, left: number, end: None, sleep: None }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for RateLimit<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit")
+            .field("inner", &self.inner)
+            .field("number", &self.number)
+            .field("period", &self.period)
+            .field("left", &self.left)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S, Request> Service<Request> for RateLimit<S>
+where
+    S: Service<Request>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        if let (0, Some(end)) = (self.left, self.end) {
+            let sleep = self.sleep.get_or_insert_with(|| Box::pin(time::sleep_until(end)));
+            ready!(sleep.as_mut().poll(cx));
+            // The next period begins with the next request.
+            (self.left, self.end) = (self.number, None);
+        }
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request) -> S::Future {
+        let now = Instant::now();
+        if self.end.is_none_or(|end| now >= end) {
+            (self.left, self.end) = (self.number, Some(now + self.period));
+        }
+        self.left =
+            self.left.checked_sub(1).expect("`poll_ready` has to say that it is ready before each `call`");
+        if let (0, Some(sleep), Some(end)) = (self.left, &mut self.sleep, self.end) {
+            sleep.as_mut().reset(end);
+        }
+        self.inner.call(request)
+    }
+}
