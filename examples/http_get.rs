@@ -1,0 +1,157 @@
+//! Fetches a page over HTTP/1.1 and writes it to standard output.
+//!
+//! Run it with `cargo run --example http_get --features hyper -- http://example.org/`. What went wrong is said on standard error,
+//! and by the exit status: 1 if there was no answer, or one that is an error.
+
+#[path = "common/duration.rs"]
+mod duration;
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use http_body_util::BodyExt;
+use hyper::{Request, StatusCode, Uri, client, header};
+use mainspring::net::{TcpStream, lookup_host};
+use mainspring::{spawn, timeout};
+
+/// Fetches a page over HTTP.
+#[derive(Debug, Parser)]
+struct Options {
+    /// The page, such as http://example.org/
+    #[arg(value_parser = target)]
+    url: Uri,
+    /// How long all of it may take, from the look-up of the name to the last byte.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
+    timeout: Duration,
+}
+
+/// Why there is no page.
+#[derive(Debug)]
+enum Failure {
+    Host(String, io::Error),
+    Connect(String, SocketAddr, io::Error),
+    Http(hyper::Error),
+    Status(StatusCode, Option<String>),
+    Output(io::Error),
+    Slow(&'static str, Duration),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Host(host, error) => write!(f, "cannot find the host {host}: {error}"),
+            Failure::Connect(host, address, error) if address.ip().to_string() == *host => {
+                write!(f, "cannot connect to {address}: {error}")
+            }
+            Failure::Connect(host, address, error) => {
+                write!(f, "cannot connect to {host} at {address}: {error}")
+            }
+            Failure::Http(error) => match error.source() {
+                Some(cause) => write!(f, "no whole answer: {error}: {cause}"),
+                None => write!(f, "no whole answer: {error}"),
+            },
+            Failure::Status(status, Some(location)) => write!(f, "the answer is {status}: see {location}"),
+            Failure::Status(status, None) => write!(f, "the answer is {status}"),
+            Failure::Output(error) => write!(f, "cannot write the page: {error}"),
+            Failure::Slow(step, limit) => write!(f, "{step} took more than the {limit:?} there were"),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match mainspring::block_on(run(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Who reads the page has seen enough of it.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("http_get: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A URL that can be fetched.
+fn target(url: &str) -> Result<Uri, String> {
+    match url.split_once("://") {
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => {
+            let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
+            // What is no number is no error to the parser, and then there is no port.
+            let host = uri.authority().map_or("", |authority| authority.as_str());
+            match host.rsplit_once(':') {
+                Some((_, port)) if !port.ends_with(']') && uri.port_u16().is_none() => {
+                    Err(format!("the port is no number: {port}"))
+                }
+                _ => Ok(uri),
+            }
+        }
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
+            Err("this example has no TLS: take a page that is there over http".to_owned())
+        }
+        Some((scheme, _)) => Err(format!("the scheme is {scheme}, and has to be http")),
+        None => Err(format!("it has to begin with http://, as in http://{}", url.trim_start_matches('/'))),
+    }
+}
+
+async fn run(options: &Options) -> Result<(), Failure> {
+    // What is done at the moment, for those who want to know what took so long.
+    let mut step = "the look-up of the name";
+    let fetched = timeout(options.timeout, fetch(&options.url, &mut step)).await;
+    fetched.unwrap_or(Err(Failure::Slow(step, options.timeout)))
+}
+
+async fn fetch(url: &Uri, step: &mut &'static str) -> Result<(), Failure> {
+    let authority = url.authority().expect("a URL with a scheme has an authority");
+    // An address of IPv6 stands in brackets.
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let port = authority.port_u16().unwrap_or(80);
+    let addresses = lookup_host((host, port)).await.map_err(|error| Failure::Host(host.to_owned(), error))?;
+
+    *step = "connecting";
+    let stream = connect(host, addresses).await?;
+
+    *step = "the answer";
+    let (mut sender, connection) = client::conn::http1::handshake(stream).await.map_err(Failure::Http)?;
+    // The connection is driven by a task of its own. Its error, if it has one, is also the request's.
+    let driver = spawn(connection);
+    let path = url.path_and_query().map_or("/", |path| path.as_str());
+    let request = Request::get(path)
+        .header(header::HOST, authority.as_str())
+        .header(header::USER_AGENT, "mainspring-http_get")
+        .body(String::new())
+        .expect("a URL that was parsed has a valid path and host");
+    let answer = sender.send_request(request).await.map_err(Failure::Http)?;
+    let status = answer.status();
+    let location = answer.headers().get(header::LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
+
+    *step = "the page";
+    let mut body = answer.into_body();
+    let mut out = io::stdout().lock();
+    while let Some(frame) = body.frame().await {
+        // What is no data are trailers.
+        if let Ok(data) = frame.map_err(Failure::Http)?.into_data() {
+            out.write_all(&data).map_err(Failure::Output)?;
+        }
+    }
+    out.flush().map_err(Failure::Output)?;
+    drop(sender);
+    driver.detach();
+    if status.is_success() { Ok(()) } else { Err(Failure::Status(status, location)) }
+}
+
+/// Connects to the first address that answers; the error is that of the last.
+async fn connect(host: &str, addresses: impl Iterator<Item = SocketAddr>) -> Result<TcpStream, Failure> {
+    let mut failure = Failure::Host(host.to_owned(), io::Error::other("it has no address"));
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = Failure::Connect(host.to_owned(), address, error),
+        }
+    }
+    Err(failure)
+}

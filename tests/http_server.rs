@@ -1,0 +1,422 @@
+//! The HTTP server among the examples: as a process that curl, wrk and hostile clients talk to, and within this process in
+//! virtual time.
+
+mod common;
+mod process;
+#[path = "../examples/http_server/server/mod.rs"]
+mod server;
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::time::{Duration, Instant as StdInstant};
+
+use futures::channel::oneshot;
+use futures::{AsyncReadExt, AsyncWriteExt};
+use http_body_util::BodyExt;
+use hyper::{Request, client};
+use mainspring::hyper::Executor;
+use mainspring::spawn;
+use mainspring::time::{Instant, sleep, stand_still};
+
+use common::{HOUR, LONG, ms, paused, watchdog};
+use process::{PATIENCE, Running, stderr, stdout, tool};
+use server::Limits;
+
+/// The example as a process.
+struct Server {
+    process: Running,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(options: &[&str]) -> Server {
+        let options = [&["--listen", "127.0.0.1:0"], options].concat();
+        let mut process = Running::start("http_server", &options);
+        let address = process.wait_for("listening on http://").parse().expect("an address");
+        Server { process, address }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("the server's queue has room");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Sends a request over a connection of its own, which ends with the answer.
+    fn ask(&self, method: &str, path: &str, body: &str) -> String {
+        let mut stream = self.connect();
+        let length = body.len();
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the answer comes");
+        answer
+    }
+
+    /// Begins a request that the server has certainly begun to answer when this returns, and that wants five bytes more.
+    fn begin(&self) -> TcpStream {
+        let mut stream = self.connect();
+        stream
+            .write_all(b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\nexpect: 100-continue\r\n\r\n")
+            .unwrap();
+        let mut go_on = [0; 25];
+        stream.read_exact(&mut go_on).expect("the service asks for the body");
+        assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+        stream
+    }
+}
+
+/// What curl says, with the options that make it a test; `None` where there is no curl, or none that can do this.
+fn curl(options: &[&str]) -> Option<String> {
+    let seconds = PATIENCE.as_secs().to_string();
+    let options = [&["--silent", "--show-error", "--noproxy", "*", "--max-time", &seconds], options].concat();
+    let output = tool("curl", &options)?;
+    assert!(output.status.success(), "curl {options:?}: {}", stderr(&output));
+    Some(stdout(&output))
+}
+
+const VERSIONS: [(&str, &str); 2] = [("--http1.1", "1.1"), ("--http2-prior-knowledge", "2")];
+
+#[test]
+fn curl_is_answered_over_both_versions_of_http() {
+    let server = Server::start(&[]);
+    let body: String = ('a'..='z').cycle().take(300_000).collect();
+    let file = std::env::temp_dir().join(format!("mainspring-curl-{}", std::process::id()));
+    std::fs::write(&file, &body).unwrap();
+    let sent = format!("@{}", file.display());
+    for (option, version) in VERSIONS {
+        let Some(features) = curl(&["--version"]) else { break };
+        if version == "2" && !features.contains("HTTP2") {
+            let _ = writeln!(std::io::stderr(), "skipped: HTTP/2, because this curl has none");
+            break;
+        }
+        let get = |path: &str, more: &[&str]| {
+            curl(&[&[option, &server.url(path)], more].concat()).expect("curl is there")
+        };
+        let code = ["--output", "/dev/null", "--write-out", "%{http_code} %{http_version}"];
+        assert!(get("/", &[]).starts_with("GET /"));
+        assert_eq!(get("/", &code), format!("200 {version}"));
+        assert_eq!(get("/sleep/10ms", &[]), "rested\n");
+        assert!(get("/echo", &["--data-binary", &sent]) == body, "the body came back as another one");
+        assert_eq!(get("/nowhere", &code), format!("404 {version}"));
+        assert_eq!(get("/echo", &code), format!("405 {version}"));
+        assert_eq!(get("/sleep/long", &code), format!("400 {version}"));
+        assert!(get("/metrics", &[]).contains("\nhttp_connections_open 1\n"));
+    }
+    std::fs::remove_file(file).unwrap();
+    // Two requests, one connection: `num_connects` counts new ones. By HTTP/1.1 only, because curl 7.88 fails to use a
+    // connection of HTTP/2 twice if it was told the version.
+    let root = server.url("/");
+    let discard = ["--output", "/dev/null", "--output", "/dev/null", "--write-out", "%{num_connects} "];
+    if let Some(connects) = curl(&[&["--http1.1", &root, &root], &discard[..]].concat()) {
+        assert_eq!(connects, "1 0 ");
+    }
+}
+
+#[test]
+fn wrk_finds_no_error_in_five_seconds() {
+    let server = Server::start(&[]);
+    // Its `--timeout` is for what it counts as an error of time; this machine may be held up.
+    let options = ["--threads", "1", "--connections", "64", "--duration", "5s", "--timeout", "30s"];
+    let Some(output) = tool("wrk", &[&options[..], &[&server.url("/")]].concat()) else { return };
+    let report = stdout(&output);
+    assert!(output.status.success(), "{report}{}", stderr(&output));
+    for error in ["Socket errors", "Non-2xx"] {
+        assert!(!report.contains(error), "{report}");
+    }
+    let requests = report.lines().find_map(|line| line.trim().split_once(" requests in "));
+    let requests: u64 = requests.expect("a number of requests").0.parse().unwrap();
+    assert!(requests >= 64, "{report}");
+}
+
+#[test]
+fn a_slow_client_is_cut_off_at_the_header_timeout_and_the_others_are_served() {
+    let head = ms(700);
+    let server = Server::start(&["--head", "700ms"]);
+    // One that says nothing, some that stop on the way, and one that sends a byte now and then.
+    for sent in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HT", "GET / HTTP/1.1\r\nhost: x\r\nx: "] {
+        let start = StdInstant::now();
+        let mut stream = server.connect();
+        stream.write_all(sent.as_bytes()).unwrap();
+        assert!(server.ask("GET", "/sleep/1ms", "").contains("200 OK"), "beside {sent:?}");
+        stream.set_read_timeout(Some(ms(20))).unwrap();
+        let mut answer = Vec::new();
+        loop {
+            let mut piece = [0; 1024];
+            match stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(read) => answer.extend_from_slice(&piece[..read]),
+                Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
+                    // Slowly on, where that does not complete anything.
+                    if sent.ends_with("x: ") {
+                        let _ = stream.write_all(b"y");
+                    }
+                }
+                Err(_reset) => break,
+            }
+            assert!(start.elapsed() < PATIENCE, "{sent:?} is not cut off");
+        }
+        assert!(start.elapsed() >= head, "{sent:?} is cut off after {:?}", start.elapsed());
+        assert_eq!(String::from_utf8_lossy(&answer), "", "after {sent:?}");
+    }
+}
+
+#[test]
+fn a_request_that_takes_too_long_is_answered_with_an_error() {
+    let server = Server::start(&["--request", "300ms", "--body", "1000"]);
+    assert!(server.ask("GET", "/sleep/1h", "").starts_with("HTTP/1.1 503 "));
+    assert!(server.ask("POST", "/echo", &"x".repeat(1000)).starts_with("HTTP/1.1 200 "));
+    let mut unfinished = server.begin();
+    let mut answer = [0; 13];
+    unfinished.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 408 ");
+    // Refused by its length: the rest of it is not waited for.
+    let mut stream = server.connect();
+    write!(stream, "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 1001\r\n\r\n{}", "x".repeat(1001))
+        .unwrap();
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413 ");
+}
+
+#[test]
+fn metrics_are_in_the_format_of_prometheus() {
+    let server = Server::start(&[]);
+    for path in ["/", "/sleep/1ms", "/nowhere"] {
+        server.ask("GET", path, "");
+    }
+    let page = server.ask("GET", "/metrics", "");
+    let (head, page) = page.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    assert!(page.ends_with('\n'));
+    let mut types: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut samples: BTreeMap<&str, f64> = BTreeMap::new();
+    for line in page.lines() {
+        if let Some(declared) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = declared.split_once(' ').unwrap();
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert!(types.insert(name, kind).is_none(), "declared twice: {line}");
+        } else if !line.starts_with("# HELP ") {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            let family = name.split_once('{').map_or(name, |(family, _)| family);
+            let family = family.strip_suffix("_bucket").or(family.strip_suffix("_count")).unwrap_or(family);
+            assert!(types.contains_key(family), "not declared before: {line}");
+            assert!(samples.insert(name, value.parse().expect("a number")).is_none(), "twice: {line}");
+        }
+    }
+    // This one is open, and has not been answered yet.
+    for (name, value) in [
+        ("http_connections_open", 1.0),
+        ("http_connections_total", 4.0),
+        ("http_connection_errors_total", 0.0),
+        ("http_responses_total{code=\"2xx\"}", 2.0),
+        ("http_responses_total{code=\"4xx\"}", 1.0),
+    ] {
+        assert_eq!(samples[name], value, "{name}");
+    }
+    assert!(samples["mainspring_timers_fired_total"] >= 1.0);
+    let buckets = page.lines().filter(|line| line.starts_with("mainspring_timer_lateness_seconds_bucket"));
+    let counts: Vec<f64> = buckets.map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap()).collect();
+    assert!(counts.len() >= 5 && counts.is_sorted(), "{counts:?}");
+    assert_eq!(counts.last(), samples.get("mainspring_timer_lateness_seconds_count"));
+}
+
+#[cfg(unix)]
+mod ending {
+    use std::os::unix::process::ExitStatusExt;
+
+    use rustix::process::Signal;
+
+    use super::*;
+
+    #[test]
+    fn ctrl_c_lets_what_is_under_way_be_answered_and_refuses_what_is_new() {
+        for signal in [Signal::INT, Signal::TERM] {
+            let mut server = Server::start(&["--drain", "1h"]);
+            let mut under_way = server.begin();
+            // These two have nothing under way, so nothing of them is waited for.
+            let _silent = server.connect();
+            let mut idle = server.connect();
+            idle.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+            idle.read_exact(&mut [0; 15]).unwrap();
+            server.process.signal(signal);
+            server.process.wait_for("no new connections");
+            // The listener is closed right after that line.
+            let start = StdInstant::now();
+            while TcpStream::connect(server.address).is_ok() {
+                assert!(start.elapsed() < PATIENCE, "new connections are still accepted");
+            }
+            under_way.write_all(b"hello").unwrap();
+            let mut answer = String::new();
+            under_way.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("hello"), "{answer}");
+            server.process.wait_for("ended; every request was answered");
+            assert!(server.process.ended().success());
+        }
+    }
+
+    #[test]
+    fn what_is_not_finished_in_time_is_cut_off() {
+        let mut server = Server::start(&["--drain", "200ms", "--request", "1h"]);
+        let mut under_way = server.begin();
+        server.process.signal(Signal::INT);
+        server.process.wait_for("ended; 1 connections had not finished after 200ms");
+        assert!(server.process.ended().success());
+        assert!(matches!(under_way.read(&mut [0]), Ok(0) | Err(_)));
+    }
+
+    #[test]
+    fn a_second_ctrl_c_ends_the_process_at_once() {
+        let mut server = Server::start(&["--drain", "1h", "--request", "1h"]);
+        let _under_way = server.begin();
+        server.process.signal(Signal::INT);
+        server.process.wait_for("no new connections");
+        // That line is printed before the first signal's handler is given back, hence again and again.
+        let start = StdInstant::now();
+        loop {
+            server.process.signal(Signal::INT);
+            match server.process.has_ended() {
+                Some(status) => break assert_eq!(status.signal(), Some(2)),
+                None => std::thread::sleep(ms(5)),
+            }
+            assert!(start.elapsed() < PATIENCE, "the process does not end");
+        }
+    }
+}
+
+#[test]
+fn an_address_that_is_taken_is_a_clear_error() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = process::run("http_server", &["--listen", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.starts_with(&format!("http_server: cannot serve on {address}: ")), "{said}");
+}
+
+const LIMITS: Limits =
+    Limits { head: Duration::from_secs(30), request: Duration::from_secs(10), drain: HOUR, body: 1 << 20 };
+
+/// The server in this runtime, and what ends it.
+async fn serve() -> (SocketAddr, oneshot::Sender<()>, mainspring::task::JoinHandle<std::io::Result<usize>>) {
+    let listener = mainspring::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (end, ended) = oneshot::channel();
+    let server = spawn(server::serve(listener, LIMITS, async { _ = ended.await }));
+    (address, end, server)
+}
+
+async fn connect(address: SocketAddr) -> mainspring::net::TcpStream {
+    let stream = mainspring::net::TcpStream::connect(address).await.unwrap();
+    // What virtual time does not shorten: how long the system holds a small packet back until another one is acknowledged.
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+#[test]
+fn a_day_of_keep_alives_passes_in_virtual_time() {
+    let _watchdog = watchdog(10 * LONG);
+    paused().block_on(async {
+        let (address, end, server) = serve().await;
+        let day = 24 * HOUR;
+        let start = Instant::now();
+        let request = || Request::get("/").header("host", "x").body(String::new()).unwrap();
+        let clients = [1, 2].map(|version| {
+            spawn(async move {
+                let stream = connect(address).await;
+                let mut requests = 0;
+                // Every client has one connection, all day long; its requests come before the thirty seconds are over.
+                macro_rules! live {
+                    ($handshake:expr) => {{
+                        let (mut sender, connection) = $handshake.await.unwrap();
+                        spawn(connection).detach();
+                        while start.elapsed() < day {
+                            {
+                                // Answers come in no time by this clock, however long this machine takes.
+                                let _still = stand_still();
+                                let answer = sender.send_request(request()).await.unwrap();
+                                assert_eq!(answer.status(), 200);
+                                answer.into_body().collect().await.unwrap();
+                            }
+                            requests += 1;
+                            sleep(Duration::from_secs(20)).await;
+                        }
+                    }};
+                }
+                if version == 2 {
+                    live!(client::conn::http2::handshake(Executor, stream));
+                } else {
+                    live!(client::conn::http1::handshake(stream));
+                }
+                requests
+            })
+        });
+        for client in clients {
+            assert_eq!(client.await.unwrap(), 24 * 60 * 3);
+        }
+        assert!(start.elapsed() >= day);
+        end.send(()).unwrap();
+        assert_eq!(server.await.unwrap().unwrap(), 0);
+    });
+}
+
+#[test]
+fn an_idle_connection_ends_at_exactly_the_header_timeout() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let (address, _end, _server) = serve().await;
+        for sent in ["", "GET / HTTP/1.1\r\nhost: x\r\n\r\n"] {
+            let mut stream = connect(address).await;
+            let start = Instant::now();
+            stream.write_all(sent.as_bytes()).await.unwrap();
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer).await;
+            assert_eq!(answer.is_empty(), sent.is_empty());
+            assert_eq!(start.elapsed(), LIMITS.head);
+        }
+    });
+}
+
+#[test]
+fn a_service_that_never_answers_is_answered_for_at_exactly_its_limit() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let (address, end, server) = serve().await;
+        let (mut sender, connection) = client::conn::http1::handshake(connect(address).await).await.unwrap();
+        spawn(connection).detach();
+        let start = Instant::now();
+        let request = Request::get("/sleep/1day").header("host", "x").body(String::new()).unwrap();
+        assert_eq!(sender.send_request(request).await.unwrap().status(), 503);
+        assert_eq!(start.elapsed(), LIMITS.request);
+        // Nothing is under way: the end does not wait for the drain.
+        end.send(()).unwrap();
+        assert_eq!(server.await.unwrap().unwrap(), 0);
+        assert_eq!(start.elapsed(), LIMITS.request);
+    });
+}
+
+#[test]
+fn the_parts_of_a_message_may_come_byte_by_byte() {
+    let _watchdog = watchdog(LONG);
+    let message =
+        Rc::<str>::from("POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok");
+    paused().block_on(async {
+        let (address, _end, _server) = serve().await;
+        let mut stream = connect(address).await;
+        for byte in message.as_bytes() {
+            stream.write_all(&[*byte]).await.unwrap();
+            sleep(ms(1)).await;
+        }
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("ok"), "{answer}");
+    });
+}

@@ -1,0 +1,131 @@
+//! An example as its users meet it: started as a process. What the tests of several examples share.
+
+#![allow(dead_code, reason = "every test binary uses its own part of it")]
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long to wait for something that certainly comes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An example's binary, which `cargo test` builds into the directory beside this test's.
+pub(crate) fn binary(example: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    let directory = test.ancestors().nth(2).expect("a test lives in target/<profile>/deps");
+    let binary = directory.join("examples").join(format!("{example}{}", std::env::consts::EXE_SUFFIX));
+    let hint = format!(
+        "run `cargo build --all-features --example {example}` first, or `cargo test --all-features` without naming a test"
+    );
+    assert!(binary.exists(), "{} is missing: {hint}", binary.display());
+    binary
+}
+
+/// Runs an example to its end.
+pub(crate) fn run(example: &str, arguments: &[&str]) -> Output {
+    Command::new(binary(example)).args(arguments).stdin(Stdio::null()).output().expect("the example starts")
+}
+
+/// Runs a tool that a machine may not have; `None`, and a line that says so, if it has not.
+pub(crate) fn tool(name: &str, arguments: &[impl AsRef<OsStr>]) -> Option<Output> {
+    match Command::new(name).args(arguments).stdin(Stdio::null()).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            // Not `eprintln!`, which the test harness keeps to itself.
+            let test = thread::current().name().unwrap_or("a test").to_owned();
+            let _ = writeln!(std::io::stderr(), "skipped: {test}, because {name} cannot be run: {error}");
+            None
+        }
+    }
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// An example that runs until it is told to end; killed when this is dropped.
+pub(crate) struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Running {
+    pub(crate) fn start(example: &str, arguments: &[&str]) -> Running {
+        let mut command = Command::new(binary(example));
+        let mut child = command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the example starts");
+        let lines = lines_of(child.stdout.take().expect("standard output is piped"));
+        Running { child, lines, seen: Vec::new() }
+    }
+
+    /// Reads its lines until one begins with `start`, and returns the rest of that.
+    pub(crate) fn wait_for(&mut self, start: &str) -> String {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("no line {start:?} came; there were {:#?}", self.seen));
+            let rest = line.strip_prefix(start).map(str::to_owned);
+            self.seen.push(line);
+            if let Some(rest) = rest {
+                return rest;
+            }
+        }
+    }
+
+    /// Sends it a signal.
+    #[cfg(unix)]
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("the process is there until it is waited for");
+    }
+
+    /// How it has ended, if it has.
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("it can be waited for")
+    }
+
+    /// Waits until it ends by itself.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.has_ended() {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "the process does not end; it said {:#?}", self.seen);
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already, which is what the test is then about.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The lines of a pipe, read on a thread so that the process never waits for us.
+fn lines_of(pipe: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
