@@ -11,9 +11,10 @@ use axum::routing::{get, post};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
+use mainspring::hyper::Timer;
 use mainspring::net::{TcpListener, TcpStream};
 use mainspring::{block_on, sleep, spawn};
-use mainspring_ecosystem::{Io, Timer, watchdog};
+use mainspring_ecosystem::watchdog;
 use tower_service::Service;
 
 /// All that it takes in place of `axum::serve`.
@@ -23,14 +24,14 @@ async fn serve(listener: TcpListener, router: Router) {
         let router = router.clone();
         let service = service_fn(move |request: Request<Incoming>| router.clone().call(request));
         let mut builder = hyper::server::conn::http1::Builder::new();
-        spawn(builder.timer(Timer::new()).serve_connection(Io::new(stream), service)).detach();
+        spawn(builder.timer(Timer).serve_connection(stream, service)).detach();
     }
 }
 
 /// One request over a connection of its own.
 async fn request(addr: SocketAddr, request: Request<Body>) -> (StatusCode, String) {
     let stream = TcpStream::connect(addr).await.unwrap();
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(Io::new(stream)).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
     spawn(connection).detach();
     let answer: Response<Incoming> = sender.send_request(request).await.unwrap();
     let status = answer.status();

@@ -9,10 +9,11 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response, client, server};
+use mainspring::hyper::{Executor, Timer};
 use mainspring::net::{TcpListener, TcpStream};
 use mainspring::time::Instant;
 use mainspring::{Builder, block_on, spawn};
-use mainspring_ecosystem::{Executor, Io, Timer, watchdog};
+use mainspring_ecosystem::watchdog;
 
 /// More than a socket's buffers hold.
 const LARGE: usize = 8 << 20;
@@ -44,8 +45,8 @@ async fn serve_http1() -> SocketAddr {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             let mut builder = server::conn::http1::Builder::new();
-            builder.timer(Timer::new()).header_read_timeout(Duration::from_secs(30));
-            let connection = builder.serve_connection(Io::new(stream), service_fn(echo));
+            builder.timer(Timer).header_read_timeout(Duration::from_secs(30));
+            let connection = builder.serve_connection(stream, service_fn(echo));
             spawn(async move { drop(connection.await) }).detach();
         }
     })
@@ -59,7 +60,7 @@ fn hyper_serves_http1_and_its_client_sends_several_requests_over_a_connection() 
     block_on(async {
         let addr = serve_http1().await;
         let stream = TcpStream::connect(addr).await.unwrap();
-        let (mut sender, connection) = client::conn::http1::handshake(Io::new(stream)).await.unwrap();
+        let (mut sender, connection) = client::conn::http1::handshake(stream).await.unwrap();
         let connection = spawn(connection);
         for size in [0, 5, LARGE] {
             assert_eq!(length(sender.send_request(post(size)).await).await, size);
@@ -94,10 +95,10 @@ fn hyper_serves_http2_whose_streams_are_our_tasks() {
         let server = spawn(async move {
             let (stream, _) = listener.accept().await.unwrap();
             let mut builder = server::conn::http2::Builder::new(Executor);
-            builder.timer(Timer::new()).serve_connection(Io::new(stream), service_fn(echo)).await
+            builder.timer(Timer).serve_connection(stream, service_fn(echo)).await
         });
         let stream = TcpStream::connect(addr).await.unwrap();
-        let (sender, connection) = client::conn::http2::handshake(Executor, Io::new(stream)).await.unwrap();
+        let (sender, connection) = client::conn::http2::handshake(Executor, stream).await.unwrap();
         let connection = spawn(connection);
         // All at once, over one connection.
         let requests = [1, 5, LARGE].map(|size| {

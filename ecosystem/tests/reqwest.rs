@@ -9,9 +9,10 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
+use mainspring::hyper::Timer;
 use mainspring::net::TcpListener;
 use mainspring::{block_on, sleep, spawn};
-use mainspring_ecosystem::{Io, Timer, watchdog};
+use mainspring_ecosystem::watchdog;
 use tokio::runtime::{Builder, Runtime};
 
 /// Where whatever needs tokio runs.
@@ -34,7 +35,7 @@ async fn serve() -> String {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
             let mut builder = hyper::server::conn::http1::Builder::new();
-            spawn(builder.timer(Timer::new()).serve_connection(Io::new(stream), service_fn(echo))).detach();
+            spawn(builder.timer(Timer).serve_connection(stream, service_fn(echo))).detach();
         }
     })
     .detach();
