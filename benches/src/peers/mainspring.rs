@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::{net, time};
 
-use super::{Joined, Peer, Proxies, Resets};
+use super::{Http, Joined, Peer, Proxies, Resets};
 
 /// This project's runtime.
 #[derive(Clone, Copy, Debug)]
@@ -121,5 +121,18 @@ impl Resets for Mainspring {
 impl Proxies for Mainspring {
     async fn copy_both_ways(a: &mut net::TcpStream, b: &mut net::TcpStream) -> io::Result<(u64, u64)> {
         Ok(mainspring::io::copy_bidirectional(a, b).buffer_size(64 * 1024).await?)
+    }
+}
+
+impl Http for Mainspring {
+    type Io = net::TcpStream;
+    type Timer = mainspring::hyper::Timer;
+
+    fn io(stream: net::TcpStream) -> net::TcpStream {
+        stream
+    }
+
+    fn timer() -> mainspring::hyper::Timer {
+        mainspring::hyper::Timer
     }
 }

@@ -6,7 +6,8 @@
 //!   stands between a workload and a runtime is at most a `match` on a result.
 //! * Each runtime is used the way its own documentation uses it on one thread, with the cheapest of its ways
 //!   where there are several; the file of a peer says which.
-//! * What a runtime lacks is absent here too, never imitated: [`Resets`] and the sockets of others.
+//! * What a runtime lacks is absent here too, never imitated: [`Resets`] and the sockets of others. [`Http`] is for the two
+//!   that are compared under hyper, each with what its own project joins it to hyper by.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -184,6 +185,20 @@ pub trait Proxies: Peer {
         a: &mut Self::Stream,
         b: &mut Self::Stream,
     ) -> impl Future<Output = io::Result<(u64, u64)>>;
+}
+
+/// A runtime on which hyper runs.
+pub trait Http: Peer {
+    /// Its TCP socket as hyper takes it.
+    type Io: hyper::rt::Read + hyper::rt::Write + Unpin + 'static;
+    /// Its timers as hyper takes them.
+    type Timer: hyper::rt::Timer + Send + Sync + 'static;
+
+    /// Makes a socket one for hyper.
+    fn io(stream: Self::Stream) -> Self::Io;
+
+    /// What makes timers for hyper.
+    fn timer() -> Self::Timer;
 }
 
 /// Takes a task's result out of the handle of a runtime that tells whether the task ended well.

@@ -7,11 +7,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::{net, task, time};
 
-use super::{Joined, Peer, Proxies, Resets};
+use super::{Http, Joined, Peer, Proxies, Resets};
 
 /// tokio, `current_thread`.
 #[derive(Clone, Copy, Debug)]
@@ -127,5 +128,18 @@ impl Resets for Tokio {
 impl Proxies for Tokio {
     async fn copy_both_ways(a: &mut net::TcpStream, b: &mut net::TcpStream) -> io::Result<(u64, u64)> {
         tokio::io::copy_bidirectional_with_sizes(a, b, 64 * 1024, 64 * 1024).await
+    }
+}
+
+impl Http for Tokio {
+    type Io = TokioIo<net::TcpStream>;
+    type Timer = TokioTimer;
+
+    fn io(stream: net::TcpStream) -> TokioIo<net::TcpStream> {
+        TokioIo::new(stream)
+    }
+
+    fn timer() -> TokioTimer {
+        TokioTimer::new()
     }
 }

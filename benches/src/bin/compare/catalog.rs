@@ -4,7 +4,7 @@ use mainspring_bench::peers::Peer;
 use mainspring_bench::peers::{self};
 
 use crate::scale::{Scale, short};
-use crate::workloads::{beside, burst, lateness};
+use crate::workloads::{beside, burst, http, lateness};
 
 /// Who takes part: a runtime, or something that a workload is compared with besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +74,9 @@ impl Contestant {
     pub(crate) fn takes_part(self, workload: Id) -> bool {
         match self {
             Contestant::DelayQueue => matches!(workload, Id::W3b | Id::W4 | Id::W4s),
+            Contestant::Mainspring | Contestant::Before | Contestant::Tokio => true,
+            // hyper is measured where it came from, and here.
+            _ if workload == Id::H => false,
             Contestant::Timerfd => workload == Id::W5,
             // Others have nothing that copies both ways.
             _ if workload == Id::W16 => {
@@ -110,7 +113,7 @@ macro_rules! ids {
 }
 
 ids! {
-    W1 W2 W2b W3 W3b W3c W4 W4s W4b W5 W5b W6 W8 W9 W10a W10b W10c W10d W10e W10f W11 W12 W13 W14 W15 W16 M P
+    W1 W2 W2b W3 W3b W3c W4 W4s W4b W5 W5b W6 W8 W9 W10a W10b W10c W10d W10e W10f W11 W12 W13 W14 W15 W16 H M P
 }
 
 impl Id {
@@ -460,6 +463,20 @@ fn workload(id: Id, scale: &Scale) -> Workload {
                 metric("flood", "64 KiB, one way without a pause", Nanoseconds, &[Times(0.93, Tokio)]),
             ],
         ),
+        Id::H => {
+            let goals: &[Goal] = &[Times(1.0, Tokio)];
+            let costs = http::PARTS.iter().map(|part| {
+                let connections = short(part.connections(scale));
+                let label = format!("{connections} connections, {}", part.name);
+                metric(&part.key(), label, Nanoseconds, goals)
+            });
+            let idle = metric("idle", "resident, idle connection", Bytes, goals);
+            (
+                "hyper, HTTP/1.1: CPU of the server per request".into(),
+                http::PARTS.len() + 1,
+                costs.chain([idle]).collect(),
+            )
+        }
         Id::M => (
             format!("memory, with {} live sleeps", short(scale.weighed)),
             2,

@@ -1,5 +1,5 @@
 //! The other end of `children`: this program, started by itself to do one part of one workload for one contestant,
-//! or to be the clients of an echo server, or both ends of a proxy.
+//! or to be the clients of a server, or both ends of a proxy.
 //!
 //! The result is one line of JSON on the standard output; a failure is a message on the standard error and a
 //! status that is not zero.
@@ -11,7 +11,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::catalog::{Contestant, Id};
 use crate::scale::Scale;
-use crate::workloads::{self, Order, echo, proxy};
+use crate::workloads::{self, Order, echo, http, proxy};
 use crate::{affinity, measure::Metrics};
 
 /// The first argument of a child that measures; then workload, part, contestant, scale, its CPU, its helpers'.
@@ -21,6 +21,8 @@ pub(crate) const CLIENTS: &str = "--clients";
 
 /// The first argument of a process at both ends of a proxy; then address, connections, the rounds of each kind, its CPU.
 pub(crate) const ENDS: &str = "--ends";
+/// The first argument of a process of HTTP clients; then address, connections, rounds, its CPU.
+pub(crate) const HTTP_CLIENTS: &str = "--http-clients";
 
 /// A CPU as an argument.
 pub(crate) fn cpu_argument(cpu: Option<usize>) -> String {
@@ -31,8 +33,9 @@ pub(crate) fn cpu_argument(cpu: Option<usize>) -> String {
 pub(crate) fn main(arguments: &[String]) -> Option<ExitCode> {
     let outcome = match arguments.split_first()? {
         (kind, rest) if kind == CHILD => measure(rest),
-        (kind, rest) if kind == CLIENTS => clients(rest),
+        (kind, rest) if kind == CLIENTS => clients(rest, echo::clients),
         (kind, rest) if kind == ENDS => ends(rest),
+        (kind, rest) if kind == HTTP_CLIENTS => clients(rest, http::clients),
         _ => return None,
     };
     Some(match outcome {
@@ -59,7 +62,10 @@ fn measure(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-fn clients(arguments: &[String]) -> Result<(), String> {
+fn clients(
+    arguments: &[String],
+    clients: fn(SocketAddr, usize, usize) -> std::io::Result<()>,
+) -> Result<(), String> {
     let [server, connections, rounds, cpu] = arguments else {
         return Err(format!("{CLIENTS} is for this program's own use"));
     };
@@ -67,7 +73,7 @@ fn clients(arguments: &[String]) -> Result<(), String> {
     let connections = connections.parse().map_err(|_| "no such number of connections")?;
     let rounds = rounds.parse().map_err(|_| "no such number of rounds")?;
     begin(cpu);
-    echo::clients(server, connections, rounds).map_err(|error| format!("the clients: {error}"))
+    clients(server, connections, rounds).map_err(|error| format!("the clients: {error}"))
 }
 
 fn ends(arguments: &[String]) -> Result<(), String> {

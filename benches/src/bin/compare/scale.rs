@@ -32,6 +32,8 @@ pub(crate) struct Scale {
     /// How many connections there are, and how many requests they make.
     pub(crate) connections: usize,
     pub(crate) requests: usize,
+    /// How many connections there are where there are many.
+    pub(crate) many_connections: usize,
     /// How many sleeps are registered and dropped.
     pub(crate) dropped: usize,
     /// How many tasks churn, and how many of their operations are measured.
@@ -74,6 +76,7 @@ impl Scale {
             herd: 10_000,
             connections: 64,
             requests: 400_000,
+            many_connections: 4_000,
             dropped: 1_000_000,
             churning: 100_000,
             churns: 3_000_000,
@@ -130,6 +133,7 @@ impl Scale {
             herd: 100,
             connections: 4,
             requests: 4_000,
+            many_connections: 16,
             dropped: 1_000,
             churning: 500,
             churns: 1_000,

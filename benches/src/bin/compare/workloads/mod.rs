@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[cfg(target_os = "linux")]
 use mainspring_bench::peers::{Compio, Monoio, MonoioLegacy};
-use mainspring_bench::peers::{Mainspring, Peer, Proxies, Resets, Smol, Tokio, Zruntime};
+use mainspring_bench::peers::{Http, Mainspring, Peer, Proxies, Resets, Smol, Tokio, Zruntime};
 
 use self::busy::Busy;
 use crate::catalog::{Contestant, Id};
@@ -19,6 +19,7 @@ mod create;
 mod drops;
 pub(crate) mod echo;
 mod gate;
+pub(crate) mod http;
 pub(crate) mod lateness;
 mod memory;
 mod meter;
@@ -50,8 +51,8 @@ pub(crate) struct Order<'a> {
 /// What went wrong, in a sentence.
 pub(crate) fn run(order: Order<'_>, contestant: Contestant) -> Result<Metrics, String> {
     match contestant {
-        Contestant::Mainspring => proxying::<Mainspring>(order),
-        Contestant::Tokio => proxying::<Tokio>(order),
+        Contestant::Mainspring => serving::<Mainspring>(order),
+        Contestant::Tokio => serving::<Tokio>(order),
         Contestant::Smol => resettable::<Smol>(order),
         #[cfg(target_os = "linux")]
         Contestant::Monoio => resettable::<Monoio>(order),
@@ -68,9 +69,10 @@ pub(crate) fn run(order: Order<'_>, contestant: Contestant) -> Result<Metrics, S
     }
 }
 
-fn proxying<P: Resets + Proxies>(order: Order<'_>) -> Result<Metrics, String> {
+fn serving<P: Resets + Proxies + Http>(order: Order<'_>) -> Result<Metrics, String> {
     match order.workload {
         Id::W16 => proxy::proxy::<P>(order.scale, order.helper_cpu),
+        Id::H => http::http::<P>(order.scale, order.part, order.helper_cpu),
         _ => resettable::<P>(order),
     }
 }
@@ -90,7 +92,7 @@ fn plain<P: Peer>(order: Order<'_>) -> Result<Metrics, String> {
         Id::W1 => create::sleeps::<P>(scale, part),
         Id::W2 => create::unneeded_timeouts::<P>(scale),
         Id::W2b => create::needed_timeouts::<P>(scale),
-        Id::W3 | Id::W3b | Id::W3c | Id::W16 => return unsupported(order),
+        Id::W3 | Id::W3b | Id::W3c | Id::W16 | Id::H => return unsupported(order),
         Id::W4 => return burst::spread::<P>(scale, scale.burst, ""),
         Id::W4s => return burst::spread::<P>(scale, scale.small_bursts[part], ["0", "1"][part]),
         Id::W4b => return burst::at_once::<P>(scale),

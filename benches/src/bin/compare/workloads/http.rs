@@ -1,0 +1,256 @@
+//! H: a server of HTTP/1.1 by hyper, with its header timeout and all else as it comes: what a request costs, with bodies small
+//! and large, over few connections and many; and what a connection weighs on which nothing happens.
+//!
+//! Ground rules:
+//!
+//! * The code is the same for every peer, up to what joins the runtime to hyper, which is what its own project offers.
+//! * The clients are another process, plain and the same for every peer, so that the CPU time is the server's alone.
+//! * However many connections there are, as many requests are under way at a time: with more connections what is measured
+//!   is that a request finds its connection's memory cold.
+
+use std::convert::Infallible;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::Response;
+use hyper::body::Bytes;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use mainspring_bench::peers::Http;
+
+use super::echo::Clients;
+use super::gate::Gate;
+use super::meter::Meter;
+use crate::child;
+use crate::measure::{Metrics, in_task, resident};
+use crate::scale::Scale;
+
+/// A measurement of requests.
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    /// Bytes of an answer's body.
+    body: usize,
+    many: bool,
+}
+
+/// One after the other; after them comes the weighing.
+pub(crate) const PARTS: [Part; 4] = [
+    Part { name: "13 bytes", body: 13, many: false },
+    Part { name: "64 KiB", body: 64 << 10, many: false },
+    Part { name: "13 bytes", body: 13, many: true },
+    Part { name: "64 KiB", body: 64 << 10, many: true },
+];
+
+/// How many requests are under way at a time.
+const AT_ONCE: usize = 64;
+
+impl Part {
+    pub(crate) fn key(&self) -> String {
+        format!("{}/{}", if self.many { "many" } else { "few" }, self.body)
+    }
+
+    pub(crate) fn connections(&self, scale: &Scale) -> usize {
+        if self.many { scale.many_connections } else { scale.connections }
+    }
+}
+
+/// What this part of the workload yields.
+pub(crate) fn http<P: Http>(scale: &Scale, part: usize, cpu: Option<usize>) -> Result<Metrics, String> {
+    match PARTS.get(part) {
+        Some(part) => requests::<P>(scale, part, cpu),
+        None => idle::<P>(scale, cpu),
+    }
+}
+
+/// The CPU time per request.
+fn requests<P: Http>(scale: &Scale, part: &Part, cpu: Option<usize>) -> Result<Metrics, String> {
+    // What takes longer is measured well by fewer.
+    let requests = scale.requests / if part.body > 1024 { 8 } else { 1 };
+    let meter = Rc::new(Meter::new(requests));
+    let counted = meter.clone();
+    let answered = Rc::new(move || _ = counted.count());
+    // The clients go on until the server is gone.
+    let (streams, _clients) = connect(part.connections(scale), usize::MAX, cpu)?;
+    let body = Bytes::from(vec![b'x'; part.body]);
+    let cost = in_task(move |peer: P| async move {
+        for stream in streams {
+            let stream = peer.adopt(stream).expect("the runtime takes a connected socket");
+            peer.detach(serve::<P>(stream, body.clone(), answered.clone()));
+        }
+        meter.cost().await
+    });
+    Ok(vec![(part.key(), cost)])
+}
+
+/// Resident bytes for each connection that has had one request and is kept alive.
+fn idle<P: Http>(scale: &Scale, cpu: Option<usize>) -> Result<Metrics, String> {
+    let count = scale.many_connections;
+    let (mut streams, _clients) = connect(count + 1, 1, cpu)?;
+    let body = Bytes::from_static(b"hello, world\n");
+    in_task(move |peer: P| async move {
+        let gate = Rc::new(Gate::new(1));
+        let passed = gate.clone();
+        let answered = Rc::new(move || passed.pass());
+        let begin = |stream| {
+            let stream = peer.adopt(stream).expect("the runtime takes a connected socket");
+            peer.detach(serve::<P>(stream, body.clone(), answered.clone()));
+        };
+        // What the first connection of all takes is not each connection's. The clients ask in this order.
+        begin(streams.remove(0));
+        gate.all_passed().await;
+        gate.again(count);
+        let before = resident();
+        streams.into_iter().for_each(begin);
+        gate.all_passed().await;
+        // The last answers are written, and all connections wait for the next request.
+        peer.sleep(Duration::from_millis(50)).await;
+        let grown = resident().zip(before).map(|(after, before)| (after - before) / count as f64);
+        Ok(grown.map(|bytes| ("idle".into(), bytes)).into_iter().collect())
+    })
+}
+
+/// Answers all requests of a connection, and tells of each.
+async fn serve<P: Http>(stream: P::Stream, body: Bytes, answered: Rc<impl Fn() + 'static>) {
+    let service = service_fn(move |_request| {
+        answered();
+        let answer = Response::new(Full::new(body.clone()));
+        async { Ok::<_, Infallible>(answer) }
+    });
+    let mut builder = http1::Builder::new();
+    // The client may be gone at the end, and its connection in the middle of something.
+    let _ = builder.timer(P::timer()).serve_connection(P::io(stream), service).await;
+}
+
+/// The server's ends of `connections` connections, in the order in which the clients use them.
+fn connect(
+    connections: usize,
+    rounds: usize,
+    cpu: Option<usize>,
+) -> Result<(Vec<TcpStream>, Clients), String> {
+    let failed = |error: io::Error| format!("the server's sockets: {error}");
+    allow_descriptors(connections)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let arguments = [address.to_string(), connections.to_string(), rounds.to_string()];
+    let clients = Clients::start(child::HTTP_CLIENTS, &arguments, cpu)?;
+    let mut streams = Vec::with_capacity(connections);
+    for _ in 0..connections {
+        let (stream, _) = listener.accept().map_err(failed)?;
+        stream.set_nodelay(true).map_err(failed)?;
+        streams.push(stream);
+    }
+    Ok((streams, clients))
+}
+
+/// Lets this process have so many sockets, and those that it has anyway.
+fn allow_descriptors(sockets: usize) -> Result<(), String> {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Resource, getrlimit, setrlimit};
+        let wanted = sockets as u64 + 64;
+        let mut limit = getrlimit(Resource::Nofile);
+        if limit.current.is_some_and(|current| current < wanted) {
+            limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+            setrlimit(Resource::Nofile, limit)
+                .map_err(|error| format!("cannot have {wanted} descriptors: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What the process of the clients does: `rounds` requests on each of `connections`; then, or before, the server ends.
+pub(crate) fn clients(server: SocketAddr, connections: usize, rounds: usize) -> io::Result<()> {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    allow_descriptors(connections).map_err(io::Error::other)?;
+    let mut streams = Vec::with_capacity(connections);
+    for _ in 0..connections {
+        let stream = TcpStream::connect(server)?;
+        stream.set_nodelay(true)?;
+        streams.push(stream);
+    }
+    match ask(&mut streams, rounds) {
+        Err(error) if ![BrokenPipe, ConnectionReset, UnexpectedEof].contains(&error.kind()) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn ask(streams: &mut [TcpStream], rounds: usize) -> io::Result<()> {
+    const REQUEST: &[u8] =
+        b"GET /page HTTP/1.1\r\nhost: localhost\r\nuser-agent: compare\r\naccept: */*\r\n\r\n";
+    let mut answer = Answer::default();
+    for _ in 0..rounds {
+        for streams in streams.chunks_mut(AT_ONCE) {
+            for stream in &mut *streams {
+                stream.write_all(REQUEST)?;
+            }
+            for stream in streams {
+                answer.read(stream)?;
+            }
+        }
+    }
+    // Kept alive, idle, until the server ends.
+    streams[0].read_exact(&mut [0])
+}
+
+/// Reads answers, which are all as long as the first.
+#[derive(Default)]
+struct Answer(Vec<u8>);
+
+impl Answer {
+    fn read(&mut self, mut stream: impl Read) -> io::Result<()> {
+        let begun = if self.0.is_empty() { self.learn(&mut stream)? } else { 0 };
+        stream.read_exact(&mut self.0[begun..])?;
+        if self.0.starts_with(b"HTTP/1.1 200 ") {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("an answer of {:?}", String::from_utf8_lossy(&self.0[..15]))))
+    }
+
+    /// Reads the head of an answer, and learns from it how long all of them are. Returns how long it is itself.
+    fn learn(&mut self, stream: &mut impl Read) -> io::Result<usize> {
+        while !self.0.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte)?;
+            self.0.extend(byte);
+        }
+        let head = self.0.len();
+        let text = String::from_utf8_lossy(&self.0);
+        let length = text.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length: usize =
+            length.and_then(|text| text.parse().ok()).ok_or_else(|| io::Error::other("no length"))?;
+        self.0.resize(head + length, 0);
+        Ok(head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_whole_one_after_the_other() {
+        let both =
+            b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nabHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\ncd";
+        let (mut rest, mut answer) = (&both[..], Answer::default());
+        answer.read(&mut rest).unwrap();
+        assert!(answer.0.ends_with(b"\r\n\r\nab"));
+        answer.read(&mut rest).unwrap();
+        assert!(answer.0.ends_with(b"\r\n\r\ncd") && rest.is_empty());
+        assert_eq!(answer.read(&mut rest).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn an_answer_that_is_an_error_is_one() {
+        let page = b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nab";
+        assert!(Answer::default().read(&page[..]).is_err());
+    }
+
+    #[test]
+    fn the_parts_have_names_of_their_own() {
+        let keys = PARTS.map(|part| part.key());
+        assert_eq!(keys, ["few/13", "few/65536", "many/13", "many/65536"]);
+    }
+}
