@@ -1,6 +1,6 @@
 //! The HTTP client among the examples, as a process: pages, and what it says when there is none.
 
-mod process;
+mod example;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mainspring::net::TcpSocket;
 
-use process::{PATIENCE, run, stderr, stdout};
+use example::{PATIENCE, run, stderr, stdout};
 
 /// Listens, and lets `serve` have the first connection once the head of a request has come over it. Returns what came, when
 /// the thread is joined.

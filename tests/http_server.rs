@@ -2,7 +2,7 @@
 //! virtual time.
 
 mod common;
-mod process;
+mod example;
 #[path = "../examples/http_server/server/mod.rs"]
 mod server;
 
@@ -21,7 +21,7 @@ use mainspring::spawn;
 use mainspring::time::{Instant, sleep, stand_still};
 
 use common::{HOUR, LONG, ms, paused, watchdog};
-use process::{PATIENCE, Running, stderr, stdout, tool};
+use example::{PATIENCE, Running, stderr, stdout, tool};
 use server::Limits;
 
 /// The example as a process.
@@ -75,7 +75,8 @@ impl Server {
     }
 }
 
-/// What curl says, with the options that make it a test; `None` where there is no curl, or none that can do this.
+/// What curl says, with the options that make it a test; `None`, and a line that says so, where there is no curl.
+#[cfg(unix)]
 fn curl(options: &[&str]) -> Option<String> {
     let seconds = PATIENCE.as_secs().to_string();
     let options = [&["--silent", "--show-error", "--noproxy", "*", "--max-time", &seconds], options].concat();
@@ -84,8 +85,10 @@ fn curl(options: &[&str]) -> Option<String> {
     Some(stdout(&output))
 }
 
+#[cfg(unix)]
 const VERSIONS: [(&str, &str); 2] = [("--http1.1", "1.1"), ("--http2-prior-knowledge", "2")];
 
+#[cfg(unix)]
 #[test]
 fn curl_is_answered_over_both_versions_of_http() {
     let server = Server::start(&[]);
@@ -296,7 +299,7 @@ mod ending {
 fn an_address_that_is_taken_is_a_clear_error() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let output = process::run("http_server", &["--listen", &address]);
+    let output = example::run("http_server", &["--listen", &address]);
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
     assert!(said.starts_with(&format!("http_server: cannot serve on {address}: ")), "{said}");
