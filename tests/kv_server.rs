@@ -12,8 +12,6 @@ mod protocol;
 mod session;
 #[path = "../examples/kv_server/store.rs"]
 mod store;
-#[path = "../examples/kv_server/unblock.rs"]
-mod unblock;
 
 use std::fs;
 use std::future::pending;

@@ -17,9 +17,9 @@ use futures::channel::{mpsc, oneshot};
 use futures::future::{Either, select};
 use futures::{FutureExt, StreamExt};
 use mainspring::sleep;
+use mainspring::task::unblock;
 
 use crate::store::{Saved, Store};
-use crate::unblock::unblock;
 
 /// The first line of each file.
 const HEAD: &str = "mainspring kv 1";

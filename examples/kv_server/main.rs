@@ -10,7 +10,6 @@
 //! | `session`  | a client's connection, over any stream                    |
 //! | `protocol` | the requests                                              |
 //! | `disk`     | the file, written by one task with the help of a thread   |
-//! | `unblock`  | that thread                                               |
 //!
 //! Its test, `tests/kv_server.rs`, has days go by in no time: the runtime's time is virtual there, the clients are tasks, and
 //! their connections lie in memory.
@@ -25,7 +24,6 @@ mod interrupt;
 mod protocol;
 mod session;
 mod store;
-mod unblock;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
