@@ -540,7 +540,7 @@ fn a_burst_gives_its_memory_back() {
             sleep(us(100)).await;
         }
         let left = live_bytes() - before;
-        // The table of the wheel's chunks stays as long as it was: half a percent.
+        // The wheel keeps some buffers of each size.
         assert!(left <= enough, "{left} of {full} bytes are left");
     });
 }
