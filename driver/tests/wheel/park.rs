@@ -41,6 +41,26 @@ fn a_park_ends_at_the_last_deadline_that_it_can_gather() {
 }
 
 #[test]
+fn a_slot_that_begins_within_the_slack_and_is_due_beyond_it_puts_nothing_off() {
+    let first = (8 << 20) - 100;
+    let mut bench = Bench::new(0);
+    let key = bench.add(Nanos::NEVER.get());
+    bench.cancel(key);
+    bench.owners.slack[key] = Slack::at_most_nanos(1 << 20);
+    bench.file(key, first);
+    // Its slot begins at 8 << 20.
+    bench.add((9 << 20) + 5);
+    assert_eq!(bench.next_wake(), Some(at(first)));
+}
+
+#[test]
+fn who_waits_in_a_later_slot_is_not_asked_for_the_next_deadline() {
+    let mut bench = Bench::of([10, 1 << 20]);
+    assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(at(10)));
+    assert_eq!(bench.owners.asked, 1);
+}
+
+#[test]
 fn a_reset_brings_the_new_slack() {
     // Within its slot, and to another one.
     for to in [(5 << 20) - 100, 3 << 20] {
