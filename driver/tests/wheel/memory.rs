@@ -113,26 +113,6 @@ fn the_wheel_knows_how_much_memory_long_rows_have() {
 }
 
 #[test]
-fn a_crowds_memory_is_counted_and_goes_with_it() {
-    // One in order, which have no room for others before them; then a hundred before them.
-    let mut bench = Paged::of([15; 40]);
-    let idle = bench.wheel.allocated_bytes();
-    let crowd: Vec<usize> = (0..100).map(|_| bench.add(3)).collect();
-    // A rank has eight bytes, and a number that is free has four.
-    let full = bench.wheel.allocated_bytes() - idle;
-    assert!((8 * 100..=16 * 100).contains(&full), "{full} bytes for a hundred");
-    crowd[..60].iter().for_each(|&key| bench.cancel(key));
-    let free = bench.wheel.allocated_bytes() - idle - full;
-    assert!((4 * 60..=8 * 60).contains(&free), "{free} bytes for sixty numbers that are free");
-    // Numbers are used again.
-    (0..60).for_each(|_| assert!(bench.add(4) >= 140));
-    assert_eq!(bench.wheel.allocated_bytes(), idle + full + free);
-    assert_eq!(bench.fire_all(4), 100);
-    assert_eq!(bench.wheel.allocated_bytes(), idle);
-    bench.check();
-}
-
-#[test]
 fn a_little_memory_of_each_size_is_kept_and_the_list_of_it_becomes_short() {
     // A timer in each of nearly all slots of the lower levels, so that there are many small buffers.
     let deadline = |key: usize| (1 + key as u64 % 60) << (4 + 6 * (key / 60));
