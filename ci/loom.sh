@@ -276,11 +276,11 @@ twin "fire: the deadline is kept after the state has moved on" driver/src/timer/
             let traced = entry.traced();' \
     loom_fire_against_a_look_at_the_deadline
 
-twin "poll: the state is not read again after locking" driver/src/timer/entry/mod.rs \
+twin "poll: the state is not read again after locking" driver/src/timer/entry/owner.rs \
 '        let unwanted = match self.state.load() {' '        let unwanted = match State::Deadline(self.deadline()) {' \
     loom_fire_against_poll_with_another_waker
 
-twin "reset to earlier: the state is not read again after locking" driver/src/timer/entry/mod.rs \
+twin "reset to earlier: the state is not read again after locking" driver/src/timer/entry/owner.rs \
 '        if !matches!(self.state.load(), State::Deadline(_)) {
             drop(locked);' \
 '        if false {
@@ -291,7 +291,7 @@ twin "reset to earlier: left to the old deadline" driver/src/timer/entry/mod.rs 
 'Err(State::Deadline(_)) => this.bring_forward(deadline),' 'Err(State::Deadline(_)) => {}' \
     loom_fire_against_reset_to_earlier
 
-twin "drop: the state is not read again after locking" driver/src/timer/entry/mod.rs \
+twin "drop: the state is not read again after locking" driver/src/timer/entry/owner.rs \
 '        let mut locked = self.handle.lock();
         match self.state.load() {' \
 '        let state = self.state.load();
@@ -313,7 +313,7 @@ twin "arm: the park counts as ended before it is" driver/src/timer/shared.rs \
 '        self.parked_until = Some(wake);' '        self.parked_until = None;' \
     loom_two_threads_that_arm_earlier_against_park
 
-twin "arm: the driver may be closed" driver/src/timer/entry/mod.rs \
+twin "arm: the driver may be closed" driver/src/timer/entry/owner.rs \
 '        if locked.is_closed() {' '        if false {' \
     loom_shutdown_against_poll
 

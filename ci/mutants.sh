@@ -18,8 +18,11 @@
 #
 # Last run of a part: 2026-11-22, on a busier machine: the driver's agenda, lateness, slack, time, wake and nanos (424 mutants),
 # and of the runtime the lanes and the budget (232). Each file was built alone, with its own unit tests; what they missed was
-# looked at by more tests. Of what was missed 12 are on the list, and the others got a test. Not tried yet: the rest of the
-# executor, the clocks, and the futures of src/coop/mod.rs.
+# looked at by more tests. Of what was missed 12 are on the list, and the others got a test.
+#
+# And of the wheel and its lock, as rebuilt (678), all in one program with a switch for each mutant: 127 do not compile; of what
+# was missed some are on the list, and the others got a test. 9 lie in constants and were not tried. Of the runtime's
+# executor, clocks and src/coop/mod.rs 201 of 702 were tried in the same way. Not tried yet: the others.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -47,8 +50,8 @@ export ORACLE_SHRINK=0 RUST_BACKTRACE=0 CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_
 mutants() {
     code=0
     cargo mutants --package "$package" --output "$out" --jobs 1 --colors never \
-        --exclude driver/src/wheel/check.rs --exclude driver/src/sync.rs --exclude-re 'impl fmt::' \
-        --exclude 'src/**/models.rs' --exclude 'src/**/tests/*.rs' --exclude 'src/**/tests.rs' \
+        --exclude driver/src/wheel/check.rs --exclude driver/src/sync/mod.rs --exclude-re 'impl fmt::' \
+        --exclude '**/models.rs' --exclude '**/tests/*.rs' --exclude '**/tests.rs' \
         --exclude-re 'tests::' "$@" || code=$?
     case $code in 0 | 2 | 3) ;; *) exit "$code" ;; esac
 }
@@ -67,25 +70,31 @@ while read -r line; do
 done <"$list"
 [ "$bad" = 0 ] || exit 1
 
-again=
-if [ "${1:-}" = --resume ]; then
+again= runtime=
+while :; do
+    case ${1:-} in
+    --resume) again=--iterate ;;
+    --runtime) runtime=1 ;;
+    *) break ;;
+    esac
     shift
-    again=--iterate
-else
-    rm -rf "$out/mutants.out" "$out/mutants.out.old"
-fi
+done
+[ -n "$again" ] || rm -rf "$out/mutants.out" "$out/mutants.out.old"
 package=mainspring-driver
 quick="-C=--lib -C=--test=agenda -C=--test=oracle -C=--test=wheel -C=--test=counts -C=--test=entry_life -C=--test=wakers \
     -C=--test=time"
 others="--lib --tests"
-if [ "${1:-}" = --runtime ]; then
-    shift
+if [ -n "$runtime" ]; then
     package=mainspring
     quick=-C=--lib
     # Not those that run an example, which is not built there.
     others="--lib --test busy --test clock --test enter --test metrics --test panics --test park --test shutdown
         --test spawn_with --test tasks --test time_instant --test time_sleep --test time_wall --test virtual_clock"
-    [ $# -gt 0 ] || set -- --file 'src/executor/**' --file 'src/coop/**' --file 'src/clock/**'
+    # Whatever the other options are, such as a shard.
+    case " $* " in
+    *' --file'* | *' -f '*) ;;
+    *) set -- --file 'src/executor/**' --file 'src/coop/**' --file 'src/clock/**' "$@" ;;
+    esac
 fi
 # Their words are options of their own.
 # shellcheck disable=SC2086

@@ -373,6 +373,21 @@ fn what_is_foreign_can_take_part_in_the_budget() {
 }
 
 #[test]
+fn a_task_is_told_when_its_budget_is_used_up() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut results = 0;
+        while has_budget_remaining() && results < 1_000 {
+            consume_budget().await;
+            results += 1;
+        }
+        assert!(results <= 128, "{results} results in one poll");
+        yield_now().await;
+        assert!(has_budget_remaining());
+    });
+}
+
+#[test]
 fn an_executor_inside_a_task_is_without_budget() {
     let _watchdog = watchdog(LONG);
     block_on(async {

@@ -424,6 +424,37 @@ fn each_entry_that_was_put_off_costs_one_move() {
 }
 
 #[test]
+fn a_peek_finds_the_first_of_equal_deadlines_wherever_it_waits() {
+    // Each time the one that came first is brought to the deadline of others, or another is put off to its.
+    let at = Nanos::new;
+    // In a slot that begins at that deadline.
+    let mut agenda = Agenda::new();
+    let first = agenda.insert((), at(1 << 10));
+    let second = agenda.insert((), at(500));
+    assert!(agenda.reset(second, at(1 << 10)));
+    assert_eq!(agenda.peek(), Some(first));
+    // In a slot that has been opened, behind one that was put off.
+    let mut agenda = Agenda::new();
+    let first = agenda.insert((), at((1 << 10) + 20));
+    let second = agenda.insert((), at((1 << 10) + 10));
+    assert!(agenda.pop_due(at((1 << 10) + 5)).is_none());
+    assert!(agenda.reset(second, at((1 << 10) + 20)));
+    assert_eq!(agenda.peek(), Some(first));
+    // Before a crowd in order that leaves it no room; and then there is an earlier one.
+    let mut agenda = Agenda::new();
+    let first = agenda.insert((), at(1 << 10));
+    for _ in 0..40 {
+        agenda.insert((), at(15));
+    }
+    assert!(agenda.reset(first, at(15)));
+    assert_eq!(agenda.peek(), Some(first));
+    let earlier = agenda.insert((), at(3));
+    assert_eq!(agenda.peek(), Some(earlier));
+    assert_eq!(agenda.pop_due(at(15)).map(|entry| entry.key), Some(earlier));
+    assert_eq!(agenda.pop_due(at(15)).map(|entry| entry.key), Some(first));
+}
+
+#[test]
 fn nothing_is_allocated_before_the_first_entry() {
     let mut agenda = Agenda::<u64>::new();
     assert!(agenda.pop_due(Nanos::new(1 << 40)).is_none() && agenda.peek().is_none());

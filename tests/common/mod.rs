@@ -233,6 +233,12 @@ pub(crate) async fn turn() {
     }
 }
 
+/// Whether a first poll of the future is ready; it is dropped then.
+pub(crate) async fn is_ready(future: impl Future) -> bool {
+    let mut future = std::pin::pin!(future);
+    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
+}
+
 /// Random numbers, the same ones each time.
 pub(crate) struct Random(u64);
 

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::{LONG, ms, panicked, watchdog};
 use mainspring::dump::Running;
@@ -69,6 +69,31 @@ fn a_task_that_blocks_is_told_to_other_threads_by_its_line_and_for_how_long() {
     assert!(second.to_string().contains(&told), "{second}");
     drop(runtime);
     assert_eq!(handle.running(), None);
+}
+
+#[test]
+fn a_poll_is_told_to_have_begun_no_earlier_than_the_stretch_to_which_it_belongs() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    let (tell, told) = mpsc::channel::<Instant>();
+    let watcher = thread::spawn(move || {
+        let before = told.recv().unwrap();
+        let running = look(&handle, |_| true);
+        (running.at_most.unwrap(), before.elapsed())
+    });
+    runtime.block_on(async {
+        // The clock has gone on for a while by then.
+        sleep(ms(100)).await;
+        let before = Instant::now();
+        sleep(ms(1)).await;
+        tell.send(before).unwrap();
+        while !watcher.is_finished() {
+            thread::yield_now();
+        }
+    });
+    let (at_most, elapsed) = watcher.join().unwrap();
+    assert!(at_most <= elapsed, "{at_most:?} at most, and {elapsed:?} ago it had not begun");
 }
 
 #[test]

@@ -60,10 +60,11 @@ impl Slot {
     #[inline]
     fn push(&mut self, cell: Cell, free: &mut Vec<Chunk>) -> usize {
         let index = self.cells.len();
-        if index == 0 && self.cells.capacity() == 0 {
-            if let Some(buffer) = free.pop() {
-                self.cells = buffer;
-            }
+        if index == 0
+            && self.cells.capacity() == 0
+            && let Some(buffer) = free.pop()
+        {
+            self.cells = buffer;
         }
         self.note(&cell);
         self.cells.push(cell);

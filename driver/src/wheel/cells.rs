@@ -256,3 +256,54 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
         (index..self.len()).filter_map(|index| Some((index, self.get(index)?.timer()?)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slack::Slack;
+
+    const PAGE: usize = 8;
+
+    fn row(len: usize, buffers: &mut Buffers<usize>) -> Cells<usize, PAGE> {
+        let mut cells = Cells::new();
+        for key in 0..len {
+            let timer = Timer { when: Nanos::new(1), rank: Rank::new(key as u64, Slack::ZERO), key };
+            cells.push(timer.into_cell(), buffers);
+        }
+        cells
+    }
+
+    #[test]
+    fn a_row_is_cut_off_at_any_length() {
+        let mut buffers = Buffers::new();
+        for len in [1, 7, 8, 9, 15, 16, 17, 29, 30] {
+            let mut cells = row(30, &mut buffers);
+            cells.truncate(len, &mut buffers);
+            assert_eq!((cells.len(), cells.last().and_then(|cell| cell.key)), (len, Some(len - 1)));
+            assert_eq!(
+                cells.live_from(0).map(|(_, timer)| timer.key).collect::<Vec<_>>(),
+                Vec::from_iter(0..len)
+            );
+            // It goes on from there.
+            let more = cells.get(0).copied();
+            more.into_iter().for_each(|cell| cells.push(cell, &mut buffers));
+            assert!(cells.is_at(len, 0) && cells.len() == len + 1);
+            cells.clear(&mut buffers);
+        }
+    }
+
+    #[test]
+    fn a_page_is_given_back_when_its_last_cell_is_left_behind() {
+        let mut buffers = Buffers::new();
+        let mut cells = row(3 * PAGE, &mut buffers);
+        let allocated = buffers.allocated_bytes();
+        for index in 1..=2 * PAGE {
+            cells.release_page(index, &mut buffers);
+        }
+        // Two pages: they serve another row without new memory but for the list of them.
+        let (lists, used) = (buffers.allocated_bytes(), row(2 * PAGE, &mut buffers));
+        assert_eq!((buffers.allocated_bytes(), used.len()), (lists, 2 * PAGE));
+        assert!(lists < allocated + PAGE * size_of::<Cell<usize>>());
+        assert_eq!(cells.live_from(2 * PAGE).count(), PAGE);
+    }
+}

@@ -311,3 +311,36 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nowhere;
+
+    impl Store<u8> for Nowhere {
+        fn set_place(&mut self, _: u8, _: Place) {}
+        fn place(&self, _: u8) -> Place {
+            Place::NOWHERE
+        }
+    }
+
+    #[test]
+    fn a_timer_that_is_put_back_counts_as_moved_and_expires_at_its_new_deadline() {
+        let mut wheel = Wheel::new(Nanos::ZERO);
+        wheel.insert(&mut Nowhere, 0, Nanos::new(10), Rank::new(0, Slack::ZERO));
+        for deadline in [10, 100, 5_000] {
+            let now = Nanos::new(deadline);
+            let due = wheel.next_due(&mut Nowhere, now, &mut 10);
+            let Due::Fire { key, deadline, rank } = due else { panic!("{due:?}") };
+            assert_eq!((deadline, wheel.len()), (now, 0));
+            let later = if now == Nanos::new(10) { Nanos::new(100) } else { Nanos::new(5_000) };
+            wheel.put_back(&mut Nowhere, key, later, rank);
+            assert_eq!(
+                wheel.next_due(&mut Nowhere, now, &mut 10),
+                if later == now { due } else { Due::Idle }
+            );
+        }
+        assert_eq!((wheel.moved(), wheel.len()), (3, 0));
+    }
+}

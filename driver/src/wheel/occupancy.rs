@@ -137,7 +137,7 @@ mod tests {
         let before = wheel.occupancy();
         let found = |level: usize, slot: usize| before.slots[level][slot];
         assert_eq!([found(0, 1), found(1, 1), found(6, 1), found(9, 63)], [2, 2, 1, 1]);
-        assert_eq!((before.timers(), before.opened, before.current), (deadlines.len(), 1, [0; LEVELS]));
+        assert_eq!((before.timers(), before.opened(), before.current), (deadlines.len(), 1, [0; LEVELS]));
 
         // Those that leave are counted no more; one that is opened and not due yet is.
         let mut moves = 100;
@@ -148,8 +148,21 @@ mod tests {
         }
         assert_eq!(wheel.next_due(&mut places, now, &mut moves), Due::Idle);
         let after = wheel.occupancy();
-        assert_eq!((after.current[0], after.current[1], after.opened, after.elapsed), (0, 1, 1, now));
+        assert_eq!((after.current[0], after.current[1], after.opened()), (0, 1, 1));
+        assert_eq!(after.elapsed(), Duration::from_nanos(now.get()));
         assert_eq!(wheel.moved(), 0);
+    }
+
+    #[test]
+    fn timers_that_no_slot_can_tell_apart_are_counted_as_opened() {
+        let mut wheel = Wheel::new(Nanos::ZERO);
+        let mut places = Places(vec![Place::NOWHERE; 50]);
+        // More than make room for the last ones, which are due before them.
+        for key in 0..50 {
+            wheel.insert(&mut places, key, Nanos::new(if key < 45 { 15 } else { 3 }), rank(key));
+        }
+        let occupancy = wheel.occupancy();
+        assert_eq!((wheel.crowd.len(), occupancy.opened(), occupancy.timers()), (5, 50, 50));
     }
 
     #[test]

@@ -218,3 +218,49 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keeps the place of each key, and counts how often one was told.
+    #[derive(Default)]
+    struct Places {
+        at: std::collections::BTreeMap<u64, Place>,
+        told: usize,
+    }
+
+    impl Store<u64> for Places {
+        fn set_place(&mut self, key: u64, place: Place) {
+            self.told += 1;
+            self.at.insert(key, place);
+        }
+        fn place(&self, key: u64) -> Place {
+            self.at[&key]
+        }
+    }
+
+    fn timer(when: u64, key: u64) -> Timer<u64> {
+        Timer { when: Nanos::new(when), rank: Rank::new(key, Slack::ZERO), key }
+    }
+
+    #[test]
+    fn a_timer_is_put_in_order_if_it_is_among_the_last() {
+        let (mut store, mut buffers) = (Places::default(), Buffers::new());
+        let mut run = Run::<u64, 2048>::new();
+        for key in 0..100 {
+            assert!(run.insert(&mut store, timer(key, key), &mut buffers));
+        }
+        store.told = 0;
+        // Before so many it has room, and they are told; before one more it has not, and nothing is changed.
+        assert!(run.insert(&mut store, timer(99 - SHIFTED as u64, 100), &mut buffers));
+        assert_eq!((run.live(), store.told), (101, SHIFTED + 1));
+        assert!(!run.insert(&mut store, timer(99 - SHIFTED as u64, 80), &mut buffers));
+        assert_eq!((run.live(), store.told), (101, SHIFTED + 1));
+        let mut left = Vec::new();
+        while let Some(timer) = run.pop(&mut store, &mut buffers) {
+            left.push(timer.order());
+        }
+        assert!(left.len() == 101 && left.is_sorted());
+    }
+}

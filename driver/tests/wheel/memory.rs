@@ -90,6 +90,58 @@ fn the_wheel_knows_how_much_memory_it_has() {
 }
 
 #[test]
+fn the_wheel_knows_how_much_memory_long_rows_have() {
+    // Rows of several pages: in order, so that the slot is opened as it is; and out of order, so that it cascades.
+    for reverse in [false, true] {
+        let deadline: Vec<_> =
+            (0..10_000).map(|key| at((1 << 20) + if reverse { 10_000 - key } else { key })).collect();
+        let (place, slack) = (vec![Place::NOWHERE; deadline.len()], vec![Slack::ZERO; deadline.len()]);
+        let owners = Owners { place, deadline, slack, asked: 0 };
+        let before = bytes();
+        let mut bench = Paged { owners, ..Paged::new(0) };
+        let held = |bench: &Paged| assert_eq!(bench.wheel.allocated_bytes() as i64, bytes() - before);
+        for key in 0..10_000 {
+            bench.file(key, bench.owners.deadline[key].get());
+            held(&bench);
+        }
+        while bench.wheel.next_due(&mut bench.owners, at(2 << 20), &mut 1) != Due::Idle {
+            held(&bench);
+        }
+        held(&bench);
+        assert!(bench.wheel.is_empty());
+    }
+}
+
+#[test]
+fn a_little_memory_of_each_size_is_kept_and_the_list_of_it_becomes_short() {
+    // A timer in each of nearly all slots of the lower levels, so that there are many small buffers.
+    let deadline = |key: usize| (1 + key as u64 % 60) << (4 + 6 * (key / 60));
+    let mut bench = Paged::new(0);
+    let idle = bench.wheel.allocated_bytes();
+    for key in 0..300 {
+        bench.add(deadline(key));
+    }
+    let busy = bench.wheel.allocated_bytes();
+    // More steps a second than there are buffers.
+    for second in 1..=20 {
+        (0..400).for_each(|step| _ = bench.next((second << 30) + step));
+    }
+    assert!(bench.wheel.is_empty());
+    // Cells have 32 bytes here, so 32 buffers of eight cells are kept, in a list with some room.
+    let (cells, list) = (32 * 8 * 32, 32 * 24);
+    let kept = bench.wheel.allocated_bytes() - idle;
+    assert!(busy - idle >= 300 * 8 * 32 && kept >= cells + 2 * list, "{kept} bytes are kept");
+    assert!(kept <= cells + 4 * list + 64 * 24, "{kept} bytes are kept");
+    let start = 21 << 30;
+    assert_eq!(bench.fire_all(start), 0);
+    let again = allocations(|| {
+        (0..32).for_each(|key| bench.file(key, start + 100 + deadline(key)));
+        assert_eq!(bench.fire_all(start + (1 << 20)), 32);
+    });
+    assert_eq!(again, 0, "a habit allocates");
+}
+
+#[test]
 fn memory_that_recurs_is_kept_and_a_bursts_is_given_back() {
     let mut bench = Paged::new(0);
     let idle = blocks();

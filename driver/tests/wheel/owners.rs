@@ -3,7 +3,7 @@
 use mainspring_driver::Nanos;
 use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
 
-use crate::bench::{Bench, at, width};
+use crate::bench::{Bench, Paged, at, width};
 
 #[test]
 fn a_timer_that_is_not_in_the_wheel_is_not_found() {
@@ -24,6 +24,47 @@ fn a_timer_that_is_not_in_the_wheel_is_not_found() {
     );
     assert_eq!(bench.advance(20, 10), []);
     assert!(bench.wheel.is_empty());
+}
+
+#[test]
+fn timers_that_are_cancelled_in_a_crowd_in_order_move_no_other_until_the_holes_are_many() {
+    let mut bench = Paged::of([1 << 20; 200]);
+    let before = bench.owners.place.clone();
+    // As many holes as timers, and 32: then the others move together.
+    (1..=116).for_each(|key| bench.cancel(key));
+    assert_eq!(bench.owners.place, before);
+    bench.cancel(117);
+    assert!((118..200).all(|key| bench.owners.place[key] != before[key]));
+    bench.check();
+}
+
+#[test]
+fn holes_of_a_crowd_that_has_lost_its_order_are_filled() {
+    // A long hole, made while it was in order; then one comes out of order, and the last two go.
+    let mut bench = Bench::of([(1 << 20) + 10; 200]);
+    (100..199).for_each(|key| bench.cancel(key));
+    let early = bench.add((1 << 20) + 5);
+    for key in [199, early, 99] {
+        bench.cancel(key);
+        bench.check();
+    }
+    let early = bench.add((1 << 20) + 5);
+    // A hole in the middle is never more than one.
+    for key in 5..95 {
+        bench.cancel(key);
+        bench.check();
+    }
+    let left: Vec<usize> = (0..5).chain(95..99).collect();
+    assert_eq!(bench.advance((1 << 20) + 10, 100), [&[early], &left[..]].concat());
+}
+
+#[test]
+fn a_timer_that_is_reset_within_its_slot_keeps_its_cell() {
+    let mut bench = Bench::of([(1 << 20) + 1, (1 << 20) + 2]);
+    bench.refile(0, (1 << 20) + 3);
+    bench.check();
+    let place = format!("{:?}", bench.owners.place[0]);
+    assert!(place.starts_with("cell 0 "), "{place}");
 }
 
 #[test]

@@ -41,6 +41,46 @@ fn a_park_ends_at_the_last_deadline_that_it_can_gather() {
 }
 
 #[test]
+fn a_slot_that_begins_within_the_slack_and_is_due_beyond_it_puts_nothing_off() {
+    let first = (8 << 20) - 100;
+    let mut bench = Bench::new(0);
+    let key = bench.add(Nanos::NEVER.get());
+    bench.cancel(key);
+    bench.owners.slack[key] = Slack::at_most_nanos(1 << 20);
+    bench.file(key, first);
+    // Its slot begins at 8 << 20.
+    bench.add((9 << 20) + 5);
+    assert_eq!(bench.next_wake(), Some(at(first)));
+}
+
+#[test]
+fn a_precise_timer_far_behind_others_shortens_the_park_to_those_that_were_looked_at() {
+    // In a slot that is open, and in order: a hundred with slack, then perhaps one without.
+    for precise in [false, true] {
+        let start = 2 * width(3);
+        let mut bench = Bench::new(0);
+        for n in 0..=100 {
+            let key = bench.add(Nanos::NEVER.get());
+            bench.cancel(key);
+            bench.owners.slack[key] =
+                if precise && n == 100 { Slack::ZERO } else { Slack::at_most_nanos(1 << 20) };
+            bench.file(key, start + 1_000 + n * 100);
+        }
+        assert_eq!(bench.advance(start + 500, 100), []);
+        // It looks at 64, and takes the next for one that may be precise if any is.
+        let last = if precise { 64 } else { 100 };
+        assert_eq!(bench.next_wake(), Some(at(start + 1_000 + last * 100)));
+    }
+}
+
+#[test]
+fn who_waits_in_a_later_slot_is_not_asked_for_the_next_deadline() {
+    let mut bench = Bench::of([10, 1 << 20]);
+    assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(at(10)));
+    assert_eq!(bench.owners.asked, 1);
+}
+
+#[test]
 fn a_reset_brings_the_new_slack() {
     // Within its slot, and to another one.
     for to in [(5 << 20) - 100, 3 << 20] {

@@ -127,6 +127,22 @@ fn a_crowd_that_was_reset_to_later_is_moved_in_slices() {
 }
 
 #[test]
+fn to_pass_over_many_cancelled_timers_is_done_in_slices() {
+    // In order, so that they leave from the front; all but two are cancelled behind the first.
+    let mut bench = Bench::of([width(2); 5_000]);
+    assert!(matches!(bench.next(width(2)), Due::Fire { key: 0, .. }));
+    (2..4_999).for_each(|key| bench.cancel(key));
+    assert!(matches!(bench.next(width(2)), Due::Fire { key: 1, .. }));
+    for _ in 0..3 {
+        let mut moves = 1;
+        assert_eq!(bench.wheel.next_due(&mut bench.owners, at(width(2)), &mut moves), Due::Exhausted);
+        assert_eq!(moves, 0);
+        bench.check();
+    }
+    assert_eq!(bench.advance(width(2), 1), [4_999]);
+}
+
+#[test]
 fn a_wheel_can_be_emptied_in_the_middle_of_a_cascade() {
     // A driver that is shut down empties its wheel, wakes, and hears of more timers that are dropped.
     let mut bench = Bench::new(0);

@@ -243,10 +243,10 @@ impl Account<'_> {
 impl Drop for Account<'_> {
     fn drop(&mut self) {
         let mut book = self.ledger.lock();
-        if let Some(row) = book.close(self.row) {
-            if row.kind == Kind::Timer {
-                book.totals.cancelled += 1;
-            }
+        if let Some(row) = book.close(self.row)
+            && row.kind == Kind::Timer
+        {
+            book.totals.cancelled += 1;
         }
     }
 }

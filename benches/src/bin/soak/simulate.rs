@@ -163,7 +163,7 @@ impl World {
         self.pass()?;
         self.fire()?;
         self.go_on();
-        if self.counts.turns % 256 == 0 {
+        if self.counts.turns.is_multiple_of(256) {
             self.handle.check();
             self.counts.checks += 1;
         }
@@ -246,10 +246,10 @@ impl World {
         let now = self.test.now();
         let next = self.driver.next_deadline();
         let wake = self.driver.next_wake();
-        if let (Some(((first, _), _)), Some(next)) = (self.list.first_key_value(), next) {
-            if next > *first {
-                return Err(format!("the next deadline is {next:?}, and {first:?} comes before it"));
-            }
+        if let (Some(((first, _), _)), Some(next)) = (self.list.first_key_value(), next)
+            && next > *first
+        {
+            return Err(format!("the next deadline is {next:?}, and {first:?} comes before it"));
         }
         if next.is_none() && !self.list.is_empty() {
             return Err("there is no next deadline, and timers are armed".to_owned());

@@ -181,10 +181,10 @@ fn prod(soak: &Arc<Soak>, runtime: &Handle, rng: &mut Rng) {
         }
         _ => {
             // Cancelled is right only once the runtime has gone.
-            if let Err(error) = block_on(task) {
-                if !runtime.is_shutdown() {
-                    soak.ledger.fault(format!("a task spawned from another thread: {error}"));
-                }
+            if let Err(error) = block_on(task)
+                && !runtime.is_shutdown()
+            {
+                soak.ledger.fault(format!("a task spawned from another thread: {error}"));
             }
         }
     }

@@ -202,12 +202,11 @@ async fn aborter(soak: Arc<Soak>, mut rng: Rng) {
             member.abort();
             soak.tally.aborts.one();
             let watched = soak.ledger.operation("the join of an aborted task", LONG);
-            if let Ok(member) = Rc::try_unwrap(member) {
-                if let Err(error) = member.await {
-                    if error.is_panic() {
-                        soak.ledger.fault(format!("an aborted task: {error}"));
-                    }
-                }
+            if let Ok(member) = Rc::try_unwrap(member)
+                && let Err(error) = member.await
+                && error.is_panic()
+            {
+                soak.ledger.fault(format!("an aborted task: {error}"));
             }
             drop(watched);
         }

@@ -52,12 +52,12 @@ impl Usage {
                 self.allocated
             ));
         }
-        if let (Some(start), Some(end)) = (self.resident, end.resident) {
-            if end > start + RESIDENT {
-                faults.push(format!(
-                    "resident memory grew from {start} bytes to {end}; {RESIDENT} more are allowed"
-                ));
-            }
+        if let (Some(start), Some(end)) = (self.resident, end.resident)
+            && end > start + RESIDENT
+        {
+            faults.push(format!(
+                "resident memory grew from {start} bytes to {end}; {RESIDENT} more are allowed"
+            ));
         }
         faults
     }

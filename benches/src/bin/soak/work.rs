@@ -90,10 +90,10 @@ async fn work(soak: &Arc<Soak>, rng: &mut Rng) {
         }
     }
     while let Some(result) = set.join_next().await {
-        if let Err(error) = result {
-            if error.is_panic() {
-                soak.ledger.fault(format!("a task of a set: {error}"));
-            }
+        if let Err(error) = result
+            && error.is_panic()
+        {
+            soak.ledger.fault(format!("a task of a set: {error}"));
         }
     }
 }

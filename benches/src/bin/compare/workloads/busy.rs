@@ -243,7 +243,7 @@ impl Stretch {
     fn another(&self) -> bool {
         let done = self.done.get();
         // Once this is so it stays so, whichever task asks.
-        if done > 0 && done % Stretch::LOOK == 0 && self.is_over() {
+        if done > 0 && done.is_multiple_of(Stretch::LOOK) && self.is_over() {
             return false;
         }
         self.count(1);

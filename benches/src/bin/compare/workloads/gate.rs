@@ -24,10 +24,10 @@ impl Gate {
 
     pub(super) fn pass(&self) {
         self.left.set(self.left.get() - 1);
-        if self.left.get() == 0 {
-            if let Some(waker) = self.waiter.take() {
-                waker.wake();
-            }
+        if self.left.get() == 0
+            && let Some(waker) = self.waiter.take()
+        {
+            waker.wake();
         }
     }
 

@@ -1,0 +1,212 @@
+//! The owner's side of an entry: the steps of a poll, a reset and a drop that need the lock, or a linked entry's waker. The
+//! ground rules are at the top of the module above.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::{Shutdown, TimerEntry};
+use crate::Nanos;
+use crate::slack::Slack;
+use crate::timer::shared::Inner;
+use crate::timer::state::{State, StateCell};
+use crate::wheel::Rank;
+
+impl TimerEntry {
+    pub(super) fn poll_idle(self: Pin<&Self>, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
+        let deadline = self.deadline();
+        if self.handle.has_passed(deadline) {
+            self.state.settle();
+            return Poll::Ready(Ok(()));
+        }
+        let waker = cx.waker().clone();
+        match self.arm(deadline, waker) {
+            Ok(unpark) => {
+                if unpark {
+                    self.handle.unpark();
+                }
+                self.traced().armed(deadline);
+                Poll::Pending
+            }
+            Err((refused, waker)) => {
+                drop(waker);
+                Poll::Ready(refused)
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn poll_linked(
+        self: Pin<&Self>,
+        deadline: Nanos,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Shutdown>> {
+        if self.handle.is_time_to_look(deadline) && self.handle.has_passed_now(deadline) {
+            return self.poll_overdue();
+        }
+        let same = self.waker.with(|held| {
+            // SAFETY: the state was a deadline when we, the owner, read it, so the waker has been written;
+            // only we write it, and the driver at most copies it. If the entry fires meanwhile the bits
+            // stay, and `will_wake` compares only them, and does not follow the data pointer.
+            unsafe { (*held).assume_init_ref() }.will_wake(cx.waker())
+        });
+        if same { Poll::Pending } else { self.poll_with_another_waker(cx) }
+    }
+
+    /// A reset to an earlier time than the one filed.
+    pub(super) fn bring_forward(self: Pin<&Self>, deadline: Nanos) {
+        let passed = self.handle.has_passed(deadline);
+        let mut locked = self.handle.lock();
+        if !matches!(self.state.load(), State::Deadline(_)) {
+            drop(locked);
+            self.reset_unlinked(deadline);
+            return;
+        }
+        if passed || deadline <= locked.published() {
+            let waker = self.take_out(&mut locked);
+            self.keep(deadline);
+            self.state.settle();
+            locked.count_fired();
+            drop(locked);
+            waker.wake();
+            self.traced().reset(deadline);
+            self.traced().fired(0);
+            return;
+        }
+        let slack = self.slack(&mut locked, deadline);
+        self.state.arm(deadline);
+        locked.entries.refile(self, deadline, slack);
+        let unpark = self.handle.filed(&mut locked, deadline, slack);
+        drop(locked);
+        if unpark {
+            self.handle.unpark();
+        }
+        self.traced().reset(deadline);
+    }
+
+    /// A reset of a timer that is not linked: it starts anew at its next poll.
+    pub(super) fn reset_unlinked(self: Pin<&Self>, deadline: Nanos) {
+        self.keep(deadline);
+        if self.state.load() == State::Fired {
+            self.state.forget();
+        }
+    }
+
+    /// Takes the entry out of the wheel, if it is still there, and its waker with it.
+    pub(super) fn disarm(&self) {
+        if let Some(waker) = self.unlink(StateCell::disarm, Inner::count_cancelled) {
+            drop(waker);
+            self.traced().cancelled();
+        }
+    }
+
+    /// The deadline has passed, and nobody has let the driver fire it.
+    #[cold]
+    fn poll_overdue(self: Pin<&Self>) -> Poll<Result<(), Shutdown>> {
+        let (deadline, now) = (self.deadline(), self.handle.latest());
+        match self.unlink(StateCell::settle, |inner| inner.count_overdue(deadline, now)) {
+            Some(waker) => {
+                drop(waker);
+                self.traced().fired(now.saturating_nanos_since(deadline));
+                Poll::Ready(Ok(()))
+            }
+            None => self.poll_ended(),
+        }
+    }
+
+    fn poll_with_another_waker(self: Pin<&Self>, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
+        let new = cx.waker().clone();
+        let locked = self.handle.lock();
+        let unwanted = match self.state.load() {
+            State::Deadline(_) => Ok(self.waker.with_mut(|held| {
+                // SAFETY: the lock is held and the entry is linked: the driver is not looking, and the waker
+                // is present.
+                let waker = unsafe { (*held).assume_init_mut() };
+                std::mem::replace(waker, new)
+            })),
+            _ => Err(new),
+        };
+        drop(locked);
+        match unwanted {
+            Ok(old) => {
+                drop(old);
+                Poll::Pending
+            }
+            Err(new) => {
+                drop(new);
+                self.poll_ended()
+            }
+        }
+    }
+
+    /// The entry was linked a moment ago and is so no more.
+    fn poll_ended(self: Pin<&Self>) -> Poll<Result<(), Shutdown>> {
+        Poll::Ready(if self.state.load() == State::Shutdown { Err(Shutdown(())) } else { Ok(()) })
+    }
+
+    /// Links the entry, unless the driver is closed or past the deadline: then the waker comes back. Says
+    /// whether the driver must be unparked.
+    #[allow(clippy::type_complexity)]
+    fn arm(self: Pin<&Self>, deadline: Nanos, waker: Waker) -> Result<bool, (Result<(), Shutdown>, Waker)> {
+        let mut locked = self.handle.lock();
+        if locked.is_closed() {
+            self.state.refuse();
+            return Err((Err(Shutdown(())), waker));
+        }
+        if deadline <= locked.published() {
+            self.state.settle();
+            return Err((Ok(()), waker));
+        }
+        self.put_waker(waker);
+        let rank = Rank::new(locked.next_sequence(), self.slack(&mut locked, deadline));
+        self.state.arm(deadline);
+        locked.entries.insert(self, deadline, rank);
+        Ok(self.handle.filed(&mut locked, deadline, rank.slack()))
+    }
+
+    /// The slack of this timer, if it is armed now, for this deadline.
+    #[inline]
+    fn slack(&self, locked: &mut Inner, deadline: Nanos) -> Slack {
+        let tolerance = self.filed.with(|filed| {
+            // SAFETY: the lock is held, and the owner, who alone writes it, is the caller.
+            unsafe { (*filed).tolerance }
+        });
+        tolerance.unwrap_or_else(|| locked.default_slack(self.handle.latest(), deadline))
+    }
+
+    /// Writes the waker of an entry that is about to be linked.
+    fn put_waker(&self, waker: Waker) {
+        self.waker.with_mut(|held| {
+            // SAFETY: the entry is in no wheel and this is its owner, so nobody else looks; it holds no waker
+            // that would be leaked.
+            unsafe { (*held).write(waker) };
+        });
+    }
+
+    /// Takes the entry out of the wheel, moves it on with `leave`, and returns its waker, to be dropped
+    /// without the lock. `None` if it is not linked any more.
+    fn unlink(&self, leave: impl FnOnce(&StateCell), count: impl FnOnce(&mut Inner)) -> Option<Waker> {
+        let mut locked = self.handle.lock();
+        match self.state.load() {
+            State::Deadline(deadline) => {
+                let waker = self.take_out(&mut locked);
+                self.keep(deadline);
+                leave(&self.state);
+                count(&mut locked);
+                Some(waker)
+            }
+            _ => None,
+        }
+    }
+
+    /// Removes a linked entry from the wheel and moves its waker out. The caller changes the state before it
+    /// unlocks.
+    fn take_out(&self, locked: &mut Inner) -> Waker {
+        locked.entries.remove(self);
+        self.waker.with(|held| {
+            // SAFETY: the state is a deadline, so the waker is present; the lock is held and the wheel has no
+            // pointer to the entry any more, so nobody copies it; the caller leaves the deadline state (or
+            // writes a new waker) before unlocking, so it is moved out once.
+            unsafe { (*held).assume_init_read() }
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! What is Linux's own: abstract names, a peer's process, full queues, and a count of what is open.
+
+use crate::Place;
+use crate::common::{LONG, is_ready, ms};
+use crate::net_support::{in_child, run};
+use futures::{AsyncReadExt, AsyncWriteExt};
+use mainspring::net::unix::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
+use mainspring::task::yield_now;
+use mainspring::{sleep, spawn, timeout};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::linux::net::SocketAddrExt;
+
+#[cfg(feature = "peer-cred")]
+#[test]
+fn a_peers_credentials_are_its_users_and_its_own() {
+    run(async {
+        let place = Place::new("credentials");
+        let listener = UnixListener::bind(&place).unwrap();
+        let client = UnixStream::connect(&place).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        for end in [&client, &server] {
+            let peer = end.peer_cred().unwrap();
+            assert_eq!(peer.uid(), rustix::process::geteuid().as_raw());
+            assert_eq!(peer.gid(), rustix::process::getegid().as_raw());
+            assert_eq!(peer.pid(), Some(std::process::id() as i32));
+        }
+        // The system gives a zero for a process that has no number here. A socket without a peer has none, either.
+        let alone =
+            rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None);
+        let alone = UnixStream::from_std(alone.unwrap().into()).unwrap();
+        assert_eq!(alone.peer_cred().unwrap().pid(), None);
+    });
+}
+
+#[test]
+fn abstract_names_are_addresses_of_all_three() {
+    run(async {
+        let name = |what: &str| {
+            SocketAddr::from_abstract_name(format!("mainspring {what} {}", std::process::id())).unwrap()
+        };
+        let stream = name("stream");
+        let listener = UnixListener::bind_addr(&stream).unwrap();
+        let client = UnixStream::connect_addr(&stream).await.unwrap();
+        listener.accept().await.unwrap();
+        assert_eq!(client.peer_addr().unwrap().as_abstract_name(), stream.as_abstract_name());
+        drop(listener);
+        // Nothing is left of it.
+        assert_eq!(UnixStream::connect_addr(&stream).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        let (here, there) = (name("here"), name("there"));
+        let one = UnixDatagram::bind_addr(&here).unwrap();
+        let other = UnixDatagram::bind_addr(&there).unwrap();
+        one.send_to_addr(b"1", &there).await.unwrap();
+        one.try_send_to_addr(b"2", &there).unwrap();
+        one.connect_addr(&there).unwrap();
+        one.send(b"3").await.unwrap();
+        for _ in 0..3 {
+            let (_, from) = other.recv_from(&mut [0]).await.unwrap();
+            assert_eq!(from.as_abstract_name(), here.as_abstract_name());
+        }
+    });
+}
+
+#[test]
+fn a_connect_waits_while_the_backlog_is_full() {
+    run(async {
+        let place = Place::new("backlog");
+        let listener = UnixListener::bind(&place).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let _first = UnixStream::connect(&place).await.unwrap();
+        let connecting = spawn({
+            let path = place.0.clone();
+            async move { UnixStream::connect(path).await }
+        });
+        sleep(ms(20)).await;
+        assert!(!connecting.is_finished());
+        listener.accept().await.unwrap();
+        let mut second = connecting.await.unwrap().unwrap();
+        let (mut accepted, _) = listener.accept().await.unwrap();
+        accepted.write_all(b"x").await.unwrap();
+        second.read_exact(&mut [0]).await.unwrap();
+    });
+}
+
+/// No event tells that there is room again in a queue that others had filled.
+#[test]
+fn a_send_waits_while_others_have_filled_the_receivers_queue() {
+    run(async {
+        let place = Place::new("queue");
+        let receiver = UnixDatagram::bind(&place).unwrap();
+        let other = UnixDatagram::unbound().unwrap();
+        let mut filled = 0;
+        while other.try_send_to(b"other", &place).is_ok() {
+            filled += 1;
+        }
+        let sending = spawn({
+            let path = place.0.clone();
+            async move { UnixDatagram::unbound().unwrap().send_to(b"ours", path).await }
+        });
+        sleep(ms(20)).await;
+        assert!(filled > 0 && !sending.is_finished());
+        let mut buffer = [0; 8];
+        for _ in 0..filled {
+            assert_eq!(receiver.recv(&mut buffer).await.unwrap(), 5);
+        }
+        timeout(LONG, sending).await.expect("there is room").unwrap().unwrap();
+        assert_eq!(receiver.recv(&mut buffer).await.unwrap(), 4);
+        // The same without waiting: what was full is asked again.
+        while other.try_send_to(b"other", &place).is_ok() {}
+        let ours = UnixDatagram::unbound().unwrap();
+        assert_eq!(ours.try_send_to(b"ours", &place).unwrap_err().kind(), ErrorKind::WouldBlock);
+        receiver.recv(&mut buffer).await.unwrap();
+        ours.try_send_to(b"ours", &place).unwrap();
+    });
+}
+
+#[test]
+fn descriptors_and_unix_sockets_that_are_dropped_are_closed() {
+    use mainspring::io::AsyncFd;
+    if !in_child("linux::descriptors_and_unix_sockets_that_are_dropped_are_closed", 256) {
+        return;
+    }
+    fn open() -> usize {
+        std::fs::read_dir("/proc/self/fd").unwrap().count()
+    }
+    run(async {
+        let place = Place::new("closed");
+        let before = open();
+        for _ in 0..200 {
+            let (reader, _writer) = rustix::pipe::pipe().unwrap();
+            let copy = AsyncFd::new(reader.try_clone().unwrap()).unwrap();
+            // Waits that are dropped, descriptors that are taken back, and refusals.
+            assert!(!is_ready(copy.readable()).await);
+            drop(copy.into_inner().unwrap());
+            let reader = AsyncFd::new(File::from(reader)).unwrap();
+            let waiting = spawn(async move { reader.readable().await });
+            yield_now().await;
+            waiting.abort();
+            AsyncFd::new(File::open(std::env::current_exe().unwrap()).unwrap()).unwrap_err();
+            let listener = UnixListener::bind(&place).unwrap();
+            let client = UnixStream::connect(&place).await.unwrap();
+            let (reader, writer) = listener.accept().await.unwrap().0.into_split();
+            drop((client, reader, writer, UnixDatagram::pair().unwrap()));
+            std::fs::remove_file(&place).unwrap();
+            UnixStream::connect(&place).await.unwrap_err();
+            assert!(!is_ready(listener.accept()).await);
+        }
+        // The aborted tasks are dropped in their turn.
+        sleep(ms(10)).await;
+        assert_eq!(open(), before);
+    });
+}

@@ -1,0 +1,170 @@
+//! Streams and listeners, their halves, and peers that go.
+
+use crate::Place;
+use crate::common::{is_ready, ms};
+use crate::net_support::run;
+use futures::stream::FusedStream;
+use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
+use mainspring::io::Interest;
+use mainspring::net::ReuniteError;
+use mainspring::net::unix::{UnixListener, UnixStream};
+use mainspring::task::yield_now;
+use mainspring::{sleep, spawn};
+use std::io::{self, ErrorKind};
+use std::os::unix::net;
+use std::sync::Arc;
+
+#[test]
+fn a_thousand_messages_are_echoed_in_order() {
+    run(async {
+        let place = Place::new("echo");
+        let listener = UnixListener::bind(&place).unwrap();
+        assert_eq!(listener.local_addr().unwrap().as_pathname(), Some(place.as_ref()));
+        let serving = spawn(async move {
+            let (stream, peer) = listener.accept().await.unwrap();
+            assert!(peer.is_unnamed());
+            let (reader, mut writer) = stream.into_split();
+            futures::io::copy(reader, &mut writer).await.unwrap()
+        });
+        let client = UnixStream::connect(&place).await.unwrap();
+        assert_eq!(client.peer_addr().unwrap().as_pathname(), Some(place.as_ref()));
+        let (mut reader, mut writer) = client.into_split();
+        assert_eq!(reader.peer_addr().unwrap().as_pathname(), Some(place.as_ref()));
+        assert!(writer.local_addr().unwrap().is_unnamed());
+        let message = |n: u32| format!("message {n} {}\n", "x".repeat(n as usize % 300));
+        let sending = spawn(async move {
+            for n in 0..1000 {
+                writer.write_all(message(n).as_bytes()).await.unwrap();
+            }
+        });
+        for n in 0..1000 {
+            let mut got = vec![0; message(n).len()];
+            reader.read_exact(&mut got).await.unwrap();
+            assert_eq!(got, message(n).as_bytes());
+        }
+        sending.await.unwrap();
+        // The writing half is gone: so the server has seen the end, and ends.
+        assert_eq!(reader.read(&mut [0]).await.unwrap(), 0);
+        assert_eq!(serving.await.unwrap(), (0..1000).map(|n| message(n).len() as u64).sum::<u64>());
+    });
+}
+
+#[test]
+fn a_pair_is_two_connected_streams_that_are_read_and_written_in_every_way() {
+    run(async {
+        let (one, mut other) = UnixStream::pair().unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(other.try_read(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert_eq!(one.try_write(b"hello").unwrap(), 5);
+        other.readable().await.unwrap();
+        assert_eq!(other.try_read(&mut buffer).unwrap(), 5);
+        let parts = [io::IoSlice::new(b"he"), io::IoSlice::new(b"llo")];
+        assert_eq!((&one).write_vectored(&parts).await.unwrap(), 5);
+        assert_eq!(one.try_write_vectored(&parts).unwrap(), 5);
+        let (mut start, mut end) = ([0; 3], [0; 7]);
+        let mut parts = [io::IoSliceMut::new(&mut start), io::IoSliceMut::new(&mut end)];
+        assert_eq!(other.read_vectored(&mut parts).await.unwrap(), 10);
+        assert_eq!((&start, &end), (b"hel", b"lohello"));
+        let mut parts = [io::IoSliceMut::new(&mut start)];
+        assert_eq!(other.try_read_vectored(&mut parts).unwrap_err().kind(), ErrorKind::WouldBlock);
+        one.writable().await.unwrap();
+        assert!(one.take_error().unwrap().is_none());
+        // Closing ends the writing way only.
+        (&one).close().await.unwrap();
+        assert_eq!(other.read(&mut buffer).await.unwrap(), 0);
+        other.write_all(b"still").await.unwrap();
+        assert_eq!((&one).read(&mut buffer).await.unwrap(), 5);
+    });
+}
+
+#[test]
+fn a_peer_that_closes_wakes_reader_and_writer() {
+    run(async {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (mut reader, mut writer) = one.into_split();
+        let reading = spawn(async move { reader.read(&mut [0]).await });
+        let writing = spawn(async move { writer.write_all(&vec![0; 10_000_000]).await });
+        sleep(ms(5)).await;
+        assert!(!reading.is_finished() && !writing.is_finished());
+        drop(other);
+        // Linux says that the peer has left unread what it was sent.
+        let read = reading.await.unwrap();
+        assert!(matches!(&read, Ok(0)) || read.unwrap_err().kind() == ErrorKind::ConnectionReset);
+        assert_eq!(writing.await.unwrap().unwrap_err().kind(), ErrorKind::BrokenPipe);
+        let (mut one, other) = UnixStream::pair().unwrap();
+        drop(other);
+        assert_eq!(one.read(&mut [0]).await.unwrap(), 0);
+        assert_eq!(one.write(b"x").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
+        one.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_listener_whose_path_is_removed_takes_nobody_more_and_keeps_whom_it_has() {
+    run(async {
+        let place = Place::new("removed");
+        let listener = UnixListener::bind(&place).unwrap();
+        assert_eq!(UnixListener::bind(&place).unwrap_err().kind(), ErrorKind::AddrInUse);
+        let mut early = UnixStream::connect(&place).await.unwrap();
+        std::fs::remove_file(&place).unwrap();
+        assert_eq!(UnixStream::connect(&place).await.unwrap_err().kind(), ErrorKind::NotFound);
+        let (mut accepted, _) = listener.accept().await.unwrap();
+        accepted.write_all(b"hello").await.unwrap();
+        early.read_exact(&mut [0; 5]).await.unwrap();
+        assert!(!is_ready(listener.accept()).await);
+        // Another one at the same place is another one.
+        let second = UnixListener::bind(&place).unwrap();
+        let _client = UnixStream::connect(&place).await.unwrap();
+        second.accept().await.unwrap();
+        assert!(!is_ready(listener.accept()).await);
+        // The file outlives its listener, and then nobody is there.
+        drop(second);
+        assert_eq!(UnixStream::connect(&place).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    });
+}
+
+#[test]
+fn several_tasks_accept_and_a_stream_of_connections_is_fused() {
+    run(async {
+        let place = Place::new("accept");
+        let listener = Arc::new(UnixListener::bind(&place).unwrap());
+        let accepting: Vec<_> = (0..4)
+            .map(|_| {
+                let listener = listener.clone();
+                spawn(async move { listener.accept().await.unwrap() })
+            })
+            .collect();
+        yield_now().await;
+        let clients: Vec<_> = (0..5).map(|_| net::UnixStream::connect(&place).unwrap()).collect();
+        for accepted in accepting {
+            accepted.await.unwrap();
+        }
+        let mut incoming = listener.incoming();
+        futures::select! {
+            stream = incoming.next() => drop(stream.unwrap().unwrap()),
+        }
+        assert!(!incoming.is_terminated());
+        assert!(listener.take_error().unwrap().is_none());
+        drop(clients);
+    });
+}
+
+#[test]
+fn halves_are_put_together_again_and_strange_ones_given_back() {
+    run(async {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (one_reader, one_writer) = one.into_split();
+        let (other_reader, other_writer) = other.into_split();
+        let ReuniteError(one_reader, other_writer) = one_reader.reunite(other_writer).unwrap_err();
+        // The halves do what the stream does.
+        let halves: (&UnixStream, &UnixStream) = (one_reader.as_ref(), other_writer.as_ref());
+        assert_eq!(halves.1.try_io(Interest::Writable, || Ok(1)).unwrap(), 1);
+        let mut one = one_writer.reunite(one_reader).unwrap();
+        let other = other_reader.reunite(other_writer).unwrap();
+        // The direction has not ended by that.
+        (&other).write_all(b"x").await.unwrap();
+        one.read_exact(&mut [0]).await.unwrap();
+        drop(one.into_split().1);
+        assert_eq!((&other).read(&mut [0]).await.unwrap(), 0);
+    });
+}
