@@ -128,7 +128,7 @@ fn towers_retry_tries_again_after_a_sleep_of_ours() {
 fn towers_filters_and_steering_need_no_runtime_at_all() {
     let _watchdog = watchdog();
     block_on(async {
-        let even = |number: u64| if number % 2 == 0 { Ok(number) } else { Err("odd") };
+        let even = |number: u64| if number.is_multiple_of(2) { Ok(number) } else { Err("odd") };
         let mut filtered =
             ServiceBuilder::new().filter(even).service_fn(|n: u64| ready(Ok::<_, Infallible>(n / 2)));
         assert_eq!(filtered.ready().await.unwrap().call(4).await.unwrap(), 2);
