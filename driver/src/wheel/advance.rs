@@ -39,10 +39,11 @@ pub(super) enum Source {
 impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// Takes out the next timer that is due at `now`, by (deadline, sequence number); moves the wheel on to `now`.
     ///
-    /// Call it again, with the same `now`, until it is [`Due::Idle`]. Each cell that has to be moved costs
-    /// one of `moves`, or three if it comes out of the order of many with its deadline, and so does every 32nd that has to be sorted; when none are left it stops with [`Due::Exhausted`], and
-    /// goes on from there at the next call, so it needs at least one. A `now` before [`elapsed`](Wheel::elapsed) changes
-    /// nothing; one that is only before that of the last call takes out what is due by it.
+    /// Call it again, with the same `now`, until it is [`Due::Idle`]. Each cell that has to be moved costs one of `moves`, or
+    /// three if it comes out of the order of many with its deadline, and so does every 32nd that has to be sorted. When none
+    /// are left it stops with [`Due::Exhausted`], and goes on from there at the next call, so it needs at least one. A `now`
+    /// before [`elapsed`](Wheel::elapsed) changes nothing; one that is only before that of the last call takes out what is due
+    /// by it.
     pub fn next_due(&mut self, store: &mut impl Store<K>, now: Nanos, moves: &mut usize) -> Due<K> {
         if now < self.elapsed {
             return Due::Idle;

@@ -9,7 +9,8 @@ use super::{Rank, Wheel};
 use crate::Nanos;
 
 impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
-    /// The timer that is due next, if `deadline_of` tells the true deadlines, at or after those under which the timers are filed. Looks at every cell of the slots that start before the one it finds is due.
+    /// The timer that is due next, if `deadline_of` tells the true deadlines, at or after those under which the timers are
+    /// filed. Looks at every cell of the slots that start before the one it finds is due.
     pub(crate) fn first(&self, deadline_of: impl Fn(K) -> Nanos) -> Option<K> {
         let mut best: Option<((Nanos, Rank), K)> = None;
         // Returns the deadline of the best so far.

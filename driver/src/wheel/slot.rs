@@ -16,7 +16,7 @@ use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
 
 /// So many holes are no reason to compact.
-const HOLES: usize = 32;
+pub(super) const HOLES: usize = 32;
 /// A long slot is compacted by so many cells with each removal.
 const COMPACTED: usize = 8;
 /// So many holes at the end are removed with the last cell.
