@@ -86,6 +86,8 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
 /// use mainspring::time::{MissedTickBehavior, interval};
 ///
 /// mainspring::block_on(async {
+///     // Without this a machine that stands still for 2 ms would have the second tick due before the period is set.
+///     mainspring::time::pause();
 ///     let mut ticks = interval(Duration::from_millis(2)).tolerance(Duration::from_millis(1));
 ///     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
 ///     let first = ticks.tick().await;
@@ -248,6 +250,7 @@ impl Interval {
     /// use mainspring::time::interval;
     ///
     /// mainspring::block_on(async {
+    ///     mainspring::time::pause();
     ///     let mut ticks = interval(Duration::from_secs(3600));
     ///     let first = ticks.tick().await;
     ///     ticks.set_period(Duration::from_millis(200));
