@@ -25,7 +25,7 @@ use mainspring::{Builder, Runtime, block_on};
 use proptest::prelude::{Just, Strategy, prop_oneof};
 
 /// Longer than anything here takes, on a machine that has other things to do.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// A time that does not come.
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
