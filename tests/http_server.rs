@@ -26,7 +26,10 @@ use server::Limits;
 
 /// The example as a process.
 struct Server {
-    #[cfg_attr(not(unix), allow(dead_code, reason = "it ends as it is dropped, and only Unix sends it signals"))]
+    #[cfg_attr(
+        not(unix),
+        allow(dead_code, reason = "it ends as it is dropped, and only Unix sends it signals")
+    )]
     process: Running,
     address: SocketAddr,
 }
