@@ -16,7 +16,9 @@ use crate::scale::Scale;
 /// So long before the first deadline are the timers made, for each of them. If that turns out not to be enough, the
 /// whole is done again, with a new runtime and more time.
 const LEADS: [Duration; 3] = [Duration::from_micros(2), Duration::from_micros(10), Duration::from_micros(50)];
-const LEAD_AT_LEAST: Duration = Duration::from_millis(30);
+/// But at least so long, each time: a thread may have to wait for its CPU.
+const AT_LEAST: [Duration; 3] =
+    [Duration::from_millis(30), Duration::from_millis(200), Duration::from_millis(2000)];
 
 /// Over so long the deadlines of W14 are spread: less than a tick of some runtimes, and less time than it takes to fire
 /// them.
@@ -53,7 +55,8 @@ async fn start<P: Peer>(peer: &P, deadlines: &[Instant]) -> Rc<Burst> {
 fn in_time(count: usize, attempt: impl Fn(Duration) -> Option<Metrics>) -> Result<Metrics, String> {
     LEADS
         .iter()
-        .find_map(|each| attempt((count as u32 * *each).max(LEAD_AT_LEAST)))
+        .zip(AT_LEAST)
+        .find_map(|(each, least)| attempt((count as u32 * *each).max(least)))
         .ok_or_else(|| "the first deadline came before all sleeps were registered".into())
 }
 
