@@ -2,32 +2,14 @@
 
 #![cfg(unix)]
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+mod example;
 
-/// An example's binary, which `cargo test` builds into the directory beside this test's.
-fn binary(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("the path of this test");
-    let directory = test.ancestors().nth(2).expect("a test lives in target/<profile>/deps");
-    let binary = directory.join("examples").join(name);
-    let hint = "run `cargo build --examples` first, or `cargo test` without naming a test, which builds it";
-    assert!(binary.exists(), "{} is missing: {hint}", binary.display());
-    binary
-}
-
-/// Runs it to its end, with an input that is empty.
-fn run(name: &str, arguments: &[&str]) -> Output {
-    Command::new(binary(name)).args(arguments).stdin(Stdio::null()).output().expect("the example starts")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use example::{run, stderr, stdout};
 
 #[test]
 fn a_core_each_counts_every_answer_once_and_all_end_together() {
     let output = run("thread_per_core", &["--cores", "3", "--clients", "12", "--seconds", "1"]);
-    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    let (said, errors) = (stdout(&output), stderr(&output));
     assert!(output.status.success(), "{said}\n{errors}");
     let counted: Vec<u64> = said
         .lines()
@@ -44,15 +26,15 @@ fn a_core_each_counts_every_answer_once_and_all_end_together() {
 fn without_a_time_the_end_of_the_input_is_the_end() {
     for clients in ["0", "2"] {
         let output = run("thread_per_core", &["--clients", clients]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(output.status.success(), "{}", stderr(&output));
     }
 }
 
 #[test]
 fn a_loop_of_another_library_drives_the_runtime_to_its_end() {
     let output = run("under_loop", &["--duration", "300ms", "--tick", "20ms"]);
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
     let ticks: u64 = said.split(' ').next().unwrap().parse().expect("a number");
     assert!(ticks > 0, "{said}");
 }
@@ -69,7 +51,7 @@ fn bad_options_say_what_to_do() {
         ("under_loop", ["--duration", "soon"], "for example 50ms"),
     ] {
         let output = run(name, &arguments);
-        let said = text(&output.stderr);
+        let said = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{name} {arguments:?}: {said}");
         assert!(said.contains(hint), "{name} {arguments:?}: {said}");
     }

@@ -225,13 +225,7 @@ fn panics_reach_the_host_only_if_they_are_of_a_foreign_waker_and_the_next_turn_g
 
     let probes = Probe::forty(20);
     let deadline = Instant::now() + ms(20);
-    let mut sleeps: Vec<_> = {
-        let _entered = runtime.handle().enter();
-        probes.iter().map(|_| Box::pin(sleep_until(deadline))).collect()
-    };
-    for (probe, sleep) in probes.iter().zip(&mut sleeps) {
-        assert!(probe.poll(sleep.as_mut()).is_pending());
-    }
+    let _sleeps = Probe::all_wait(&probes, &runtime, || sleep_until(deadline));
     let task = runtime.spawn(sleep_until(deadline));
     let panic = panicked(|| {
         loop {

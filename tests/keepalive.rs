@@ -5,56 +5,30 @@
 
 #![cfg_attr(not(unix), expect(dead_code, reason = "the tests that start a server also send it signals"))]
 
-use std::io::{BufRead, BufReader, Write};
+mod example;
+
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::Duration;
 
-/// How long to wait for something that certainly comes.
-const PATIENCE: Duration = Duration::from_secs(20);
+use example::{PATIENCE, Running, binary, run, stderr};
 
-/// The example's binary, which `cargo test` builds into the directory beside this test's.
-fn binary() -> PathBuf {
-    let test = std::env::current_exe().expect("the path of this test");
-    let directory = test.ancestors().nth(2).expect("a test lives in target/<profile>/deps");
-    let binary = directory.join("examples").join(format!("keepalive{}", std::env::consts::EXE_SUFFIX));
-    let hint =
-        "run `cargo build --example keepalive` first, or `cargo test` without naming a test, which builds it";
-    assert!(binary.exists(), "{} is missing: {hint}", binary.display());
-    binary
-}
-
-/// Runs the example to its end.
-fn run(arguments: &[&str]) -> Output {
-    Command::new(binary()).args(arguments).stdin(Stdio::null()).output().expect("the example starts")
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// The example with `--listen`, killed when the test ends.
+/// The example with `--listen`.
 struct Server {
-    child: Child,
+    process: Running,
     address: SocketAddr,
-    lines: Receiver<String>,
     errors: Receiver<String>,
-    seen: Vec<String>,
 }
 
 impl Server {
     fn start(command: &mut Command) -> Self {
-        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the example starts");
-        let lines = lines_of(child.stdout.take().expect("standard output is piped"));
-        let errors = lines_of(child.stderr.take().expect("standard error is piped"));
-        let first = lines.recv_timeout(PATIENCE).expect("the server says where it listens");
-        let address = first.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
-        let address = address.expect("an address in the first line").parse().expect("a socket address");
-        Self { child, address, lines, errors, seen: Vec::new() }
+        let mut process = Running::spawn(command.stderr(Stdio::piped()));
+        let errors = process.errors.take().expect("standard error is piped");
+        let address = process.address();
+        Self { process, address, errors }
     }
 
     fn connect(&self) -> TcpStream {
@@ -62,39 +36,6 @@ impl Server {
         stream.set_nodelay(true).expect("a TCP socket");
         stream
     }
-
-    /// Reads the server's lines until one begins with `start`, and returns it.
-    fn wait_for(&mut self, start: &str) -> String {
-        loop {
-            let line = self.lines.recv_timeout(PATIENCE);
-            let line = line.unwrap_or_else(|_| panic!("no line {start:?} came; there were {:#?}", self.seen));
-            self.seen.push(line.clone());
-            if line.starts_with(start) {
-                return line;
-            }
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended already, which is what the test is then about.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The lines of a pipe, read on a thread so that the process never waits for us.
-fn lines_of(pipe: impl std::io::Read + Send + 'static) -> Receiver<String> {
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
 }
 
 fn beat(mut stream: &TcpStream) {
@@ -108,7 +49,8 @@ fn name(stream: &TcpStream) -> String {
 
 #[test]
 fn exactly_the_silent_are_expired() {
-    let output = run(&["--connections", "25", "--heartbeat", "50ms", "--expire", "1s", "--json"]);
+    let output =
+        run("keepalive", &["--connections", "25", "--heartbeat", "50ms", "--expire", "1s", "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout).expect("JSON is UTF-8");
     let last = text.lines().last().expect("a report");
@@ -141,7 +83,7 @@ fn bad_options_say_what_to_do() {
         (&["--listen", "127.0.0.1:0", "--json"], "--json"),
     ];
     for (arguments, hint) in cases {
-        let output = run(arguments);
+        let output = run("keepalive", arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(hint), "{arguments:?}: {}", stderr(&output));
     }
@@ -151,7 +93,7 @@ fn bad_options_say_what_to_do() {
 fn a_port_in_use_is_an_error() {
     let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = other.local_addr().expect("a bound socket").to_string();
-    let output = run(&["--listen", &address]);
+    let output = run("keepalive", &["--listen", &address]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains(&format!("cannot listen on {address}")), "{}", stderr(&output));
     assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
@@ -163,7 +105,7 @@ mod unix {
     use std::time::Instant;
 
     use rustix::process::{
-        Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process, setrlimit, waitpid,
+        Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process, setrlimit, waitpid,
     };
 
     use super::*;
@@ -171,7 +113,7 @@ mod unix {
     /// The example under the limits that `ulimit` sets.
     fn limited(limits: &str, arguments: &str) -> Command {
         let mut command = Command::new("sh");
-        command.arg("-c").arg(format!("{limits}; exec \"$0\" {arguments}")).arg(binary());
+        command.arg("-c").arg(format!("{limits}; exec \"$0\" {arguments}")).arg(binary("keepalive"));
         command
     }
 
@@ -206,13 +148,17 @@ mod unix {
     fn stop_and_continue(count: usize) {
         const EXPIRE: Duration = Duration::from_secs(3);
         let expire = EXPIRE.as_millis().to_string();
-        let mut server =
-            Server::start(Command::new(binary()).args(["--listen", "127.0.0.1:0", "--expire", &expire]));
+        let mut server = Server::start(Command::new(binary("keepalive")).args([
+            "--listen",
+            "127.0.0.1:0",
+            "--expire",
+            &expire,
+        ]));
         let mut clients = Vec::new();
         for _ in 0..count {
             // One after the other: a listener's queue that overflows delays its clients by seconds.
             clients.push(server.connect());
-            server.wait_for(&format!("{} connected", name(&clients[clients.len() - 1])));
+            server.process.wait_for(&format!("{} connected", name(&clients[clients.len() - 1])));
         }
         let (silent, lively) = clients.split_last().expect("there are clients");
         // Every other timer has been pushed back, the rest are as they were armed.
@@ -220,7 +166,7 @@ mod unix {
         // Time to read them and to park: the harder case is the one in which the signal interrupts the wait.
         thread::sleep(Duration::from_millis(200));
 
-        let pid = Pid::from_child(&server.child);
+        let pid = server.process.pid();
         kill_process(pid, Signal::STOP).expect("the server runs");
         // Returns when the server has stopped, so that it reads none of what follows.
         waitpid(Some(pid), WaitOptions::UNTRACED).expect("the server is a child of this process");
@@ -229,11 +175,10 @@ mod unix {
         thread::sleep(EXPIRE + Duration::from_millis(300));
         kill_process(pid, Signal::CONT).expect("the server is still there");
 
-        server.wait_for(&format!("{} expired after 0 heartbeats", name(silent)));
+        server.process.wait_for(&format!("{} expired after 0 heartbeats", name(silent)));
         // Whoever was expired by mistake was expired by now, or is within a moment.
         thread::sleep(EXPIRE / 10);
-        server.seen.extend(server.lines.try_iter());
-        let expired = server.seen.iter().filter(|line| line.contains("expired")).count();
+        let expired = server.process.seen().iter().filter(|line| line.contains("expired")).count();
         assert_eq!(
             expired, 1,
             "so many timers fired, of which one was due to, before the heartbeats were read"
@@ -252,8 +197,8 @@ mod unix {
     impl Server {
         /// Like `wait_for`, but the line may also have been read before.
         fn wait_for_any_order(&mut self, start: &str) {
-            if !self.seen.iter().any(|line| line.starts_with(start)) {
-                self.wait_for(start);
+            if !self.process.seen().iter().any(|line| line.starts_with(start)) {
+                self.process.wait_for(start);
             }
         }
     }
@@ -289,6 +234,6 @@ mod unix {
 
         let last = clients.split_off(39);
         drop(clients);
-        server.wait_for(&format!("{} connected", name(&last[0])));
+        server.process.wait_for(&format!("{} connected", name(&last[0])));
     }
 }

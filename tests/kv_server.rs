@@ -13,6 +13,9 @@ mod session;
 #[path = "../examples/kv_server/store.rs"]
 mod store;
 
+#[cfg(unix)]
+mod example;
+
 use std::fs;
 use std::future::pending;
 use std::io;
@@ -367,36 +370,21 @@ fn a_file_that_is_not_understood_is_an_error_that_names_the_line() {
 #[cfg(unix)]
 mod process {
     use super::*;
-    use rustix::process::{Pid, Signal, kill_process};
-    use std::io::{BufRead, BufReader, Read, Write};
+    use crate::example::{self, run, stderr};
+    use rustix::process::Signal;
+    use std::io::{Read, Write};
     use std::net::TcpStream;
-    use std::process::{Child, Command, Stdio};
 
-    /// The example's binary, which `cargo test` builds into the directory beside this test's.
-    fn binary() -> PathBuf {
-        let test = std::env::current_exe().expect("the path of this test");
-        let directory = test.ancestors().nth(2).expect("a test lives in target/<profile>/deps");
-        let binary = directory.join("examples").join("kv_server");
-        let hint = "run `cargo build --example kv_server` first, or `cargo test` without naming a test";
-        assert!(binary.exists(), "{} is missing: {hint}", binary.display());
-        binary
-    }
-
-    /// The example, killed when the test ends.
-    struct Running(Child, TcpStream);
+    /// The example as a process, and a client of it.
+    struct Running(example::Running, TcpStream);
 
     impl Running {
         fn start(file: &str) -> Running {
             let arguments = ["--listen", "127.0.0.1:0", "--file", file, "--pause", "1h"];
-            let mut command = Command::new(binary());
-            let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("it starts");
-            let mut first = String::new();
-            let output = child.stdout.take().expect("standard output is piped");
-            BufReader::new(output).read_line(&mut first).expect("it says where it listens");
-            let address = first.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
-            let stream = TcpStream::connect(address.expect("an address in the first line")).unwrap();
-            stream.set_read_timeout(Some(secs(20))).unwrap();
-            Running(child, stream)
+            let mut process = example::Running::start("kv_server", &arguments);
+            let stream = TcpStream::connect(process.address()).unwrap();
+            stream.set_read_timeout(Some(example::PATIENCE)).unwrap();
+            Running(process, stream)
         }
 
         fn ask(&mut self, request: &str) -> String {
@@ -411,18 +399,10 @@ mod process {
 
         /// Stops it as a service manager does.
         fn stop(mut self) {
-            kill_process(Pid::from_child(&self.0), Signal::TERM).expect("it runs");
+            self.0.signal(Signal::TERM);
             let closed = self.1.read_exact(&mut [0]).unwrap_err();
             assert_eq!(closed.kind(), io::ErrorKind::UnexpectedEof);
-            assert!(self.0.wait().expect("it is a child of this process").success());
-        }
-    }
-
-    impl Drop for Running {
-        fn drop(&mut self) {
-            // Both fail if it has ended, which is well.
-            let _ = self.0.kill();
-            let _ = self.0.wait();
+            assert!(self.0.ended().success());
         }
     }
 
@@ -438,8 +418,8 @@ mod process {
         second.stop();
 
         fs::write(&file, "something else").unwrap();
-        let output = Command::new(binary()).args(["--file", name]).output().expect("it starts");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let output = run("kv_server", &["--file", name]);
+        let said = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert_eq!(said, format!("kv_server: cannot read {name}: line 1: not a file of this program\n"));
         assert_eq!(fs::read_to_string(&file).unwrap(), "something else");

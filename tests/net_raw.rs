@@ -1,17 +1,16 @@
 //! System calls of the program's own on our sockets, and the ways to and from the sockets of the standard library.
 #![cfg(all(feature = "net", unix))]
 
+mod common;
 mod net_support;
 
 use std::cell::Cell;
-use std::future::poll_fn;
 use std::io::{ErrorKind, Read, Result, Write};
 use std::mem::MaybeUninit;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
+use common::is_ready;
 use futures::stream::FusedStream;
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
 use mainspring::io::Interest;
@@ -23,12 +22,6 @@ use socket2::SockRef;
 /// Receives behind the socket's back.
 fn receive(socket: &UdpSocket) -> Result<usize> {
     SockRef::from(socket).recv(&mut [MaybeUninit::uninit(); 8])
-}
-
-/// Polls once.
-async fn is_ready(future: impl Future) -> bool {
-    let mut future = pin!(future);
-    poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
 }
 
 #[test]

@@ -22,13 +22,7 @@ fn a_waker_that_panics_loses_nobody_elses_wake_up() {
         let runtime = Runtime::new().unwrap();
         let probes = Probe::forty(bad_at);
         let deadline = Instant::now() + ms(100);
-        let mut sleeps: Vec<_> = {
-            let _entered = runtime.handle().enter();
-            probes.iter().map(|_| Box::pin(sleep_until(deadline))).collect()
-        };
-        for (probe, sleep) in probes.iter().zip(&mut sleeps) {
-            assert!(probe.poll(sleep.as_mut()).is_pending());
-        }
+        let sleeps = Probe::all_wait(&probes, &runtime, || sleep_until(deadline));
         let task = runtime.spawn(sleep_until(deadline));
         // The panic comes out of block_on, once.
         let panic = panicked(|| runtime.block_on(sleep(HOUR)));
@@ -62,13 +56,7 @@ fn a_waker_that_panics_does_not_end_a_backlog() {
             })
         })
         .collect();
-    let mut sleeps: Vec<_> = {
-        let _entered = runtime.handle().enter();
-        probes.iter().map(|_| Box::pin(sleep_until(deadline))).collect()
-    };
-    for (probe, sleep) in probes.iter().zip(&mut sleeps) {
-        assert!(probe.poll(sleep.as_mut()).is_pending());
-    }
+    let _sleeps = Probe::all_wait(&probes, &runtime, || sleep_until(deadline));
     let mut panics = 0;
     let woken = || probes.iter().map(|probe| probe.wakes()).sum::<usize>();
     while woken() < 500 {

@@ -4,88 +4,36 @@
 
 #![cfg(unix)]
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+mod example;
+
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use socket2::{Domain, Socket, Type};
 
-/// How long to wait for something that certainly comes.
-const PATIENCE: Duration = Duration::from_secs(20);
+use example::{PATIENCE, Running, run, stderr};
 
-/// The example's binary, which `cargo test` builds into the directory beside this test's.
-fn binary() -> PathBuf {
-    let test = std::env::current_exe().expect("the path of this test");
-    let directory = test.ancestors().nth(2).expect("a test lives in target/<profile>/deps");
-    let binary = directory.join("examples").join("proxy");
-    let hint =
-        "run `cargo build --example proxy` first, or `cargo test` without naming a test, which builds it";
-    assert!(binary.exists(), "{} is missing: {hint}", binary.display());
-    binary
-}
-
-/// The example, killed when the test ends.
+/// The example as a process.
 struct Proxy {
-    child: Child,
+    process: Running,
     address: SocketAddr,
-    lines: Receiver<String>,
 }
 
 impl Proxy {
     fn start(upstream: SocketAddr, arguments: &[&str]) -> Proxy {
-        let mut command = Command::new(binary());
-        command.args(["--listen", "127.0.0.1:0", "--upstream", &upstream.to_string()]).args(arguments);
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("the example starts");
-        let output = child.stdout.take().expect("standard output is piped");
-        let (sender, lines) = channel();
-        thread::spawn(move || {
-            // Ends with the process, or with the test.
-            let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-            lines.try_for_each(|line| sender.send(line))
-        });
-        let first: String = lines.recv_timeout(PATIENCE).expect("the proxy says where it listens");
-        let address = first.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
-        let address = address.expect("an address in the first line").parse().expect("a socket address");
-        Proxy { child, address, lines }
+        let upstream = upstream.to_string();
+        let common = ["--listen", "127.0.0.1:0", "--upstream", &upstream];
+        let mut process = Running::start("proxy", &[&common, arguments].concat());
+        let address = process.address();
+        Proxy { process, address }
     }
 
     fn connect(&self) -> TcpStream {
         patient(TcpStream::connect(self.address).expect("the proxy listens"))
-    }
-
-    /// The next line that it says.
-    fn says(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("the proxy says something")
-    }
-
-    fn signal(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).expect("the proxy runs");
-    }
-
-    fn end(&mut self) -> ExitStatus {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it is a child of this process") {
-                return status;
-            }
-            assert!(start.elapsed() < PATIENCE, "the proxy does not end");
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        // Both fail if it has ended, which is well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -131,7 +79,7 @@ fn ends(stream: &mut TcpStream) {
 #[test]
 fn what_each_side_says_and_its_half_close_are_handed_on() {
     let (listener, address) = upstream();
-    let proxy = Proxy::start(address, &[]);
+    let mut proxy = Proxy::start(address, &[]);
     let mut client = proxy.connect();
     let mut server = accept(&listener);
     exchange(&mut client, &mut server, "is anybody there?");
@@ -141,7 +89,7 @@ fn what_each_side_says_and_its_half_close_are_handed_on() {
     exchange(&mut server, &mut client, "goodbye");
     drop(server);
     ends(&mut client);
-    let said = proxy.says();
+    let said = proxy.process.says();
     let name = client.local_addr().expect("it has an address");
     assert_eq!(said, format!("{name}: 17 bytes sent, 10 received"));
 }
@@ -171,12 +119,12 @@ fn megabytes_pass_through_small_buffers_while_others_talk() {
 #[test]
 fn a_connection_that_is_silent_both_ways_is_closed() {
     let (listener, address) = upstream();
-    let proxy = Proxy::start(address, &["--idle", "100ms"]);
+    let mut proxy = Proxy::start(address, &["--idle", "100ms"]);
     let mut client = proxy.connect();
     let mut server = accept(&listener);
     ends(&mut client);
     ends(&mut server);
-    let said = proxy.says();
+    let said = proxy.process.says();
     assert!(said.ends_with(": closed, silent for 100ms, after 0 bytes sent and 0 received"), "{said}");
 }
 
@@ -187,10 +135,10 @@ fn a_server_that_is_not_there_costs_its_client_and_nobody_else() {
     for _ in 0..3 {
         let mut client = proxy.connect();
         ends(&mut client);
-        let said = proxy.says();
+        let said = proxy.process.says();
         assert!(said.contains(&format!(": cannot connect to {nobody}: ")), "{said}");
     }
-    assert!(proxy.child.try_wait().expect("it is a child of this process").is_none());
+    assert!(proxy.process.has_ended().is_none());
 }
 
 /// A listener without a place in its queue drops the attempts to connect, so that they go on.
@@ -208,10 +156,10 @@ fn a_server_that_does_not_answer_costs_its_client_the_time_for_connecting() {
             socket
         })
         .collect();
-    let proxy = Proxy::start(address, &["--connect", "150ms"]);
+    let mut proxy = Proxy::start(address, &["--connect", "150ms"]);
     let mut client = proxy.connect();
     ends(&mut client);
-    let said = proxy.says();
+    let said = proxy.process.says();
     assert!(said.ends_with(&format!(": no answer from {address} within 150ms")), "{said}");
     drop(in_line);
 }
@@ -245,13 +193,13 @@ fn ctrl_c_lets_open_connections_come_to_their_end_and_takes_no_new_ones() {
     let mut proxy = Proxy::start(address, &["--grace", "1h"]);
     let mut client = proxy.connect();
     let mut server = accept(&listener);
-    proxy.signal();
-    assert_eq!(proxy.says(), "stopping; 1 connection may go on for 1h");
+    proxy.process.signal(Signal::INT);
+    assert_eq!(proxy.process.says(), "stopping; 1 connection may go on for 1h");
     let refused = TcpStream::connect(proxy.address).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     exchange(&mut client, &mut server, "the last words");
     drop((client, server));
-    assert!(proxy.end().success());
+    assert!(proxy.process.ended().success());
 }
 
 #[test]
@@ -259,12 +207,12 @@ fn connections_that_do_not_end_are_cut_off_when_the_time_is_up() {
     let (listener, address) = upstream();
     let mut proxy = Proxy::start(address, &["--grace", "100ms"]);
     let (mut client, mut server) = (proxy.connect(), accept(&listener));
-    proxy.signal();
-    assert!(proxy.says().starts_with("stopping; 1 connection"));
-    assert_eq!(proxy.says(), "1 connection cut off");
+    proxy.process.signal(Signal::INT);
+    assert!(proxy.process.says().starts_with("stopping; 1 connection"));
+    assert_eq!(proxy.process.says(), "1 connection cut off");
     ends(&mut client);
     ends(&mut server);
-    assert!(proxy.end().success());
+    assert!(proxy.process.ended().success());
 }
 
 #[test]
@@ -272,20 +220,17 @@ fn a_second_ctrl_c_ends_it_at_once() {
     let (listener, address) = upstream();
     let mut proxy = Proxy::start(address, &["--grace", "1h"]);
     let _open = (proxy.connect(), accept(&listener));
-    proxy.signal();
-    assert!(proxy.says().starts_with("stopping; "));
-    proxy.signal();
-    assert_eq!(proxy.end().signal(), Some(Signal::INT.as_raw()));
+    proxy.process.signal(Signal::INT);
+    assert!(proxy.process.says().starts_with("stopping; "));
+    proxy.process.signal(Signal::INT);
+    assert_eq!(proxy.process.ended().signal(), Some(Signal::INT.as_raw()));
 }
 
 #[test]
 fn a_port_that_is_taken_is_an_error_that_says_so() {
     let (_listener, taken) = upstream();
-    let output = Command::new(binary())
-        .args(["--listen", &taken.to_string(), "--upstream", "localhost:1"])
-        .output()
-        .expect("the example starts");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let output = run("proxy", &["--listen", &taken.to_string(), "--upstream", "localhost:1"]);
+    let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.starts_with(&format!("proxy: cannot listen on {taken}: ")), "{said}");
 }
@@ -306,8 +251,8 @@ fn bad_options_say_what_to_do() {
         (vec!["--upstream", good, "--buffer", "0"], "1..=16777216"),
         (vec!["--upstream", good, "--threads", "2"], "--threads"),
     ] {
-        let output = Command::new(binary()).args(&arguments).output().expect("the example starts");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let output = run("proxy", &arguments);
+        let said = stderr(&output);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(hint), "{arguments:?}: {said}");
     }

@@ -308,13 +308,7 @@ fn a_waker_that_panics_at_the_shutdown_loses_nobody() {
     for bad_at in [0, 1, 31, 32, 39] {
         let probes = Probe::forty(bad_at);
         let runtime = Runtime::new().unwrap();
-        let mut sleeps: Vec<_> = {
-            let _entered = runtime.handle().enter();
-            probes.iter().map(|_| Box::pin(sleep(HOUR))).collect()
-        };
-        for (probe, sleep) in probes.iter().zip(&mut sleeps) {
-            assert!(probe.poll(sleep.as_mut()).is_pending());
-        }
+        let _sleeps = Probe::all_wait(&probes, &runtime, || sleep(HOUR));
         let dropped = Dropped::default();
         let token = dropped.token();
         drop(runtime.spawn(async move {

@@ -119,20 +119,15 @@ impl Local {
         local
     }
 
+    /// The executor that `remote` belongs to, if this thread has entered it.
+    #[inline]
+    pub(crate) fn entered(remote: &Arc<Remote>) -> Option<Rc<Local>> {
+        if is_current(remote) { entered() } else { None }
+    }
+
     /// The executor that `remote` belongs to, if this is its owner thread.
-    #[inline]
-    pub(crate) fn of(remote: &Arc<Remote>) -> Option<Rc<Local>> {
-        if is_current(remote) { entered() } else { Local::owned(remote) }
-    }
-
-    /// Whether this thread runs the executor that `remote` belongs to.
-    #[inline]
-    pub(crate) fn is_entered(remote: &Arc<Remote>) -> bool {
-        is_current(remote)
-    }
-
     #[cold]
-    fn owned(remote: &Arc<Remote>) -> Option<Rc<Local>> {
+    pub(crate) fn owned(remote: &Arc<Remote>) -> Option<Rc<Local>> {
         let mine = |local: &Rc<Local>| Arc::ptr_eq(local.remote(), remote);
         OWNED.try_with(|owned| owned.borrow().iter().filter_map(Weak::upgrade).find(mine)).ok().flatten()
     }

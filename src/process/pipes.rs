@@ -1,6 +1,6 @@
 //! The pipes to and from a child, as streams of bytes.
 
-use crate::io::AsyncFd;
+use crate::io::{AsyncFd, Interest};
 use futures_io::{AsyncRead, AsyncWrite};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -80,7 +80,7 @@ pub struct ChildStderr {
 }
 
 /// A pipe that the runtime watches.
-fn watch(pipe: OwnedFd, interest: crate::io::Interest) -> io::Result<AsyncFd<File>> {
+fn watch(pipe: OwnedFd, interest: Interest) -> io::Result<AsyncFd<File>> {
     AsyncFd::with_interest(File::from(pipe), interest)
 }
 
@@ -97,7 +97,7 @@ fn closed() -> io::Error {
 
 impl ChildStdin {
     pub(super) fn new(pipe: std::process::ChildStdin) -> io::Result<ChildStdin> {
-        Ok(ChildStdin { pipe: Some(watch(pipe.into(), crate::io::Interest::Writable)?) })
+        Ok(ChildStdin { pipe: Some(watch(pipe.into(), Interest::Writable)?) })
     }
 
     /// Gives the pipe up, in blocking mode: [`Stdio::from`](std::process::Stdio) makes it the output of another child.
@@ -143,7 +143,7 @@ macro_rules! output {
     ($type:ident) => {
         impl $type {
             pub(super) fn new(pipe: std::process::$type) -> io::Result<$type> {
-                Ok($type { pipe: watch(pipe.into(), crate::io::Interest::Readable)? })
+                Ok($type { pipe: watch(pipe.into(), Interest::Readable)? })
             }
 
             /// Gives the pipe up, in blocking mode: [`Stdio::from`](std::process::Stdio) makes it the input of another child.

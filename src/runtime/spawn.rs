@@ -74,10 +74,10 @@ pub(crate) fn here_named<F: Future + 'static>(name: Name, future: F) -> JoinHand
 #[track_caller]
 fn mine() -> Option<Rc<Local>> {
     let mine = |handle: &Handle| {
-        if !Local::is_entered(handle.remote()) {
+        Local::entered(handle.remote()).or_else(|| {
             handle.io().end_lent_sleep();
-        }
-        Local::of(handle.remote())
+            Local::owned(handle.remote())
+        })
     };
     match context::with(mine) {
         Ok(mine) => mine,

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use futures::channel::oneshot;
 use mainspring::runtime::{Handle, Metrics};
+use mainspring::time::Sleep;
 use mainspring::{Builder, Runtime, block_on};
 use proptest::prelude::{Just, Strategy, prop_oneof};
 
@@ -119,6 +120,20 @@ impl Probe {
             })
         };
         (0..40).map(probe).collect()
+    }
+
+    /// Has each of `probes` wait for a sleep of its own in `runtime`, which `sleep` makes.
+    pub(crate) fn all_wait(
+        probes: &[Arc<Probe>],
+        runtime: &Runtime,
+        sleep: impl Fn() -> Sleep,
+    ) -> Vec<Pin<Box<Sleep>>> {
+        let _entered = runtime.handle().enter();
+        let mut sleeps: Vec<_> = probes.iter().map(|_| Box::pin(sleep())).collect();
+        for (probe, sleep) in probes.iter().zip(&mut sleeps) {
+            assert!(probe.poll(sleep.as_mut()).is_pending());
+        }
+        sleeps
     }
 
     pub(crate) fn waker(self: &Arc<Probe>) -> Waker {

@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -11,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long to wait for something that certainly comes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An example's binary, which `cargo test` builds into the directory beside this test's.
 pub(crate) fn binary(example: &str) -> PathBuf {
@@ -55,40 +56,69 @@ pub(crate) fn stderr(output: &Output) -> String {
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
+    /// The lines of its standard error, if that was piped.
+    pub(crate) errors: Option<Receiver<String>>,
     seen: Vec<String>,
 }
 
 impl Running {
     pub(crate) fn start(example: &str, arguments: &[&str]) -> Running {
-        let mut command = Command::new(binary(example));
-        let mut child = command
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the example starts");
+        Running::spawn(Command::new(binary(example)).args(arguments))
+    }
+
+    /// Starts what ends up as an example.
+    pub(crate) fn spawn(command: &mut Command) -> Running {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the example starts");
         let lines = lines_of(child.stdout.take().expect("standard output is piped"));
-        Running { child, lines, seen: Vec::new() }
+        let errors = child.stderr.take().map(lines_of);
+        Running { child, lines, errors, seen: Vec::new() }
+    }
+
+    /// Reads its next line.
+    pub(crate) fn says(&mut self) -> String {
+        self.line("of any kind")
+    }
+
+    /// Reads its next line, which says where it listens.
+    pub(crate) fn address(&mut self) -> SocketAddr {
+        let first = self.says();
+        let address = first.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
+        address.expect("an address in the first line").parse().expect("a socket address")
     }
 
     /// Reads its lines until one begins with `start`, and returns the rest of that.
     pub(crate) fn wait_for(&mut self, start: &str) -> String {
         loop {
-            let line = self.lines.recv_timeout(PATIENCE);
-            let line = line.unwrap_or_else(|_| panic!("no line {start:?} came; there were {:#?}", self.seen));
-            let rest = line.strip_prefix(start).map(str::to_owned);
-            self.seen.push(line);
-            if let Some(rest) = rest {
-                return rest;
+            if let Some(rest) = self.line(start).strip_prefix(start) {
+                return rest.to_owned();
             }
         }
+    }
+
+    fn line(&mut self, wanted: &str) -> String {
+        let line = self.lines.recv_timeout(PATIENCE);
+        let line = line.unwrap_or_else(|_| panic!("no line {wanted:?} came; there were {:#?}", self.seen));
+        self.seen.push(line.clone());
+        line
+    }
+
+    /// All lines that it has said by now.
+    pub(crate) fn seen(&mut self) -> &[String] {
+        self.seen.extend(self.lines.try_iter());
+        &self.seen
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
     }
 
     /// Sends it a signal.
     #[cfg(unix)]
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).expect("the process is there until it is waited for");
+        rustix::process::kill_process(self.pid(), signal)
+            .expect("the process is there until it is waited for");
     }
 
     /// How it has ended, if it has.

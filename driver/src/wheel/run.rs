@@ -9,7 +9,7 @@
 
 use super::buffers::Buffers;
 use super::cells::{Cell, Cells, Timer};
-use super::slot::{Slot, follows};
+use super::slot::{SEARCHED, Slot, follows};
 use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
 
@@ -19,8 +19,6 @@ const PASSED: usize = 1024;
 const AHEAD: usize = 12;
 /// A timer that comes out of order is put in order, if no more than so many have to make room.
 const SHIFTED: usize = 32;
-/// At most so many cells are looked at to find out how long a park may last.
-const SEARCHED: usize = 64;
 
 /// Timers in order.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ const COMPACTED: usize = 8;
 /// So many holes at the end are removed with the last cell.
 const TRAILING: usize = 64;
 /// At most so many cells are looked at to find out how long a park may last.
-const SEARCHED: usize = 64;
+pub(super) const SEARCHED: usize = 64;
 
 /// The timers of a slot.
 #[derive(Debug)]

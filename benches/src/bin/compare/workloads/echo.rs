@@ -28,17 +28,9 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// The CPU time per request of both kinds, and what the timeout adds, in percent.
 pub(crate) fn echo<P: Peer>(scale: &Scale, cpu: Option<usize>) -> Result<Metrics, String> {
-    let failed = |error: std::io::Error| format!("the echo server's sockets: {error}");
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-    let (address, rounds) = (listener.local_addr().map_err(failed)?, scale.requests / scale.connections);
-    let arguments = [address.to_string(), scale.connections.to_string(), rounds.to_string()];
-    let mut clients = Clients::start(child::CLIENTS, &arguments, cpu)?;
-    let mut streams = Vec::new();
-    for _ in 0..scale.connections {
-        let (stream, _) = listener.accept().map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
-        streams.push(stream);
-    }
+    let rounds = scale.requests / scale.connections;
+    let (streams, mut clients) =
+        Clients::connect("the echo server", child::CLIENTS, scale.connections, rounds, cpu)?;
     let ledger = Rc::new(Ledger::new(scale));
     let counted = ledger.clone();
     in_task(move |peer: P| async move {
@@ -156,6 +148,29 @@ impl Clients {
             .stdout(Stdio::null())
             .spawn();
         clients.map(Clients).map_err(|error| format!("cannot start the clients: {error}"))
+    }
+
+    /// Starts clients of that kind, which make so many rounds of requests over so many connections to `server`. Returns the
+    /// server's ends of these, in the order in which the clients use them.
+    pub(super) fn connect(
+        server: &str,
+        kind: &str,
+        connections: usize,
+        rounds: usize,
+        cpu: Option<usize>,
+    ) -> Result<(Vec<TcpStream>, Clients), String> {
+        let failed = |error: std::io::Error| format!("{server}'s sockets: {error}");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let clients =
+            Clients::start(kind, &[address.to_string(), connections.to_string(), rounds.to_string()], cpu)?;
+        let mut streams = Vec::with_capacity(connections);
+        for _ in 0..connections {
+            let (stream, _) = listener.accept().map_err(failed)?;
+            stream.set_nodelay(true).map_err(failed)?;
+            streams.push(stream);
+        }
+        Ok((streams, clients))
     }
 
     pub(super) fn wait(&mut self) -> Result<(), String> {

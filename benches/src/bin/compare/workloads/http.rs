@@ -10,7 +10,7 @@
 
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -130,19 +130,8 @@ fn connect(
     rounds: usize,
     cpu: Option<usize>,
 ) -> Result<(Vec<TcpStream>, Clients), String> {
-    let failed = |error: io::Error| format!("the server's sockets: {error}");
     allow_descriptors(connections)?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    let arguments = [address.to_string(), connections.to_string(), rounds.to_string()];
-    let clients = Clients::start(child::HTTP_CLIENTS, &arguments, cpu)?;
-    let mut streams = Vec::with_capacity(connections);
-    for _ in 0..connections {
-        let (stream, _) = listener.accept().map_err(failed)?;
-        stream.set_nodelay(true).map_err(failed)?;
-        streams.push(stream);
-    }
-    Ok((streams, clients))
+    Clients::connect("the server", child::HTTP_CLIENTS, connections, rounds, cpu)
 }
 
 /// Lets this process have so many sockets, and those that it has anyway.
