@@ -31,10 +31,11 @@ pub(super) fn kept(capacity: usize, longest: usize) -> usize {
     if capacity > KEEP && longest < capacity / 4 { (capacity / 2).max(KEEP) } else { capacity }
 }
 
-/// So far ahead of the queue's front tasks are prefetched, and so far their slots. In a queue that is shorter
-/// everything is near.
-const AHEAD: usize = 5;
+/// So far ahead of the queue's front the slots are prefetched, the beginnings of tasks, and the rest of them. In a queue that is
+/// shorter everything is near.
 const SLOTS_AHEAD: usize = 16;
+const HEADS_AHEAD: usize = 5;
+const TAILS_AHEAD: usize = 2;
 
 /// References to the `Remote` that are kept for tasks to come.
 const SPARE_REMOTES: usize = 1024;
@@ -218,15 +219,18 @@ impl Tasks {
     }
 }
 
-/// Brings near what the next polls of a lane will need: first the slot, and when that is there, the task.
+/// Asks for what the next polls of a lane will need to be prefetched: first the slot; when that is there, the beginning of the
+/// task; and when that is there, the rest of it.
 #[inline(always)]
 fn look_ahead(lane: &VecDeque<u32>, slots: &[Option<TaskRef>]) {
+    let task = |ahead: usize| lane.get(ahead).and_then(|key| slots.get(*key as usize)?.as_ref());
     if let Some(&key) = lane.get(SLOTS_AHEAD) {
         prefetch(slots.as_ptr().wrapping_add(key as usize));
     }
-    if let Some(&key) = lane.get(AHEAD) {
-        if let Some(Some(task)) = slots.get(key as usize) {
-            task.prefetch();
-        }
+    if let Some(task) = task(HEADS_AHEAD) {
+        task.prefetch_head();
+    }
+    if let Some(task) = task(TAILS_AHEAD) {
+        task.prefetch_tail();
     }
 }

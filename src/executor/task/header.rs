@@ -165,16 +165,25 @@ impl Header {
         (local::is_current(&self.remote) && !self.is_polled()).then(|| self.held())
     }
 
-    /// Counts so many references more without an atomic step, if this is the owner thread and the task has not completed. Says
-    /// whether it did.
+    /// Counts so many references more, if this is the owner thread and the task has not completed. Says whether it did. One call
+    /// in a hundred and more takes an atomic step.
     #[inline]
     fn hold(&self, more: i8) -> bool {
         if !local::is_current(&self.remote) || self.is_complete() {
             return false;
         }
-        let held = self.held().checked_add(more);
+        let held = self.held().checked_add(more).unwrap_or_else(|| self.settle(more));
         // Relaxed, and no atomic step: only this thread looks.
-        held.inspect(|held| self.held.store(*held as u8, Ordering::Relaxed)).is_some()
+        self.held.store(held as u8, Ordering::Relaxed);
+        true
+    }
+
+    /// The owner thread has counted as far as its number goes: so many references more, and all that it has counted, go to the
+    /// task's word. Returns what it counts then.
+    #[cold]
+    fn settle(&self, more: i8) -> i8 {
+        self.state.add_refs(i32::from(self.held()) + i32::from(more));
+        0
     }
 
     /// Whether the task has completed.
@@ -278,16 +287,39 @@ impl TaskRef {
 
     /// Asks for the lines in which the task begins to be prefetched.
     #[inline]
-    pub(in crate::executor) fn prefetch(&self) {
-        let first = self.header.as_ptr().cast::<u8>();
-        for line in 0..LINES {
-            prefetch(first.wrapping_add(line * 64));
+    pub(in crate::executor) fn prefetch_head(&self) {
+        for line in 0..HEAD {
+            self.prefetch_at(line * LINE);
         }
+    }
+
+    /// Asks for the lines after those to be prefetched, to the task's end if it is not large. That is where a future says how far
+    /// it has come. The task's beginning is read.
+    #[inline]
+    pub(in crate::executor) fn prefetch_tail(&self) {
+        // At least the header is there.
+        let last = (self.vtable.layout.size() - 1).min(MOST * LINE);
+        let mut at = HEAD * LINE;
+        while at < last + LINE {
+            self.prefetch_at(at.min(last));
+            at += LINE;
+        }
+    }
+
+    #[inline]
+    fn prefetch_at(&self, offset: usize) {
+        prefetch(self.header.as_ptr().cast::<u8>().wrapping_add(offset));
     }
 }
 
-/// So many cache lines of a task are prefetched: the header and a future of a sleep with a little around it.
-const LINES: usize = 3;
+/// The bytes of a cache line.
+const LINE: usize = 64;
+
+/// So many cache lines are a task's beginning: the header and a future of a sleep with a little around it.
+const HEAD: usize = 3;
+
+/// No more lines than these are prefetched.
+const MOST: usize = 10;
 
 /// Asks for the line that this address lies in, which need not be valid, to be prefetched.
 #[inline]
@@ -314,7 +346,7 @@ impl Deref for TaskRef {
 impl Clone for TaskRef {
     fn clone(&self) -> TaskRef {
         if !self.hold(1) {
-            self.state.add_ref();
+            self.state.add_refs(1);
         }
         TaskRef { header: self.header }
     }

@@ -7,7 +7,7 @@
 //! * The thread that takes the last reference away has the task for itself.
 //! * Until the task completes the count has `KEPT` more, and the owner thread counts what it makes and drops in a number of
 //!   its own, `held` (see `header.rs`): without an atomic step, and the count cannot reach zero. The two together are the number
-//!   of references. As the task completes, the one is added to the other.
+//!   of references. As the task completes, or `held` has come to its end, the one is added to the other.
 
 use crate::sync::{AtomicU32, Ordering, fence};
 use std::process;
@@ -179,11 +179,13 @@ impl State {
         }
     }
 
-    /// A reference more.
+    /// So many references more; fewer only if the owner thread says so, before the task completes.
     #[inline]
-    pub(super) fn add_ref(&self) {
-        // Relaxed: it is made from another reference, which its holder got in an orderly way.
-        if self.0.fetch_add(REF, Ordering::Relaxed) / REF > MAX_REFS {
+    pub(super) fn add_refs(&self, more: i32) {
+        // Relaxed: each is made from another reference, which its holder got in an orderly way; and what was done with those
+        // that the owner thread has dropped is released as the task completes.
+        let before = self.0.fetch_add((more as u32).wrapping_mul(REF), Ordering::Relaxed);
+        if before / REF > MAX_REFS {
             // Only by forgetting tens of millions of wakers. To count on could free the task too early.
             process::abort();
         }

@@ -1,7 +1,9 @@
 //! Other threads: wakes, spawns, aborts and joins that race the owner. Most of these are stress tests.
 
 use super::super::{Executor, JoinHandle};
-use super::{HomeCounts, Homed, OnDrop, block_on, drive, park, parking_executor, rounds, run};
+use super::{
+    HomeCounts, Homed, OnDrop, block_on, drive, executor, park, parking_executor, rounds, run, settle,
+};
 use crate::coop::yield_now;
 use mainspring_driver::Unpark;
 use std::cell::Cell;
@@ -380,4 +382,51 @@ fn an_output_whose_handle_is_dropped_as_the_task_completes_is_dropped_once() {
     drop(sender);
     dropper.join().unwrap();
     assert_eq!(dropped.load(Ordering::SeqCst), rounds);
+}
+
+#[test]
+fn references_are_counted_however_many_are_made_and_dropped_on_either_side() {
+    // More than the owner counts without an atomic step, and than it does twice.
+    const MANY: usize = 700;
+    let clones = |waker: &Waker| -> Vec<Waker> { (0..MANY).map(|_| waker.clone()).collect() };
+    for way in 0..8 {
+        let [made_here, dropped_here, dropped_late] = [1, 2, 4].map(|bit| way & bit != 0);
+        let (executor, bell) = executor();
+        let entered = executor.enter();
+        let left = Rc::new(Cell::new(None));
+        let leave = left.clone();
+        let handle = executor.spawn(poll_fn(move |cx| {
+            leave.set(Some(cx.waker().clone()));
+            Poll::<()>::Pending
+        }));
+        settle(&executor);
+        let waker = left.take().expect("the task was polled");
+        let mut many = if made_here {
+            clones(&waker)
+        } else {
+            thread::scope(|s| s.spawn(|| clones(&waker)).join().unwrap())
+        };
+        let complete = |handle: JoinHandle<()>| {
+            handle.abort();
+            settle(&executor);
+            drop(handle);
+        };
+        let drop_them = |many: Vec<Waker>| {
+            if dropped_here { drop(many) } else { thread::spawn(|| drop(many)).join().unwrap() }
+        };
+        let rest = many.split_off(MANY / 2);
+        drop_them(many);
+        if dropped_late {
+            complete(handle);
+            drop_them(rest);
+        } else {
+            drop_them(rest);
+            complete(handle);
+        }
+        assert_ne!(Arc::strong_count(&bell), 1, "way {way}: the task was freed before its last reference");
+        drop((entered, executor));
+        assert_ne!(Arc::strong_count(&bell), 1, "way {way}: the task was freed before its last reference");
+        drop(waker);
+        assert_eq!(Arc::strong_count(&bell), 1, "way {way}: the task was not freed");
+    }
 }
