@@ -68,6 +68,8 @@ pub(crate) struct Count {
 /// A level of the wheel.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
+    /// As the wheel counts them, from the narrowest slots on.
+    pub(crate) number: usize,
     pub(crate) slot_width: Duration,
     /// Timers in each slot.
     pub(crate) slots: Vec<u32>,
@@ -143,11 +145,11 @@ impl Recorder {
     /// Sees the levels. What was opened since the last frame glows, and the others fade.
     fn look(&mut self, now: &Occupancy) {
         // What happens on narrower slots is over before a frame is drawn.
-        let seen = now.levels().filter(|level| level.slot_width >= SEEN);
-        let levels = seen.enumerate().map(|(number, level)| {
+        let seen = now.levels().enumerate().filter(|(_, level)| level.slot_width >= SEEN);
+        let levels = seen.map(|(number, level)| {
             let LevelOccupancy { slot_width, slots, current, .. } = level;
             let mut opened = vec![0; slots.len()];
-            if let Some(before) = self.levels.get(number) {
+            if let Some(before) = self.levels.iter().find(|before| before.number == number) {
                 opened = before.opened.iter().map(|glow| glow.saturating_sub(1)).collect();
                 for slot in passed(self.elapsed, now.elapsed(), &level) {
                     if before.slots[slot] > 0 && slots[slot] == 0 {
@@ -155,7 +157,7 @@ impl Recorder {
                     }
                 }
             }
-            Level { slot_width, slots: slots.to_vec(), current, opened }
+            Level { number, slot_width, slots: slots.to_vec(), current, opened }
         });
         self.levels = levels.collect();
         self.elapsed = now.elapsed();

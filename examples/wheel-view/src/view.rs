@@ -107,8 +107,9 @@ fn levels(scene: &Scene, area: Rect, buffer: &mut Buffer) {
     let (label, count) = if area.width >= 64 + WIDE.0 + WIDE.1 { WIDE } else { NARROW };
     let room = area.width.saturating_sub(label + count);
     let columns = [64, 32, 16, 8].into_iter().find(|&columns| columns <= room).unwrap_or(0);
-    let shown = scene.levels.iter().enumerate().take(area.height.into());
-    for (row, (number, level)) in shown.rev().enumerate() {
+    let shown = scene.levels.iter().take(area.height.into());
+    for (row, level) in shown.rev().enumerate() {
+        let number = level.number;
         let [name, cells, timers, _] = Layout::horizontal([
             Constraint::Length(label),
             Constraint::Length(columns),
@@ -248,13 +249,13 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     /// A level of that number, without timers.
-    fn level((current, number): (usize, u32)) -> Level {
-        let slot_width = Duration::from_nanos(1 << (16 + 6 * number));
-        Level { slot_width, slots: vec![0; 64], current, opened: vec![0; 64] }
+    fn level((current, number): (usize, usize)) -> Level {
+        let slot_width = Duration::from_nanos(1 << (4 + 6 * number));
+        Level { number, slot_width, slots: vec![0; 64], current, opened: vec![0; 64] }
     }
 
     fn scene() -> Scene {
-        let mut levels: Vec<_> = [5, 9, 39, 0, 0, 0, 0, 0].into_iter().zip(0..).map(level).collect();
+        let mut levels: Vec<_> = [5, 9, 39, 0, 0, 0, 0, 0].into_iter().zip(2..).map(level).collect();
         for (number, slot, timers) in [(0, 5, 1), (1, 10, 2), (2, 40, 8), (3, 63, 5_000)] {
             levels[number].slots[slot] = timers;
         }
@@ -287,8 +288,8 @@ mod tests {
         assert_eq!(lines[0], " mainspring  01:23  1,600 tasks/s (paused)  12,345 tasks  5,011 timers");
         assert!(lines[1].contains("the wheel") && lines[1].contains("opened"), "{}", lines[1]);
         let level = |n: usize| &lines[2 + 7 - n];
-        assert!(level(7).starts_with("│ 7  slots of 9.1 y"), "{}", level(7));
-        assert!(level(0).starts_with("│ 0  slots of 65.5 µs"), "{}", level(0));
+        assert!(level(7).starts_with("│ 9  slots of 9.1 y"), "{}", level(7));
+        assert!(level(0).starts_with("│ 2  slots of 65.5 µs"), "{}", level(0));
         // The slots, and the number of timers, of each level.
         let cells = |n: usize| level(n).chars().skip(1 + 22).take(64).collect::<String>();
         assert_eq!(cells(0), format!("{}░{}", "·".repeat(5), "·".repeat(58)));
@@ -320,10 +321,10 @@ mod tests {
         assert_eq!(lines.len(), 11);
         assert!(lines[0].starts_with(" mainspring"));
         for level in 0..8 {
-            assert!(lines[8 - level].starts_with(&format!("{level} ")), "{}", lines[8 - level]);
+            assert!(lines[8 - level].starts_with(&format!("{} ", level + 2)), "{}", lines[8 - level]);
         }
         assert!(lines[9].contains("q quit"));
-        // Two slots a cell, so the last cell of level 3 is full and its sum is behind it.
+        // Two slots a cell, so the last cell of level 5 is full and its sum is behind it.
         assert!(lines[5].contains("█ 5,000"), "{}", lines[5]);
     }
 
@@ -346,7 +347,7 @@ mod tests {
     #[test]
     fn numbers_are_short_and_grouped() {
         assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-        let widths: Vec<_> = (0..8).map(|number| short(level((0, number)).slot_width)).collect();
+        let widths: Vec<_> = (2..10).map(|number| short(level((0, number)).slot_width)).collect();
         let expected = ["65.5 µs", "4.2 ms", "268 ms", "17.2 s", "18.3 min", "19.5 h", "52.1 d", "9.1 y"];
         assert_eq!(widths, expected);
         assert_eq!([0, 50, 1_000].map(|n| short(Duration::from_micros(n))), ["0 µs", "50 µs", "1 ms"]);
