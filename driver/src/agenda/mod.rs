@@ -13,7 +13,6 @@
 //! * The user's code runs when a value is dropped, and nowhere else: after the agenda is in order again.
 
 mod pages;
-mod peak;
 
 use std::fmt;
 

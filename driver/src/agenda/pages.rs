@@ -7,14 +7,18 @@
 //!   `empty`), or released (then it is in `vacant`, and has no memory).
 //! * As many pages are kept as were in use at once lately, or were reserved; [`Pages::release_some`] gives the
 //!   surplus of a burst back, in small steps.
+//! * What was in use lately is a `Peak`. A number of pages that recurs counts for as long as it recurs, however long the pauses:
+//!   between two ticks of a crowd all of its memory is free, and must not be released. One that does not recur is forgotten when
+//!   the second window of time after it begins.
 
-use super::peak::Peak;
 use crate::Nanos;
 
 /// Values of a page: one bit each in a word.
 const PAGE: u32 = u64::BITS;
 /// Empty pages that are kept however few were in use.
 const KEPT: usize = 4;
+/// A window of time is two to this many nanoseconds: about a second.
+const WINDOW_BITS: u32 = 30;
 /// No page.
 const NONE: u32 = u32::MAX;
 
@@ -262,6 +266,44 @@ impl<T> Pages<T> {
     }
 }
 
+/// The largest size of this window of time and of the one before in which anything happened.
+#[derive(Debug)]
+struct Peak {
+    this: usize,
+    last: usize,
+    window: u64,
+}
+
+impl Peak {
+    /// Nothing has happened yet.
+    const fn new() -> Peak {
+        Peak { this: 0, last: 0, window: 0 }
+    }
+
+    /// It is this large now.
+    #[inline]
+    fn reach(&mut self, size: usize) {
+        self.this = self.this.max(size);
+    }
+
+    /// Time has come to `now`, at which the size is `size`.
+    #[inline]
+    fn pass(&mut self, now: Nanos, size: usize) {
+        let window = now.get() >> WINDOW_BITS;
+        if window != self.window {
+            self.window = window;
+            self.last = self.this;
+            self.this = size;
+        }
+    }
+
+    /// How large it has been lately.
+    #[inline]
+    fn get(&self) -> usize {
+        self.this.max(self.last)
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -361,5 +403,21 @@ mod tests {
             assert_eq!(pages.take(number), Some(7));
         }
         assert_eq!(pages.capacity(), (KEPT + 1) * PAGE as usize);
+    }
+
+    #[test]
+    fn a_burst_is_forgotten_and_a_habit_is_not() {
+        let second = 1 << WINDOW_BITS;
+        let mut peak = Peak::new();
+        peak.reach(1_000);
+        for (window, expected) in [(0, 1_000), (1, 1_000), (1, 1_000), (2, 3), (9, 3)] {
+            peak.pass(Nanos::new(window * second), 3);
+            assert_eq!(peak.get(), expected, "in window {window}");
+        }
+        for tick in 2..6 {
+            peak.pass(Nanos::new(tick * 50 * second), 0);
+            peak.reach(70);
+            assert_eq!(peak.get(), 70);
+        }
     }
 }
