@@ -130,13 +130,13 @@ twin() {
 
 # The driver's lock. Loom's fences are both sides of the barrier.
 
-twin "light: no barrier" driver/src/sync/barrier.rs \
+twin "light: no barrier" driver/src/sync/biased.rs \
 '    pub(in super::super) fn light() {
         fence(Ordering::SeqCst);' \
 '    pub(in super::super) fn light() {' \
     loom_the_own_thread_against_another loom_two_others_against_the_own_thread
 
-twin "heavy: no barrier" driver/src/sync/barrier.rs \
+twin "heavy: no barrier" driver/src/sync/biased.rs \
 '    pub(in super::super) fn heavy() {
         fence(Ordering::SeqCst);' \
 '    pub(in super::super) fn heavy() {' \

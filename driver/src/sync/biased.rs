@@ -18,6 +18,11 @@
 //! * Who enters: the own thread, if it has raised `inside` and then found `shared` down; or who holds the mutex and has
 //!   found `shared` raised and `inside` down after it was raised. Not both: the two barriers order "raise `inside`, look at
 //!   `shared`" and "raise `shared`, look at `inside`", so at least one side sees the other.
+//! * The barrier costs one side nothing: `heavy` makes every other thread of this process pass a full barrier, wherever it is, so
+//!   that `light` need only keep the compiler from reordering. For each `heavy` and each `light` one of two holds: what stands
+//!   before the `light` in its thread is seen by what stands after the `heavy` in the other; or what stands before the `heavy` is
+//!   seen by what stands after the `light`. Two `SeqCst` fences promise the same, and are what loom gets. Where `EXISTS` is
+//!   false, or `prepare` returned false, neither of the two is called.
 //! * Who waits sleeps, holding nothing: on the mutex, or on the condition variable until the own thread has left.
 //! * A second `lock` on a thread that has it panics or hangs, as with std's mutex. It never enters.
 
@@ -25,8 +30,9 @@ use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use super::barrier::{self, EXISTS};
-use super::number::{claim_number, number};
+use barrier::EXISTS;
+
+use super::counted::{claim_number, number};
 use super::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock};
 
 /// After so many sections with none of another thread between, the own thread goes without the mutex again. Each then costs
@@ -197,4 +203,97 @@ impl<T> DerefMut for BiasedGuard<'_, T> {
         // SAFETY: as in `deref`.
         unsafe { &mut *self.lock.value.get() }
     }
+}
+
+/// The barrier by Linux's `membarrier`. The kernel's documentation promises that between entry to and return from a private expedited one
+/// all running threads of the process have passed a full memory barrier; those that do not run pass one when they are
+/// switched to. It does so at some place between two instructions of each: a `light` before this place is the first of the
+/// two cases above, one after it the second. ThreadSanitizer and Miri know nothing of this.
+#[cfg(all(target_os = "linux", feature = "membarrier", not(any(loom, miri, mainspring_sanitize))))]
+pub(super) mod barrier {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{Ordering, compiler_fence};
+
+    use rustix::thread::{MembarrierCommand, membarrier};
+
+    pub(in super::super) const EXISTS: bool = true;
+
+    /// Whether the system grants it. The first call in a process with several threads may take 20 ms.
+    pub(in super::super) fn prepare() -> bool {
+        static GRANTED: OnceLock<bool> = OnceLock::new();
+        *GRANTED.get_or_init(|| register() && run())
+    }
+
+    fn register() -> bool {
+        membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+    }
+
+    fn run() -> bool {
+        membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+    }
+
+    #[inline(always)]
+    pub(in super::super) fn light() {
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    pub(in super::super) fn heavy() {
+        // A kernel might not register a child by `fork` as its parent was.
+        let done = run() || (register() && run());
+        if !done {
+            refused();
+        }
+    }
+
+    /// The system has taken back what it granted. Nothing else makes the own thread's stores visible, and going on without would
+    /// corrupt the wheel. A panic would free an entry to which the wheel points.
+    #[cold]
+    fn refused() -> ! {
+        use std::io::Write;
+        // An error output that is closed is no reason to go on.
+        let _ = writeln!(
+            std::io::stderr(),
+            "mainspring-driver: the system call `membarrier`, which was granted when the first driver was made, is refused now. \
+             A filter of system calls (seccomp) must allow it, be installed before, or the feature `membarrier` be left out. \
+             Timers cannot be shared between threads without, so the process is aborted.",
+        );
+        std::process::abort();
+    }
+}
+
+/// Loom's.
+#[cfg(loom)]
+pub(super) mod barrier {
+    use loom::sync::atomic::{Ordering, fence};
+
+    pub(in super::super) const EXISTS: bool = true;
+
+    pub(in super::super) fn prepare() -> bool {
+        true
+    }
+
+    pub(in super::super) fn light() {
+        fence(Ordering::SeqCst);
+    }
+
+    pub(in super::super) fn heavy() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// None: the lock is a mutex.
+#[cfg(not(any(
+    loom,
+    all(target_os = "linux", feature = "membarrier", not(any(miri, mainspring_sanitize)))
+)))]
+pub(super) mod barrier {
+    pub(in super::super) const EXISTS: bool = false;
+
+    pub(in super::super) fn prepare() -> bool {
+        false
+    }
+
+    pub(in super::super) fn light() {}
+
+    pub(in super::super) fn heavy() {}
 }

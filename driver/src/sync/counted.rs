@@ -7,11 +7,13 @@
 //! * Only the own thread reads and writes `held`, which goes below zero when it drops more than it makes.
 //! * Only the own thread ends its counting, by adding `held` to `count`. If it never does, nothing is freed.
 //! * The last reference frees the value, after all other uses of it.
+//! * A thread knows itself by a number ([`number`]), which it has from the moment it asks for one. None is used again.
 
+use std::cell::Cell;
 use std::ops::Deref;
 use std::ptr::NonNull;
+use std::sync::atomic;
 
-use super::number::{claim_number, number};
 use super::{AtomicU64, Ordering};
 
 /// More than there can be references.
@@ -136,4 +138,26 @@ impl<T> Deref for Counted<T> {
     fn deref(&self) -> &T {
         &self.shared().value
     }
+}
+
+#[cfg(not(loom))]
+thread_local! { static NUMBER: Cell<u64> = const { Cell::new(0) } }
+#[cfg(loom)]
+loom::thread_local! { static NUMBER: Cell<u64> = Cell::new(0) }
+
+/// The number of the calling thread; 0 if it has none.
+#[inline(always)]
+pub(super) fn number() -> u64 {
+    NUMBER.with(Cell::get)
+}
+
+/// The number of the calling thread, which has one from here on.
+#[cold]
+pub(super) fn claim_number() -> u64 {
+    static GIVEN: atomic::AtomicU64 = atomic::AtomicU64::new(0);
+    if number() == 0 {
+        // Relaxed: only that they differ matters.
+        NUMBER.with(|number| number.set(GIVEN.fetch_add(1, Ordering::Relaxed) + 1));
+    }
+    number()
 }

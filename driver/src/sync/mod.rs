@@ -2,17 +2,13 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `biased` | a mutex that costs its own thread no atomic step |
-//! | `barrier` | the barrier that it needs, which other threads pay for: Linux's, loom's, or none |
-//! | `counted` | an `Arc` that one thread counts without atomic steps |
-//! | `number` | how a thread knows itself |
+//! | `biased` | a mutex that costs its own thread no atomic step, and the barrier that others pay for |
+//! | `counted` | an `Arc` that one thread counts without atomic steps, and how a thread knows itself |
 
-mod barrier;
 mod biased;
 mod counted;
 #[cfg(all(test, loom))]
 mod models;
-mod number;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

@@ -4,8 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::barrier;
-use super::biased::QUIET;
+use super::biased::{QUIET, barrier};
 use super::{Biased, Counted};
 
 /// Whoever waits longer than this waits in vain.
