@@ -1,4 +1,4 @@
-//! `Cell` and `Cells`: what waits in a slot, in one row.
+//! `Cells`: what waits in a slot, in one row of [`Cell`]s; and [`Buffers`], the memory of the rows, which goes from slot to slot.
 //!
 //! Rules:
 //!
@@ -6,12 +6,24 @@
 //! * A cell that was cancelled leaves a hole, so no other cell moves and the row keeps its order.
 //! * A cell has 24 bytes. (With 16, and the rest with the owner, a sleep would have 16 bytes more.)
 //! * The last page grows by doubling until it is full; then the next begins. So what is put in and taken out at the end is
-//!   one step away, everything else at most two, and a row grows without a long step.
+//!   one step away, everything else at most two, and no step copies, allocates or frees more than a page.
 //! * Pages may have been given back from the front ([`Cells::release_page`]); then nothing is asked of them any more.
+//! * A buffer that a row no longer needs waits for the next row: in steady state nothing is allocated. Buffers that
+//!   nobody needed for two whole windows of time are freed, two at each call of [`Buffers::release_some`].
 
 use super::Rank;
-use super::buffers::Buffers;
 use crate::Nanos;
+
+/// Cells of the largest buffer: 48 KiB for keys of eight bytes.
+pub(super) const LARGEST: usize = 2048;
+/// Cells of the smallest buffer.
+const SMALLEST: usize = 8;
+/// How many sizes there are.
+const SIZES: usize = (LARGEST / SMALLEST).ilog2() as usize + 1;
+/// So many bytes of each size are kept, if they were needed once.
+const KEPT: usize = 8192;
+/// A window is two to this many nanoseconds: about a second.
+const WINDOW_BITS: u32 = 30;
 
 /// Where a timer is, or was.
 #[derive(Clone, Copy, Debug)]
@@ -90,12 +102,8 @@ pub(super) struct Compaction {
 }
 
 impl<K> Rest<K> {
-    pub(super) fn new() -> Rest<K> {
-        Rest { pages: Vec::new(), compaction: None }
-    }
-
     /// Bytes that it has allocated.
-    pub(super) fn allocated_bytes(&self) -> usize {
+    fn allocated_bytes(&self) -> usize {
         size_of::<Rest<K>>() + self.pages.capacity() * size_of::<Vec<Cell<K>>>()
     }
 }
@@ -183,9 +191,9 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
     #[cold]
     fn grow(&mut self, buffers: &mut Buffers<K>) {
         match self.tail.capacity() {
-            0 => self.tail = buffers.smallest(),
+            0 => self.tail = buffers.take(0),
             full if full == PAGE => {
-                let page = std::mem::replace(&mut self.tail, buffers.of_capacity(PAGE));
+                let page = std::mem::replace(&mut self.tail, buffers.take(size_of_capacity(PAGE)));
                 self.base += PAGE as u32;
                 self.rest.get_or_insert_with(|| buffers.rest()).pages.push(page);
             }
@@ -255,6 +263,126 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
     pub(super) fn live_from(&self, index: usize) -> impl Iterator<Item = (usize, Timer<K>)> {
         (index..self.len()).filter_map(|index| Some((index, self.get(index)?.timer()?)))
     }
+}
+
+/// The buffers that are not in use, by size.
+#[derive(Debug)]
+pub(super) struct Buffers<K> {
+    sizes: [Size<K>; SIZES],
+    #[allow(clippy::vec_box, reason = "they go to rows and come back as they are")]
+    rests: Vec<Box<Rest<K>>>,
+    window: u64,
+    /// Bytes of all buffers, those in use included.
+    bytes: usize,
+}
+
+/// The buffers of one size that are not in use.
+#[derive(Debug)]
+struct Size<K> {
+    free: Vec<Vec<Cell<K>>>,
+    /// So many were not in use at any time in this window, and in the one before.
+    low: usize,
+    last_low: usize,
+    /// So many of those are to be freed.
+    surplus: usize,
+}
+
+impl<K> Buffers<K> {
+    pub(super) fn new() -> Buffers<K> {
+        let size = |_| Size { free: Vec::new(), low: 0, last_low: 0, surplus: 0 };
+        Buffers { sizes: std::array::from_fn(size), rests: Vec::new(), window: 0, bytes: 0 }
+    }
+
+    /// Replaces a full buffer by one of at least twice its size, with the same cells. It is not a page yet.
+    #[cold]
+    fn grow(&mut self, cells: &mut Vec<Cell<K>>) {
+        let mut larger = self.take(size_of_capacity(cells.capacity()) + 1);
+        larger.append(cells);
+        self.give_back(std::mem::replace(cells, larger));
+    }
+
+    /// Takes a buffer that is no longer needed, with whatever is in it. One that never had memory is nothing.
+    #[inline]
+    fn give_back(&mut self, mut buffer: Vec<Cell<K>>) {
+        if buffer.capacity() > 0 {
+            buffer.clear();
+            self.sizes[size_of_capacity(buffer.capacity())].free.push(buffer);
+        }
+    }
+
+    /// What a row of more than one page needs.
+    fn rest(&mut self) -> Box<Rest<K>> {
+        self.rests.pop().unwrap_or_else(|| Box::new(Rest { pages: Vec::new(), compaction: None }))
+    }
+
+    /// Takes back what was for a row of more than one page.
+    fn give_back_rest(&mut self, rest: Box<Rest<K>>) {
+        self.rests.push(rest);
+    }
+
+    /// Frees a little of the memory that a burst has left behind.
+    #[inline]
+    pub(super) fn release_some(&mut self, now: Nanos) {
+        let window = now.get() >> WINDOW_BITS;
+        if window != self.window {
+            self.window = window;
+            for (number, size) in self.sizes.iter_mut().enumerate() {
+                let kept = KEPT / size_of::<Cell<K>>() / (SMALLEST << number);
+                size.surplus = size.low.min(size.last_low).saturating_sub(kept);
+                (size.last_low, size.low) = (size.low, size.free.len());
+            }
+        }
+        let mut left = 2;
+        for size in self.sizes.iter_mut().rev() {
+            while size.surplus > 0 && left > 0 {
+                left -= 1;
+                size.surplus -= 1;
+                size.low = size.low.saturating_sub(1);
+                size.last_low = size.last_low.saturating_sub(1);
+                if let Some(buffer) = size.free.pop() {
+                    self.bytes -= buffer.capacity() * size_of::<Cell<K>>();
+                }
+                if size.free.capacity() > 4 * size.free.len() + 64 {
+                    size.free.shrink_to(2 * size.free.len());
+                }
+            }
+        }
+    }
+
+    /// Bytes of all buffers, those in use included.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        let lists = self.sizes.iter().map(|size| size.free.capacity() * size_of::<Vec<Cell<K>>>());
+        let rests = self.rests.iter().map(|rest| rest.allocated_bytes());
+        let list = self.rests.capacity() * size_of::<Box<Rest<K>>>();
+        self.bytes + lists.sum::<usize>() + rests.sum::<usize>() + list
+    }
+
+    /// An empty buffer of the size with this number, or a larger one if there is none.
+    #[inline]
+    fn take(&mut self, number: usize) -> Vec<Cell<K>> {
+        for size in &mut self.sizes[number..] {
+            if let Some(buffer) = size.free.pop() {
+                size.low = size.low.min(size.free.len());
+                size.surplus = size.surplus.min(size.low);
+                return buffer;
+            }
+        }
+        self.allocate(number)
+    }
+
+    #[cold]
+    fn allocate(&mut self, number: usize) -> Vec<Cell<K>> {
+        let buffer = Vec::with_capacity(SMALLEST << number);
+        self.bytes += buffer.capacity() * size_of::<Cell<K>>();
+        buffer
+    }
+}
+
+/// The number of the size of a buffer with this capacity.
+#[inline]
+fn size_of_capacity(capacity: usize) -> usize {
+    debug_assert!((SMALLEST..2 * LARGEST).contains(&capacity));
+    (capacity / SMALLEST).ilog2() as usize
 }
 
 #[cfg(test)]

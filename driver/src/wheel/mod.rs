@@ -21,6 +21,10 @@
 //! * In order: timers expire by (deadline, sequence number). The earliest slot is opened before a timer expires that is due at
 //!   its start or later. A timer that is inserted with a deadline in the past expires before all that are due later, but may
 //!   come after timers that were due before it was inserted.
+//! * Ranks compare by sequence number. The numbers are unique in a wheel, so the slack below them never decides.
+//! * A place leads from a timer to its cell: the deadline says in which slot the cell lies, and the index where in the slot. After
+//!   the slot has been opened the index may be out of date; then the cell is found by its deadline, because what was sorted is
+//!   searched.
 //! * All cells of a level's run are due before its next slot starts. So a level has one run.
 //! * A timer in the 16 ns in which the wheel stands goes to the run of level 0 if it is among the last in its order, and to `crowd`,
 //!   a tree, if not. That is also where a crowd ends that no slot can tell apart.
@@ -28,32 +32,21 @@
 //! * [`Wheel::check`] says whether all that is so; debug builds do it after every change of a small wheel.
 
 mod advance;
-mod ahead;
-mod buffers;
 mod cells;
 mod check;
-mod crowd;
-mod first;
 mod level;
-mod occupancy;
-mod place;
-mod rank;
 mod run;
 mod slot;
 
 use std::fmt;
 
-use buffers::Buffers;
-use cells::Timer;
-use crowd::Crowd;
+use cells::{Buffers, Timer};
 use level::{LEVELS, Occupied, SLOTS, SlotId};
-use run::Run;
+use run::{Crowd, Run};
 use slot::Slot;
 
 pub use advance::Due;
-pub use occupancy::{LevelOccupancy, Occupancy};
-pub use place::Place;
-pub use rank::Rank;
+pub use level::{LevelOccupancy, Occupancy};
 
 use crate::Nanos;
 pub use crate::slack::Slack;
@@ -78,6 +71,79 @@ pub trait Store<K> {
     #[inline]
     fn prefetch(&mut self, key: K) {
         let _ = key;
+    }
+}
+
+/// Where a cell lies: what its owner shows to have it removed.
+///
+/// It is valid from the [`Store::set_place`] that announced it until the next one for the same key, or until
+/// the cell leaves the wheel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The cached deadline: that under which the timer is filed.
+    pub(crate) when: Nanos,
+    pub(crate) index: u32,
+}
+
+impl Place {
+    /// A place at which nothing lies: for owners that are in no wheel.
+    pub const NOWHERE: Place = Place { when: Nanos::NEVER, index: u32::MAX };
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Place::NOWHERE => f.write_str("nowhere"),
+            Place { when, index } => write!(f, "cell {index} of the slot of {when:?}"),
+        }
+    }
+}
+
+/// A timer's sequence number, which orders equal deadlines, and its slack.
+///
+/// ```
+/// use mainspring_driver::wheel::{Rank, Slack};
+///
+/// let first = Rank::new(1, Slack::at_most_nanos(4096));
+/// assert!(first < Rank::new(2, Slack::ZERO));
+/// assert_eq!((first.sequence(), first.slack().as_nanos()), (1, 4096));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank(u64);
+
+impl Rank {
+    const SLACK_BITS: u32 = 8;
+    const SEQUENCE_BITS: u32 = u64::BITS - Rank::SLACK_BITS;
+
+    /// The rank of the timer with this sequence number, of which 56 bits are kept: at ten million timers a second
+    /// they last for 228 years.
+    #[inline]
+    pub const fn new(sequence: u64, slack: Slack) -> Rank {
+        Rank(sequence << Rank::SLACK_BITS | slack.to_byte() as u64)
+    }
+
+    /// The sequence number.
+    #[inline]
+    pub const fn sequence(self) -> u64 {
+        self.0 >> Rank::SLACK_BITS
+    }
+
+    /// The slack.
+    #[inline]
+    pub const fn slack(self) -> Slack {
+        Slack::from_byte(self.0 as u8)
+    }
+
+    /// The same sequence number with another slack.
+    #[inline]
+    pub const fn with_slack(self, slack: Slack) -> Rank {
+        Rank::new(self.sequence(), slack)
+    }
+}
+
+impl fmt::Debug for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{} +{:?}", self.sequence(), self.slack())
     }
 }
 
@@ -116,7 +182,7 @@ pub trait Store<K> {
 /// }
 /// assert_eq!(fired, [1, 0]);
 /// ```
-pub struct Wheel<K, const PAGE: usize = { buffers::PAGE }> {
+pub struct Wheel<K, const PAGE: usize = { cells::LARGEST }> {
     occupied: Occupied,
     slots: Box<[Slot<K, PAGE>]>,
     /// Where the wheel stands: all slots that start at or before it have been opened.
@@ -157,7 +223,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// An empty wheel that stands at `at`, with so many cells to a page: a power of two from 8 to 2048. The smaller it is,
     /// the more timers cascade where they would be sorted: it is meant for tests.
     pub fn with_page(at: Nanos) -> Wheel<K, PAGE> {
-        const { assert!(PAGE.is_power_of_two() && PAGE >= 8 && PAGE <= buffers::PAGE) }
+        const { assert!(PAGE.is_power_of_two() && PAGE >= 8 && PAGE <= cells::LARGEST) }
         Wheel {
             occupied: Occupied::default(),
             slots: (0..LEVELS * SLOTS).map(|_| Slot::new()).collect(),

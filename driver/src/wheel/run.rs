@@ -1,14 +1,18 @@
-//! `Run`: the timers of a slot that was opened, in order, to leave one by one.
+//! The timers of slots that were opened, in order, to leave one by one: a `Run` for each level, and the `Crowd` of those that came
+//! out of order for a time that is now.
 //!
 //! Rules:
 //!
-//! * Live cells lie in the order of (deadline, sequence number). What left, and what was cancelled, is a hole.
+//! * Live cells of a run lie in the order of (deadline, sequence number). What left, and what was cancelled, is a hole.
 //! * The first `sorted` cells were sorted, and their owners were not told: a million writes to a million owners is what
 //!   opening a slot as it is saves. They are found by their deadlines. All others lie where their owners believe.
 //! * A run without timers has no cells.
+//! * The crowd is a tree. A place in it holds the deadline and the low half of the sequence number, which leads to the timer by a
+//!   search or two.
 
-use super::buffers::Buffers;
-use super::cells::{Cell, Cells, Timer};
+use std::collections::BTreeMap;
+
+use super::cells::{Buffers, Cell, Cells, Timer};
 use super::slot::{SEARCHED, Slot, follows};
 use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
@@ -217,6 +221,74 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
     }
 }
 
+/// Timers by (deadline, sequence number).
+#[derive(Debug)]
+pub(super) struct Crowd<K>(BTreeMap<(Nanos, Rank), K>);
+
+impl<K: Copy + Eq> Crowd<K> {
+    pub(super) const fn new() -> Crowd<K> {
+        Crowd(BTreeMap::new())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Puts a timer in. Returns its place.
+    pub(super) fn insert(&mut self, timer: Timer<K>) -> Place {
+        self.0.insert(timer.order(), timer.key);
+        place(&timer)
+    }
+
+    /// Removes the timer of `key`, if it is at `place`. Returns its rank.
+    pub(super) fn remove(&mut self, key: K, place: Place) -> Option<Rank> {
+        let mut sequence = u64::from(place.index);
+        loop {
+            let from = (place.when, Rank::new(sequence, Slack::ZERO));
+            let (&order, &found) =
+                self.0.range(from..).next().filter(|((when, _), _)| *when == place.when)?;
+            if found == key {
+                self.0.remove(&order);
+                return Some(order.1);
+            }
+            // The next number after the found one with the same low half. In a wheel that has counted to less than four
+            // thousand million there is none.
+            let ahead = place.index.wrapping_sub(order.1.sequence() as u32).wrapping_sub(1);
+            sequence = order.1.sequence() + 1 + u64::from(ahead);
+            if sequence >> Rank::SEQUENCE_BITS != 0 {
+                return None;
+            }
+        }
+    }
+
+    /// The first timer.
+    pub(super) fn first(&self) -> Option<Timer<K>> {
+        self.timers().next().map(|(timer, _)| timer)
+    }
+
+    /// Takes the first timer out.
+    pub(super) fn pop_first(&mut self) -> Option<Timer<K>> {
+        self.0.pop_first().map(|((when, rank), key)| Timer { when, rank, key })
+    }
+
+    /// All timers and their places, in order.
+    pub(super) fn timers(&self) -> impl Iterator<Item = (Timer<K>, Place)> {
+        self.0.iter().map(|(&(when, rank), &key)| {
+            let timer = Timer { when, rank, key };
+            (timer, place(&timer))
+        })
+    }
+}
+
+fn place<K>(timer: &Timer<K>) -> Place {
+    Place { when: timer.when, index: timer.rank.sequence() as u32 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,5 +332,19 @@ mod tests {
             left.push(timer.order());
         }
         assert!(left.len() == 101 && left.is_sorted());
+    }
+
+    #[test]
+    fn timers_whose_numbers_agree_in_the_low_half_are_told_apart() {
+        let when = Nanos::new(7);
+        let sequences = [5, 6, 5 + (1 << 32), 4 + (9 << 32), 5 + (9 << 32), u64::MAX >> 8];
+        let mut crowd = Crowd::new();
+        let timer = |key: usize| Timer { when, rank: Rank::new(sequences[key], Slack::MAX), key };
+        let places: Vec<Place> = (0..sequences.len()).map(|key| crowd.insert(timer(key))).collect();
+        for key in [4, 0, 5, 2, 1, 3] {
+            assert_eq!(crowd.remove(key, places[key]), Some(timer(key).rank));
+            assert_eq!(crowd.remove(key, places[key]), None, "{key} is gone");
+        }
+        assert!(crowd.is_empty());
     }
 }

@@ -10,8 +10,7 @@
 //! * While a slot is ordered, a removal leaves a hole. Holes are at most as many as live cells and a few: beyond that a short
 //!   slot is compacted at once, a long one a few cells with each removal. When it is not, the last cell fills the hole.
 
-use super::buffers::Buffers;
-use super::cells::{Cell, Cells, Compaction, Timer};
+use super::cells::{Buffers, Cell, Cells, Compaction, Timer};
 use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
 
