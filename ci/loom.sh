@@ -304,17 +304,17 @@ twin "park: its end is published after the lock was let go" driver/src/timer/dri
         wake
 ' \
 '        drop(inner);
-        lock(&self.handle.shared.inner).parked_until = Some(wake.unwrap_or(Nanos::NEVER));
+        self.handle.shared.inner.lock().parked_until = Some(wake.unwrap_or(Nanos::NEVER));
         wake
 ' \
     loom_arming_earlier_against_park
 
-twin "arm: the park counts as ended before it is" driver/src/timer/shared.rs \
+twin "arm: the park counts as ended before it is" driver/src/timer/driver.rs \
 '        self.parked_until = Some(wake);' '        self.parked_until = None;' \
     loom_two_threads_that_arm_earlier_against_park
 
 twin "arm: the driver may be closed" driver/src/timer/entry/owner.rs \
-'        if locked.is_closed() {' '        if false {' \
+'        if locked.closed {' '        if false {' \
     loom_shutdown_against_poll
 
 # The executor: the task'"'"'s word, the inbox, the handle.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use super::{Shutdown, TimerEntry};
 use crate::Nanos;
 use crate::slack::Slack;
-use crate::timer::shared::Inner;
+use crate::timer::driver::Inner;
 use crate::timer::state::{State, StateCell};
 use crate::wheel::Rank;
 
@@ -61,11 +61,11 @@ impl TimerEntry {
             self.reset_unlinked(deadline);
             return;
         }
-        if passed || deadline <= locked.published() {
+        if passed || deadline <= locked.published {
             let waker = self.take_out(&mut locked);
             self.keep(deadline);
             self.state.settle();
-            locked.count_fired();
+            locked.fired += 1;
             drop(locked);
             waker.wake();
             self.traced().reset(deadline);
@@ -93,7 +93,7 @@ impl TimerEntry {
 
     /// Takes the entry out of the wheel, if it is still there, and its waker with it.
     pub(super) fn disarm(&self) {
-        if let Some(waker) = self.unlink(StateCell::disarm, Inner::count_cancelled) {
+        if let Some(waker) = self.unlink(StateCell::disarm, |inner| inner.cancelled += 1) {
             drop(waker);
             self.traced().cancelled();
         }
@@ -148,11 +148,11 @@ impl TimerEntry {
     #[allow(clippy::type_complexity)]
     fn arm(self: Pin<&Self>, deadline: Nanos, waker: Waker) -> Result<bool, (Result<(), Shutdown>, Waker)> {
         let mut locked = self.handle.lock();
-        if locked.is_closed() {
+        if locked.closed {
             self.state.refuse();
             return Err((Err(Shutdown(())), waker));
         }
-        if deadline <= locked.published() {
+        if deadline <= locked.published {
             self.state.settle();
             return Err((Ok(()), waker));
         }
