@@ -5,6 +5,8 @@
 
 #[path = "common/duration.rs"]
 mod duration;
+#[path = "common/target.rs"]
+mod target;
 
 use std::error::Error;
 use std::fmt;
@@ -23,7 +25,7 @@ use mainspring::{spawn, timeout};
 #[derive(Debug, Parser)]
 struct Options {
     /// The page, such as http://example.org/
-    #[arg(value_parser = target)]
+    #[arg(value_parser = target::parse)]
     url: Uri,
     /// How long all of it may take, from the look-up of the name to the last byte.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
@@ -76,28 +78,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// A URL that can be fetched.
-fn target(url: &str) -> Result<Uri, String> {
-    match url.split_once("://") {
-        Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => {
-            let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
-            // What is no number is no error to the parser, and then there is no port.
-            let host = uri.authority().map_or("", |authority| authority.as_str());
-            match host.rsplit_once(':') {
-                Some((_, port)) if !port.ends_with(']') && uri.port_u16().is_none() => {
-                    Err(format!("the port is no number: {port}"))
-                }
-                _ => Ok(uri),
-            }
-        }
-        Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
-            Err("this example has no TLS: take a page that is there over http".to_owned())
-        }
-        Some((scheme, _)) => Err(format!("the scheme is {scheme}, and has to be http")),
-        None => Err(format!("it has to begin with http://, as in http://{}", url.trim_start_matches('/'))),
-    }
-}
-
 async fn run(options: &Options) -> Result<(), Failure> {
     // What is done at the moment, for those who want to know what took so long.
     let mut step = "the look-up of the name";
@@ -107,9 +87,7 @@ async fn run(options: &Options) -> Result<(), Failure> {
 
 async fn fetch(url: &Uri, step: &mut &'static str) -> Result<(), Failure> {
     let authority = url.authority().expect("a URL with a scheme has an authority");
-    // An address of IPv6 stands in brackets.
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    let port = authority.port_u16().unwrap_or(80);
+    let (host, port) = target::host_and_port(url);
     let addresses = lookup_host((host, port)).await.map_err(|error| Failure::Host(host.to_owned(), error))?;
 
     *step = "connecting";

@@ -1,0 +1,119 @@
+//! When requests arrive, and which of the connections takes each.
+//!
+//! Ground rules:
+//!
+//! * A request arrives at its moment, which is computed from the start and its number alone. So neither an answer that is slow
+//!   nor a pacer that was late moves those that follow, and the rate does not drift.
+//! * Requests that no connection has taken yet are a range of numbers: however many wait, they need no memory.
+//! * A connection waits in line only while no request waits, and requests go to connections in the order in which these
+//!   came free. So all of them are used.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures::channel::oneshot;
+use mainspring::task::consume_budget;
+use mainspring::time::{Instant, sleep_until};
+
+const SECOND: u128 = 1_000_000_000;
+
+/// At which moments requests arrive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    start: Instant,
+    /// For each second.
+    rate: u32,
+    duration: Duration,
+}
+
+impl Schedule {
+    pub(crate) fn new(start: Instant, rate: u32, duration: Duration) -> Schedule {
+        Schedule { start, rate, duration }
+    }
+
+    /// When the request of this number arrives; the first one is number zero, and arrives at the start.
+    pub(crate) fn moment(&self, number: u64) -> Instant {
+        let nanos = u128::from(number) * SECOND / u128::from(self.rate);
+        self.start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// How many requests arrive before the end.
+    pub(crate) fn requests(&self) -> u64 {
+        let count = self.duration.as_nanos().saturating_mul(u128::from(self.rate)).div_ceil(SECOND);
+        u64::try_from(count).unwrap_or(u64::MAX)
+    }
+}
+
+/// The requests that have arrived, and the connections that wait for one.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    schedule: Schedule,
+    arrived: Cell<u64>,
+    taken: Cell<u64>,
+    over: Cell<bool>,
+    waiting: RefCell<VecDeque<oneshot::Sender<u64>>>,
+}
+
+impl Arrivals {
+    pub(crate) fn new(schedule: Schedule) -> Arrivals {
+        let (arrived, taken, over) = (Cell::new(0), Cell::new(0), Cell::new(false));
+        Arrivals { schedule, arrived, taken, over, waiting: RefCell::default() }
+    }
+
+    /// How many have arrived.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.arrived.get()
+    }
+
+    /// Lets each request arrive at its moment, and tells how late it was. After the last one the connections that wait are sent
+    /// home. Returns how long after the start that was.
+    pub(crate) async fn pace(&self, mut tell: impl FnMut(Duration)) -> Duration {
+        let mut last = Duration::ZERO;
+        for number in 0..self.schedule.requests() {
+            let moment = self.schedule.moment(number);
+            sleep_until(moment).precise().await;
+            let now = Instant::now();
+            tell(now.saturating_duration_since(moment));
+            last = now.saturating_duration_since(self.schedule.start);
+            self.arrive();
+        }
+        self.over.set(true);
+        // Not under the borrow, because it wakes tasks.
+        let waiting = self.waiting.take();
+        drop(waiting);
+        last
+    }
+
+    fn arrive(&self) {
+        self.arrived.set(self.arrived.get() + 1);
+        while let Some(connection) = self.next_in_line() {
+            // Whoever waits no longer has not taken it.
+            if connection.send(self.arrived.get() - 1).is_ok() {
+                self.taken.set(self.arrived.get());
+                return;
+            }
+        }
+    }
+
+    fn next_in_line(&self) -> Option<oneshot::Sender<u64>> {
+        self.waiting.borrow_mut().pop_front()
+    }
+
+    /// Takes the next request, in the order of their numbers; `None` when all were taken and no more arrive.
+    pub(crate) async fn next(&self) -> Option<u64> {
+        // A crowd of requests that have waited for too long is thrown away without a wait, and the pacer is to go first.
+        consume_budget().await;
+        let number = self.taken.get();
+        if number < self.arrived.get() {
+            self.taken.set(number + 1);
+            return Some(number);
+        }
+        if self.over.get() {
+            return None;
+        }
+        let (connection, request) = oneshot::channel();
+        self.waiting.borrow_mut().push_back(connection);
+        request.await.ok()
+    }
+}

@@ -1,0 +1,109 @@
+//! One connection to the server, and a request over it.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Request, StatusCode, Uri, header};
+use mainspring::net::{TcpStream, lookup_host};
+use mainspring::spawn;
+use mainspring::task::AbortOnDrop;
+
+use crate::target;
+
+/// What is asked, and of whom.
+#[derive(Debug)]
+pub(crate) struct Target {
+    address: SocketAddr,
+    url: Uri,
+}
+
+/// A connection that is open. It is closed when this is dropped, whatever is under way.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    sender: SendRequest<Empty<Bytes>>,
+    _driver: AbortOnDrop<Result<(), hyper::Error>>,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Connect(io::Error),
+    Broken(hyper::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Connect(error) => write!(f, "cannot connect: {error}"),
+            Failure::Broken(error) => match error.source() {
+                Some(cause) => write!(f, "no whole answer: {error}: {cause}"),
+                None => write!(f, "no whole answer: {error}"),
+            },
+        }
+    }
+}
+
+impl Target {
+    /// Looks the server up, and connects to the first of its addresses that answers: the one that all requests go to.
+    pub(crate) async fn find(url: &Uri) -> Result<(Target, Connection), String> {
+        let (host, port) = target::host_and_port(url);
+        let addresses = lookup_host((host, port));
+        let addresses = addresses.await.map_err(|error| format!("cannot find the host {host}: {error}"))?;
+        let mut failure = format!("cannot find the host {host}: it has no address");
+        for address in addresses {
+            let target = Target { address, url: url.clone() };
+            match target.connect().await {
+                Ok(connection) => return Ok((target, connection)),
+                Err(Failure::Connect(error)) => failure = format!("cannot connect to {address}: {error}"),
+                Err(error) => failure = format!("{address}: {error}"),
+            }
+        }
+        Err(failure)
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Connection, Failure> {
+        let stream = TcpStream::connect(self.address).await.map_err(Failure::Connect)?;
+        // A request is one small packet, and nothing follows it that it could wait for.
+        stream.set_nodelay(true).map_err(Failure::Connect)?;
+        let (sender, driver) = http1::handshake(stream).await.map_err(Failure::Broken)?;
+        Ok(Connection { sender, _driver: spawn(driver).abort_on_drop() })
+    }
+
+    /// Asks, and reads the answer to its end: its status, and the bytes of its body. There is a connection afterwards only if
+    /// it can be used on; whatever is dropped on the way is closed.
+    pub(crate) async fn ask(
+        &self,
+        connection: &mut Option<Connection>,
+    ) -> Result<(StatusCode, u64), Failure> {
+        let mut open = match connection.take() {
+            Some(mut open) => match open.sender.ready().await {
+                Ok(()) => open,
+                // The server has closed it, as it may between two requests.
+                Err(_) => self.connect().await?,
+            },
+            None => self.connect().await?,
+        };
+        let path = self.url.path_and_query().map_or("/", |path| path.as_str());
+        let authority = self.url.authority().map_or("", |authority| authority.as_str());
+        let request = Request::get(path)
+            .header(header::HOST, authority)
+            .header(header::USER_AGENT, "mainspring-load")
+            .body(Empty::new())
+            .expect("a URL that was parsed has a valid path and host");
+        let answer = open.sender.send_request(request).await.map_err(Failure::Broken)?;
+        let status = answer.status();
+        let mut body = answer.into_body();
+        let mut bytes = 0;
+        while let Some(frame) = body.frame().await {
+            // What is no data are trailers.
+            bytes += frame.map_err(Failure::Broken)?.data_ref().map_or(0, Bytes::len) as u64;
+        }
+        *connection = Some(open);
+        Ok((status, bytes))
+    }
+}

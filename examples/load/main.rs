@@ -1,0 +1,208 @@
+//! Load for an HTTP server, at a constant rate: open loop, without coordinated omission.
+//!
+//! Run it with `cargo run --release --example load --features hyper -- http://127.0.0.1:8000/ --rate 5000`, against the example
+//! `http_server`, say. `--help` lists the options.
+//!
+//! A client that asks again when it has its answer sends less to a server that is slow, and so does not see what the requests
+//! would have waited that it did not send. Here each request has a moment of its own; it arrives then, whatever became of those
+//! before it, and its latency counts from there. At 5,000 a second there are 200 µs between two of them: the pacer is one
+//! task in one precise sleep after the other, and the report says how late it was.
+//!
+//! | module     | what it is                                           |
+//! |------------|------------------------------------------------------|
+//! | `arrivals` | the schedule, the pacer, and who takes which request |
+//! | `client`   | a connection, and a request over it                  |
+//! | `report`   | what came of it                                      |
+//! | `svg`      | the percentiles as a picture                         |
+//! | `progress` | a bar on a terminal                                  |
+//! | `options`  | the command line                                     |
+
+mod arrivals;
+mod client;
+#[path = "../common/duration.rs"]
+mod duration;
+#[path = "../common/interrupt.rs"]
+mod interrupt;
+mod options;
+mod progress;
+mod report;
+mod svg;
+#[path = "../common/target.rs"]
+mod target;
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use clap::Parser;
+use futures::future::{Either, select};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use humantime::format_duration;
+use mainspring::task::JoinSet;
+use mainspring::time::{Instant, timeout_at};
+use mainspring::{sleep, timeout};
+
+use arrivals::{Arrivals, Schedule};
+use client::{Connection, Target};
+use interrupt::Interrupt;
+use options::Options;
+use progress::Progress;
+use report::{End, Report, Tally};
+
+/// So many connections are made at once, for a server's queue has an end.
+const AT_ONCE: usize = 32;
+
+/// What the pacer and the connections share.
+#[derive(Debug)]
+struct Run {
+    target: Target,
+    timeout: Duration,
+    schedule: Schedule,
+    arrivals: Arrivals,
+    tally: RefCell<Tally>,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match mainspring::block_on(run(&options)) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            // Standard error may be closed; the exit status says it too.
+            let _ = writeln!(io::stderr(), "load: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Sends the requests and prints the report. Returns whether there was an answer.
+async fn run(options: &Options) -> Result<bool, String> {
+    let interrupt = Interrupt::listen().map_err(|error| format!("cannot take in signals: {error}"))?;
+    let mut interrupted = pin!(interrupt.wait());
+    let (target, connections) = match select(pin!(connect(options)), interrupted.as_mut()).await {
+        Either::Left((connected, _)) => connected?,
+        Either::Right(_) => return Err("ended before the first request".to_owned()),
+    };
+    // Now, because an hour of load should not end with a picture that cannot be written.
+    let picture = options.svg.as_deref().map(|path| File::create(path).map_err(unwritable(path)));
+    let picture = picture.transpose()?;
+    let (rate, duration) = (options.rate, format_duration(options.duration));
+    let count = options.connections;
+    say(format_args!("{rate} requests per second for {duration} over {count} connections: {}", options.url))?;
+
+    let start = Instant::now();
+    let schedule = Schedule::new(start, options.rate, options.duration);
+    let run = Rc::new(Run {
+        target,
+        timeout: options.timeout,
+        schedule,
+        arrivals: Arrivals::new(schedule),
+        tally: RefCell::new(Tally::new()),
+    });
+    let mut set = JoinSet::new();
+    for connection in connections {
+        let run = Rc::clone(&run);
+        set.spawn(async move { run.serve(connection).await });
+    }
+    let mut paced = None;
+    let ended = {
+        let load = pin!(async {
+            let last = run.arrivals.pace(|late| run.tally.borrow_mut().arrived(late)).await;
+            paced = Some(last.max(options.duration));
+            while let Some(result) = set.join_next().await {
+                result.map_err(|error| format!("a connection's task: {error}"))?;
+            }
+            Ok(())
+        });
+        let shown = pin!(run.show(options.duration));
+        match select(select(load, shown), interrupted).await {
+            Either::Left((Either::Left((ended, _)), _)) => ended,
+            Either::Left((Either::Right((never, _)), _)) => match never {},
+            Either::Right((interrupted, _)) => {
+                interrupted.map_err(|error| format!("cannot wait for signals: {error}"))
+            }
+        }
+    };
+    ended?;
+
+    let tally = run.tally.borrow();
+    let (scheduled, arrived) = (schedule.requests(), run.arrivals.arrived());
+    let paced = paced.unwrap_or_else(|| start.elapsed());
+    let unfinished = arrived - tally.ended_so_far();
+    let report = Report { options, tally: &tally, scheduled, arrived, unfinished, paced };
+    say(format_args!("\n{report}"))?;
+    if let Some((mut file, path)) = picture.zip(options.svg.as_deref()) {
+        let title = format!("{}: {arrived} requests, {rate} per second", options.url);
+        let curves =
+            [("latency", &tally.latency), ("until taken", &tally.taken), ("pacing error", &tally.pacing)];
+        file.write_all(svg::picture(&title, &curves).as_bytes()).map_err(unwritable(path))?;
+    }
+    Ok(tally.answered() > 0)
+}
+
+fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> String {
+    move |error| format!("cannot write {}: {error}", path.display())
+}
+
+fn say(what: impl std::fmt::Display) -> Result<(), String> {
+    writeln!(io::stdout(), "{what}").map_err(|error| format!("cannot print: {error}"))
+}
+
+/// Opens all connections, so that no request has to wait for that.
+async fn connect(options: &Options) -> Result<(Target, Vec<Connection>), String> {
+    let limit = options.timeout;
+    let slow = |_| format!("connecting took more than the {} there were", format_duration(limit));
+    let (target, first) = timeout(limit, Target::find(&options.url)).await.map_err(slow)??;
+    let others = stream::iter(1..options.connections).map(|number| {
+        let connecting = timeout(limit, target.connect());
+        async move {
+            let connected = connecting.await.map_err(slow)?;
+            connected
+                .map_err(|error| format!("{error}, after {number} connections; ask for fewer --connections"))
+        }
+    });
+    let mut connections: Vec<Connection> = others.buffer_unordered(AT_ONCE).try_collect().await?;
+    connections.push(first);
+    Ok((target, connections))
+}
+
+impl Run {
+    /// Takes requests, one after the other, until no more arrive.
+    async fn serve(&self, connection: Connection) {
+        let mut connection = Some(connection);
+        while let Some(number) = self.arrivals.next().await {
+            let moment = self.schedule.moment(number);
+            // Without time it is not even sent.
+            let end = if moment.elapsed() < self.timeout {
+                self.tally.borrow_mut().taken(moment.elapsed());
+                // What is dropped by its timeout takes its connection with it.
+                match timeout_at(moment + self.timeout, self.target.ask(&mut connection)).await {
+                    Ok(Ok((status, bytes))) => End::Answer(status, bytes),
+                    Ok(Err(failure)) => End::Failed(failure),
+                    Err(_elapsed) => End::NoAnswer,
+                }
+            } else {
+                End::NoAnswer
+            };
+            self.tally.borrow_mut().ended(&end, moment.elapsed());
+        }
+    }
+
+    /// Shows how far the run is.
+    async fn show(&self, length: Duration) -> std::convert::Infallible {
+        let progress = Progress::start(length);
+        loop {
+            let (answered, errors) = {
+                let tally = self.tally.borrow();
+                (tally.answered(), tally.errors())
+            };
+            progress.tell(self.arrivals.arrived(), answered, errors);
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+}

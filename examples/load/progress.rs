@@ -1,0 +1,78 @@
+//! A bar on a terminal while the run goes on.
+//!
+//! Ground rule: a terminal may be slow, or stopped. So it is written to on a thread of its own, which the one that sends
+//! requests only leaves numbers for.
+
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// What the bar shows. Relaxed everywhere: these are mere counts.
+#[derive(Debug, Default)]
+struct Counts {
+    arrived: AtomicU64,
+    answered: AtomicU64,
+    errors: AtomicU64,
+    over: AtomicBool,
+}
+
+/// The bar, which is gone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    counts: Arc<Counts>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Shows a bar for a run of that length, if standard error is a terminal.
+    pub(crate) fn start(length: Duration) -> Progress {
+        let counts = Arc::new(Counts::default());
+        let thread = io::stderr().is_terminal().then(|| {
+            let counts = Arc::clone(&counts);
+            thread::spawn(move || show(&counts, length))
+        });
+        Progress { counts, thread }
+    }
+
+    /// Tells how far the run is.
+    pub(crate) fn tell(&self, arrived: u64, answered: u64, errors: u64) {
+        self.counts.arrived.store(arrived, Ordering::Relaxed);
+        self.counts.answered.store(answered, Ordering::Relaxed);
+        self.counts.errors.store(errors, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.counts.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // Had it panicked, there would be no bar, and nothing to say about that.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn show(counts: &Counts, length: Duration) {
+    let start = Instant::now();
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let bar = ProgressBar::new(millis(length));
+    let style = ProgressStyle::with_template("{bar:30} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    while !counts.over.load(Ordering::Relaxed) {
+        bar.set_position(millis(start.elapsed().min(length)));
+        bar.set_message(format!(
+            "{} requests, {} answers, {} errors",
+            read(&counts.arrived),
+            read(&counts.answered),
+            read(&counts.errors)
+        ));
+        thread::park_timeout(Duration::from_millis(100));
+    }
+    bar.finish_and_clear();
+}

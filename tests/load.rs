@@ -1,0 +1,371 @@
+//! The load generator among the examples: as a process, against the HTTP server among them and servers that misbehave, and its
+//! pacer within this process in virtual time.
+//!
+//! What is asserted does not depend on how fast this machine is. How exactly requests are paced is seen where time is virtual.
+
+#[path = "../examples/load/arrivals.rs"]
+mod arrivals;
+mod common;
+mod example;
+
+use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Output;
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant as StdInstant};
+
+use mainspring::net::TcpSocket;
+use mainspring::spawn;
+use mainspring::time::{Instant, sleep};
+
+use arrivals::{Arrivals, Schedule};
+use common::{LONG, ms, paused, watchdog};
+use example::{PATIENCE, Running, run, stderr, stdout};
+
+/// The report, as it is printed.
+#[derive(Debug)]
+struct Report(String);
+
+impl Report {
+    fn of(output: &Output) -> Report {
+        assert!(output.status.success(), "{}{}", stdout(output), stderr(output));
+        Report(stdout(output))
+    }
+
+    /// The first number of the line of this name.
+    fn number(&self, name: &str) -> f64 {
+        self.row(name)[0]
+    }
+
+    /// The numbers of the line of this name, up to the first word.
+    fn row(&self, name: &str) -> Vec<f64> {
+        let line = self.0.lines().find_map(|line| line.trim_start().strip_prefix(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {}", self.0));
+        line.split_whitespace().map_while(|word| word.parse().ok()).collect()
+    }
+
+    /// How often there was an error of this kind.
+    fn errors(&self, kind: &str) -> u64 {
+        let lines = self.0.lines().filter_map(|line| line.trim_start().split_once("  "));
+        lines.filter(|(_, what)| what.starts_with(kind)).map(|(count, _)| count.parse::<u64>().unwrap()).sum()
+    }
+}
+
+/// The server among the examples.
+fn server() -> (Running, SocketAddr) {
+    let mut process = Running::start("http_server", &["--listen", "127.0.0.1:0", "--request", "1h"]);
+    let address = process.wait_for("listening on http://").parse().expect("an address");
+    (process, address)
+}
+
+/// What the server says that it has answered, with a status of this first digit.
+fn answered(address: SocketAddr, digit: u8) -> u64 {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    let name = format!("http_responses_total{{code=\"{digit}xx\"}} ");
+    let value = page.lines().find_map(|line| line.strip_prefix(&name));
+    value.expect("the server counts its answers").parse().unwrap()
+}
+
+#[test]
+fn the_rate_is_held_and_every_request_is_answered_and_counted() {
+    let (_server, address) = server();
+    let url = format!("http://{address}/");
+    let start = StdInstant::now();
+    // A period of half a millisecond.
+    let flags = ["--rate", "2000", "--duration", "1500ms", "--connections", "8", "--timeout", "10m"];
+    let report = Report::of(&run("load", &[&[url.as_str()], &flags[..]].concat()));
+    assert!(start.elapsed() >= ms(1500), "{report:?}");
+    assert_eq!(report.number("requests"), 3000.0, "{report:?}");
+    assert_eq!(report.number("answers"), 3000.0, "{report:?}");
+    assert_eq!(report.number("errors"), 0.0, "{report:?}");
+    assert_eq!(answered(address, 2), 3000);
+    // Not faster than asked for, and as fast as the latest request allows: on a machine without holdups that is the rate.
+    let (rate, latest) = (report.number("per second"), *report.row("pacing error").last().unwrap() / 1e3);
+    assert!(rate <= 2000.1 && rate >= 3000.0 / (1.5 + latest) - 0.1, "{report:?}");
+    for name in ["pacing error", "until taken", "latency"] {
+        let row = report.row(name);
+        assert!(row.len() == 6 && row.is_sorted(), "{name} in {report:?}");
+    }
+    // An answer comes after its request was taken, and that after it arrived.
+    let [pacing, taken, latency] = ["pacing error", "until taken", "latency"].map(|name| report.number(name));
+    assert!(0.0 <= pacing && pacing <= taken && taken < latency, "{report:?}");
+}
+
+#[test]
+fn answers_that_are_slow_delay_no_arrival_and_do_not_hide_in_the_latency() {
+    let (_server, address) = server();
+    // Four connections can take 20 requests a second; 100 arrive.
+    let url = format!("http://{address}/sleep/200ms");
+    let flags = ["--rate", "100", "--duration", "1s", "--connections", "4", "--timeout", "10m"];
+    let report = Report::of(&run("load", &[&[url.as_str()], &flags[..]].concat()));
+    assert_eq!(report.number("answers"), 100.0, "{report:?}");
+    // The last ones have arrived within a second, and are answered after five: the 25th answer of a connection.
+    let latency = report.row("latency");
+    assert!(latency[0] >= 1000.0 && latency[5] >= 3900.0, "{report:?}");
+    // Had they waited for answers, the pacer would be as late as the requests are until they are taken.
+    let (pacing, taken) = (report.row("pacing error"), report.row("until taken"));
+    assert!(pacing[0] < taken[0] && pacing[0] < 500.0, "{report:?}");
+}
+
+#[test]
+fn requests_that_run_out_of_time_are_errors_and_count_into_the_latency() {
+    let (_server, address) = server();
+    let url = format!("http://{address}/sleep/1h");
+    let flags = ["--rate", "50", "--duration", "400ms", "--connections", "2", "--timeout", "600ms"];
+    let output = run("load", &[&[url.as_str()], &flags[..]].concat());
+    // No answer at all.
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let report = Report(stdout(&output));
+    assert_eq!(report.errors("no answer in time"), 20, "{report:?}");
+    assert_eq!((report.number("errors"), report.number("answers")), (20.0, 0.0), "{report:?}");
+    // Those that waited in line nearly all of the time are not cut off later, and not left out.
+    assert!(report.number("latency") >= 600.0, "{report:?}");
+}
+
+#[test]
+fn an_answer_that_is_an_error_is_counted_under_its_status() {
+    let (_server, address) = server();
+    let url = format!("http://{address}/nowhere");
+    let report =
+        Report::of(&run("load", &[&url, "--rate", "100", "--duration", "200ms", "--timeout", "10m"]));
+    assert_eq!(report.errors("the answer is 404 Not Found"), 20, "{report:?}");
+    assert_eq!(answered(address, 4), 20);
+}
+
+#[test]
+fn a_connection_that_breaks_costs_one_request_and_is_made_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Answers once on each connection, and ends the second request's without an answer.
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let answer: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
+                for answer in [answer, &answer[..20]] {
+                    let mut head = Vec::new();
+                    while !head.ends_with(b"\r\n\r\n") {
+                        let mut byte = [0];
+                        if stream.read_exact(&mut byte).is_err() {
+                            return;
+                        }
+                        head.push(byte[0]);
+                    }
+                    if stream.write_all(answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let flags = ["--rate", "200", "--duration", "200ms", "--connections", "1", "--timeout", "10m"];
+    let report = Report::of(&run("load", &[&[format!("http://{address}/").as_str()], &flags[..]].concat()));
+    assert_eq!((report.number("answers"), report.number("errors")), (20.0, 20.0), "{report:?}");
+    assert_eq!(report.errors("no whole answer: "), 20, "{report:?}");
+}
+
+#[test]
+fn a_picture_is_drawn_within_its_frame() {
+    let (_server, address) = server();
+    let file = std::env::temp_dir().join(format!("mainspring-load-{}.svg", std::process::id()));
+    let url = format!("http://{address}/?a=1&b=2");
+    let (name, flags) = (file.to_str().unwrap(), ["--rate", "500", "--duration", "200ms", "--svg"]);
+    Report::of(&run("load", &[&[url.as_str()], &flags[..], &[name]].concat()));
+    let svg = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"), "{svg}");
+    assert!(svg.contains("/?a=1&amp;b=2: 100 requests, 500 per second</title>"), "{svg}");
+    let curves: Vec<&str> = svg.lines().filter_map(|line| line.strip_prefix("<polyline points=\"")).collect();
+    assert_eq!(curves.len(), 3, "{svg}");
+    for curve in curves {
+        let points: Vec<[f64; 2]> = curve
+            .split('"')
+            .next()
+            .unwrap()
+            .split(' ')
+            .map(|point| {
+                point.split_once(',').map(|(x, y)| [x.parse().unwrap(), y.parse().unwrap()]).unwrap()
+            })
+            .collect();
+        assert!(points.len() > 2, "{curve}");
+        // To the right, and up.
+        assert!(points.is_sorted_by(|a, b| a[0] <= b[0] && a[1] >= b[1]), "{curve}");
+        assert!(
+            points.iter().all(|[x, y]| (80.0..=760.0).contains(x) && (50.0..=370.0).contains(y)),
+            "{curve}"
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_it_with_the_report_so_far() {
+    let (_server, address) = server();
+    let url = format!("http://{address}/sleep/1h");
+    let mut load = Running::start("load", &[&url, "--rate", "100", "--duration", "1h", "--timeout", "2h"]);
+    load.wait_for("100 requests per second for 1h over 64 connections");
+    thread::sleep(ms(100));
+    load.signal(rustix::process::Signal::INT);
+    let requests = load.wait_for("  requests ");
+    let (arrived, rest) = requests.trim().split_once(' ').unwrap();
+    assert_eq!(rest.trim(), "of 360000 in the schedule");
+    let unfinished = load.wait_for("  unfinished ");
+    assert_eq!(unfinished.split_whitespace().next(), Some(arrived));
+    // Nothing was answered.
+    assert_eq!(load.ended().code(), Some(1));
+}
+
+#[track_caller]
+fn fails_with(output: &Output, what: &str) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with(&format!("load: {what}")), "{said}");
+    assert_eq!((said.lines().count(), stdout(output).as_str()), (1, ""), "{said}");
+}
+
+#[test]
+fn a_closed_port_and_an_unknown_host_are_told_before_anything_is_sent() {
+    // A port that is taken, so that nobody else gets it meanwhile, and at which nobody listens.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    fails_with(&run("load", &[&format!("http://{address}/")]), &format!("cannot connect to {address}: "));
+    // That name is reserved for not being there. A look-up may still take its time to say so.
+    let output = run("load", &["http://nowhere.invalid/", "--timeout", "30s"]);
+    let slow = "connecting took more than the 30s there were";
+    let unknown = "cannot find the host nowhere.invalid: ";
+    fails_with(&output, if stderr(&output).contains(slow) { slow } else { unknown });
+}
+
+#[test]
+fn a_picture_that_cannot_be_written_is_told_before_anything_is_sent() {
+    let (_server, address) = server();
+    let url = format!("http://{address}/");
+    let output = run("load", &[&url, "--duration", "1h", "--svg", "/nowhere/to/be.svg"]);
+    fails_with(&output, "cannot write /nowhere/to/be.svg: ");
+    assert_eq!(answered(address, 2), 0);
+}
+
+#[test]
+fn bad_options_say_what_to_do() {
+    const URL: &str = "http://127.0.0.1:8000/";
+    for (arguments, what) in [
+        (&["127.0.0.1:8000"][..], "it has to begin with http://, as in http://127.0.0.1:8000"),
+        (&["https://127.0.0.1:8000/"], "this example has no TLS"),
+        (&["ftp://127.0.0.1/"], "the scheme is ftp"),
+        (&["http://127.0.0.1:port/"], "the port is no number"),
+        (&[], "<URL>"),
+        (&[URL, "--rate", "0"], "1..=1000000"),
+        (&[URL, "--rate", "fast"], "--rate"),
+        (&[URL, "--duration", "0"], "longer than zero"),
+        (&[URL, "--duration", "soon"], "for example 50ms"),
+        (&[URL, "--timeout", "0s"], "longer than zero"),
+        (&[URL, "--connections", "0"], "1..=60000"),
+        (&[URL, "--threads", "2"], "--threads"),
+    ] {
+        let output = run("load", arguments);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(what), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn every_request_arrives_at_its_moment_to_the_nanosecond_however_long_the_answers_take() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let start = Instant::now();
+        // Its period is no whole number of nanoseconds, so one that is added up would drift.
+        let (rate, duration) = (30_000, ms(100));
+        let schedule = Schedule::new(start, rate, duration);
+        let arrivals = Rc::new(Arrivals::new(schedule));
+        let taken: Rc<RefCell<Vec<u64>>> = Rc::default();
+        let connections: Vec<_> = (0..3)
+            .map(|_| {
+                let (arrivals, taken) = (arrivals.clone(), taken.clone());
+                spawn(async move {
+                    while let Some(number) = arrivals.next().await {
+                        taken.borrow_mut().push(number);
+                        assert!(Instant::now() >= schedule.moment(number));
+                        sleep(ms(1)).await;
+                    }
+                })
+            })
+            .collect();
+        let mut moments = Vec::new();
+        arrivals
+            .pace(|late| {
+                assert_eq!(late, Duration::ZERO);
+                moments.push(start.elapsed().as_nanos());
+            })
+            .await;
+        let expected: Vec<u128> = (0..3_000).map(|number| number * 1_000_000_000 / 30_000).collect();
+        assert_eq!(moments, expected);
+        // A third of the requests of a millisecond is taken in it; the others wait in line, and lose neither place nor turn.
+        assert!(taken.borrow().len() < 400);
+        for connection in connections {
+            connection.await.unwrap();
+        }
+        assert_eq!(*taken.borrow(), (0..3_000).collect::<Vec<u64>>());
+        assert_eq!(arrivals.arrived(), schedule.requests());
+    });
+}
+
+#[test]
+fn connections_that_wait_take_turns_and_one_that_has_gone_is_passed_over() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let schedule = Schedule::new(Instant::now() + ms(1), 1_000, ms(6));
+        let arrivals = Rc::new(Arrivals::new(schedule));
+        let taken: Rc<RefCell<Vec<(char, u64)>>> = Rc::default();
+        let mut connections: Vec<_> = ['a', 'b', 'c']
+            .map(|name| {
+                let (arrivals, taken) = (arrivals.clone(), taken.clone());
+                spawn(async move {
+                    while let Some(number) = arrivals.next().await {
+                        taken.borrow_mut().push((name, number));
+                    }
+                })
+            })
+            .into();
+        let gone = connections.remove(1);
+        spawn(async move {
+            sleep(ms(4) - Duration::from_micros(500)).await;
+            gone.abort();
+        })
+        .detach();
+        arrivals.pace(|_| ()).await;
+        for connection in connections {
+            connection.await.unwrap();
+        }
+        let turns = [('a', 0), ('b', 1), ('c', 2), ('a', 3), ('c', 4), ('a', 5)];
+        assert_eq!(*taken.borrow(), turns);
+    });
+}
+
+#[test]
+fn a_schedule_has_the_requests_that_arrive_before_its_end() {
+    let start = Instant::now();
+    for (rate, duration, requests) in [
+        (1, ms(1), 1),
+        (1, ms(1000), 1),
+        (1, ms(1001), 2),
+        (3, ms(1000), 3),
+        (1_000_000, Duration::from_nanos(1), 1),
+        (1_000_000, ms(1000), 1_000_000),
+        (1_000_000, Duration::MAX, u64::MAX),
+    ] {
+        let schedule = Schedule::new(start, rate, duration);
+        assert_eq!(schedule.requests(), requests, "{rate} for {duration:?}");
+        if requests < u64::MAX {
+            assert!(schedule.moment(requests - 1) < start + duration);
+            assert!(schedule.moment(requests) >= start + duration);
+        }
+    }
+}
