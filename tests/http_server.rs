@@ -54,11 +54,16 @@ impl Server {
 
     /// Sends a request over a connection of its own, which ends with the answer.
     fn ask(&self, method: &str, path: &str, body: &str) -> String {
+        self.ask_with("", method, path, body)
+    }
+
+    /// The same with more headers, each of which ends its line.
+    fn ask_with(&self, headers: &str, method: &str, path: &str, body: &str) -> String {
         let mut stream = self.connect();
         let length = body.len();
         write!(
             stream,
-            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n{body}"
         )
         .unwrap();
         let mut answer = String::new();
@@ -192,6 +197,30 @@ fn a_request_that_takes_too_long_is_answered_with_an_error() {
         .unwrap();
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 413 ");
+}
+
+#[test]
+fn a_client_that_gives_little_time_is_answered_within_it() {
+    let server = Server::start(&["--request", "1h"]);
+    let asked =
+        |time: &str, path: &str| server.ask_with(&format!("grpc-timeout: {time}\r\n"), "GET", path, "");
+    let start = StdInstant::now();
+    assert!(asked("300m", "/sleep/1h").starts_with("HTTP/1.1 504 "));
+    assert!(start.elapsed() >= ms(300));
+    assert!(asked("1H", "/sleep/1ms").starts_with("HTTP/1.1 200 "));
+    assert!(asked("soon", "/").starts_with("HTTP/1.1 400 "));
+    // The body is not waited for any longer than that.
+    let mut stream = server.connect();
+    stream
+        .write_all(b"POST /echo HTTP/1.1\r\nhost: x\r\ngrpc-timeout: 50000u\r\ncontent-length: 5\r\n\r\nhell")
+        .unwrap();
+    let mut answer = [0; 13];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 504 ");
+    let left = asked("30M", "/remaining");
+    let left = left.rsplit("\r\n").next().unwrap().trim();
+    let seconds: f64 = left.strip_suffix('s').expect("a duration in seconds").parse().unwrap();
+    assert!(seconds > 1000.0 && seconds <= 1800.0, "{left}");
 }
 
 #[test]
@@ -425,5 +454,88 @@ fn the_parts_of_a_message_may_come_byte_by_byte() {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("ok"), "{answer}");
+    });
+}
+
+#[test]
+fn the_time_that_a_client_gives_has_up_to_eight_digits_and_a_unit() {
+    for (value, time) in [
+        ("2H", Duration::from_secs(7200)),
+        ("3M", Duration::from_secs(180)),
+        ("4S", Duration::from_secs(4)),
+        ("250m", ms(250)),
+        ("6u", Duration::from_micros(6)),
+        ("7n", Duration::from_nanos(7)),
+        ("0n", Duration::ZERO),
+        ("00000010m", ms(10)),
+        ("99999999n", Duration::from_nanos(99_999_999)),
+        ("99999999H", Duration::from_secs(99_999_999 * 3600)),
+    ] {
+        assert_eq!(server::deadline::parse(value.as_bytes()), Ok(time), "{value:?}");
+    }
+    let malformed = [
+        "",
+        "1",
+        "m",
+        "123456789m",
+        "100000000n",
+        "1 m",
+        " 1m",
+        "1m ",
+        "+1m",
+        "-1m",
+        "1.5S",
+        "1s",
+        "1h",
+        "1ms",
+        "٣m",
+        "1\u{ff}",
+    ];
+    for value in malformed {
+        let result = server::deadline::parse(value.as_bytes());
+        assert_eq!(result, Err(server::deadline::Malformed), "{value:?}");
+    }
+}
+
+#[test]
+fn a_request_ends_at_exactly_the_shorter_time_of_the_clients_and_the_servers() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let (address, end, server) = serve().await;
+        let (mut sender, connection) = client::conn::http1::handshake(connect(address).await).await.unwrap();
+        spawn(connection).detach();
+        let limit = LIMITS.request;
+        for (headers, status, takes) in [
+            (&["1500m"][..], 504, ms(1500)),
+            (&["1500001u"], 504, Duration::from_micros(1_500_001)),
+            (&["0n"], 504, Duration::ZERO),
+            (&["3S", "2S", "4S"], 504, ms(2000)),
+            // Not less than the server gives, so the server's limit it is.
+            (&["10S"], 503, limit),
+            (&["99999999H"], 503, limit),
+            (&[], 503, limit),
+            (&["2S", "2s"], 400, Duration::ZERO),
+        ] {
+            let start = Instant::now();
+            let mut request = Request::get("/sleep/1day").header("host", "x");
+            for value in headers {
+                request = request.header("grpc-timeout", *value);
+            }
+            let request = request.body(String::new()).unwrap();
+            // What takes no time takes none by this clock, however long this machine takes.
+            let _still = takes.is_zero().then(stand_still);
+            assert_eq!(sender.send_request(request).await.unwrap().status(), status, "{headers:?}");
+            assert_eq!(start.elapsed(), takes, "{headers:?}");
+        }
+        // A handler that is ready at once is ready in no time, and knows how much there is.
+        for (header, left) in [("1500m", "1.5s\n"), ("0n", "0ns\n"), ("1H", "10s\n")] {
+            let _still = stand_still();
+            let request = Request::get("/remaining").header("host", "x").header("grpc-timeout", header);
+            let answer = sender.send_request(request.body(String::new()).unwrap()).await.unwrap();
+            assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), left, "{header}");
+        }
+        drop(sender);
+        end.send(()).unwrap();
+        assert_eq!(server.await.unwrap().unwrap(), 0);
     });
 }

@@ -6,6 +6,7 @@
 //! curl http://127.0.0.1:8000/
 //! curl --http2-prior-knowledge http://127.0.0.1:8000/sleep/500ms
 //! curl --data-binary @Cargo.toml http://127.0.0.1:8000/echo
+//! curl --header 'grpc-timeout: 250m' http://127.0.0.1:8000/sleep/1s
 //! curl http://127.0.0.1:8000/metrics
 //! ```
 //!
@@ -33,7 +34,7 @@ struct Options {
     /// How long a client may take for the head of a request. With HTTP/1 a connection may be idle for so long, and no longer.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     head: Duration,
-    /// How long a request may take from its head to the beginning of its answer.
+    /// How long a request may take from its head to the beginning of its answer. A client may give less, by `grpc-timeout`.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     request: Duration,
     /// How long, after Ctrl-C, to wait for the requests that are under way.

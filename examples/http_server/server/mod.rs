@@ -8,6 +8,7 @@
 
 #[path = "../../common/accept.rs"]
 mod accept;
+pub(crate) mod deadline;
 #[path = "../../common/duration.rs"]
 pub(crate) mod duration;
 mod metrics;

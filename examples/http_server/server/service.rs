@@ -6,35 +6,51 @@ use std::rc::Rc;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode, header};
-use mainspring::time::{Instant, timeout_at};
+use mainspring::time::{self, Instant, timeout_at};
 use mainspring::{Handle, sleep};
 
-use super::{State, duration, metrics};
+use super::{State, deadline, duration, metrics};
 
 const HELP: &str = "\
 GET /                  this
 GET /sleep/DURATION    answers after so long, say /sleep/50ms
+GET /remaining         how much time there is left for this request
 GET /metrics           what the server and its runtime have done, for Prometheus
 POST /echo             sends the body back
+
+With the header grpc-timeout, say 250m for 250 milliseconds, a request gets no more time than that.
 ";
 
 type Answer = Response<Full<Bytes>>;
 
 /// Answers within the time that there is for a request, and counts the answer. There always is one.
 pub(super) async fn answer(request: Request<Incoming>, state: Rc<State>) -> Result<Answer, Infallible> {
-    let deadline = Instant::now() + state.limits.request;
-    let answer = timeout_at(deadline, route(request, &state, deadline)).await;
-    let answer = answer.unwrap_or_else(|_elapsed| {
-        text(StatusCode::SERVICE_UNAVAILABLE, "there was not enough time for an answer\n")
-    });
+    let answer = within(request, &state).await;
     state.counts.answered(answer.status());
     Ok(answer)
 }
 
-async fn route(request: Request<Incoming>, state: &State, deadline: Instant) -> Answer {
+/// Answers within the time that the server gives, or the client, if that is less: what the handler calls and spawns
+/// knows how much is left.
+async fn within(request: Request<Incoming>, state: &State) -> Answer {
+    let limit = state.limits.request;
+    let asked = match deadline::of(request.headers()) {
+        Ok(asked) => asked.filter(|asked| *asked < limit),
+        Err(deadline::Malformed) => return text(StatusCode::BAD_REQUEST, deadline::SYNTAX),
+    };
+    let now = Instant::now();
+    let by = now + asked.unwrap_or(limit);
+    let answer = time::deadline(by, route(request, state, now + limit)).await;
+    answer.unwrap_or_else(|_elapsed| match asked {
+        Some(_) => text(StatusCode::GATEWAY_TIMEOUT, "the client gave no more time\n"),
+        None => text(StatusCode::SERVICE_UNAVAILABLE, "there was not enough time for an answer\n"),
+    })
+}
+
+async fn route(request: Request<Incoming>, state: &State, limit: Instant) -> Answer {
     let (path, method) = (request.uri().path(), request.method());
     let allowed = if path == "/echo" { &[Method::POST][..] } else { &[Method::GET, Method::HEAD] };
-    let known = ["/", "/metrics", "/echo"].contains(&path) || path.starts_with("/sleep/");
+    let known = ["/", "/metrics", "/remaining", "/echo"].contains(&path) || path.starts_with("/sleep/");
     if known && !allowed.contains(method) {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "that method is not for this path\n");
         let allow = if path == "/echo" { "POST" } else { "GET, HEAD" };
@@ -50,7 +66,11 @@ async fn route(request: Request<Incoming>, state: &State, deadline: Instant) -> 
             answer.headers_mut().insert(header::CONTENT_TYPE, kind);
             answer
         }
-        "/echo" => echo(request.into_body(), state.limits.body, deadline).await,
+        "/remaining" => {
+            let left = time::remaining().expect("a handler runs under a deadline");
+            text(StatusCode::OK, format!("{left:?}\n"))
+        }
+        "/echo" => echo(request.into_body(), state.limits.body, limit).await,
         _ => match path.strip_prefix("/sleep/").map(duration::parse) {
             Some(Ok(length)) => {
                 sleep(length).await;
@@ -63,8 +83,8 @@ async fn route(request: Request<Incoming>, state: &State, deadline: Instant) -> 
 }
 
 /// Sends a body back that is not too long and comes in time.
-async fn echo(body: Incoming, most: usize, deadline: Instant) -> Answer {
-    match timeout_at(deadline, Limited::new(body, most).collect()).await {
+async fn echo(body: Incoming, most: usize, limit: Instant) -> Answer {
+    match timeout_at(limit, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Response::new(Full::new(body.to_bytes())),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             text(StatusCode::PAYLOAD_TOO_LARGE, format!("a body may have {most} bytes\n"))

@@ -1,0 +1,52 @@
+//! How much time a client gives its request: the header `grpc-timeout`, a number of up to eight digits and a unit, as in `250m`.
+//!
+//! Ground rules:
+//!
+//! * It can only shorten the time that the server gives. What is longer is no error: the client is patient.
+//! * What is not of that form is refused, because a deadline that is disregarded costs more than one that is missing.
+
+use std::time::Duration;
+
+use hyper::header::HeaderMap;
+
+/// The header, by its name.
+const HEADER: &str = "grpc-timeout";
+
+/// What the header may be, for the client that had it wrong.
+pub(super) const SYNTAX: &str =
+    "grpc-timeout has one to eight digits and a unit, H, M, S, m, u or n: say 250m for 250 milliseconds\n";
+
+/// A header that is not of the form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+/// How much time the client gives, if it says so; of several headers the shortest.
+pub(super) fn of(headers: &HeaderMap) -> Result<Option<Duration>, Malformed> {
+    let mut least: Option<Duration> = None;
+    for value in headers.get_all(HEADER) {
+        let time = parse(value.as_bytes())?;
+        least = Some(least.map_or(time, |least| least.min(time)));
+    }
+    Ok(least)
+}
+
+/// Parses the header's value. No time at all is legal: clients round down what they have left.
+pub(crate) fn parse(value: &[u8]) -> Result<Duration, Malformed> {
+    let (unit, digits) = value.split_last().ok_or(Malformed)?;
+    if !(1..=8).contains(&digits.len()) {
+        return Err(Malformed);
+    }
+    let number = digits.iter().try_fold(0, |number, digit| match digit {
+        b'0'..=b'9' => Ok(number * 10 + u64::from(digit - b'0')),
+        _ => Err(Malformed),
+    })?;
+    Ok(match unit {
+        b'H' => Duration::from_secs(number * 3600),
+        b'M' => Duration::from_secs(number * 60),
+        b'S' => Duration::from_secs(number),
+        b'm' => Duration::from_millis(number),
+        b'u' => Duration::from_micros(number),
+        b'n' => Duration::from_nanos(number),
+        _ => return Err(Malformed),
+    })
+}
