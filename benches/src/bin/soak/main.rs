@@ -10,6 +10,7 @@
 //! | `timers`   | tasks that sleep, time out, reset, cancel, tick, abort and panic    |
 //! | `work`     | closures that block, sets of tasks under a deadline                 |
 //! | `net`      | tasks that talk TCP and UDP, and connections that are killed        |
+//! | `http`     | a server of hyper's, and clients that are killed in the middle      |
 //! | `system`   | descriptors that come and go, awaited signals, children, turns      |
 //! | `threads`  | wakers, sleeps and spawns across threads; runtimes that come and go |
 //! | `embedded` | a bare driver in a loop of its own                                  |
@@ -22,6 +23,7 @@
 
 mod embedded;
 mod faults;
+mod http;
 mod ledger;
 mod net;
 mod options;
@@ -180,6 +182,7 @@ fn soaked(soak: &Arc<Soak>, seed: u64) -> io::Result<Vec<String>> {
 
     runtime.block_on(async {
         let mut tasks = net::start(soak, &mut rng).await?;
+        tasks.extend(http::start(soak, &mut rng).await?);
         tasks.extend(timers::start(soak, &mut rng));
         tasks.extend(work::start(soak, &mut rng));
         #[cfg(unix)]

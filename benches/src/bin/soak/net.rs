@@ -105,7 +105,7 @@ async fn echo(soak: Arc<Soak>, mut stream: TcpStream, mut rng: Rng) {
 }
 
 /// The peer gets an RST.
-fn kill(soak: &Soak, stream: &TcpStream) {
+pub(crate) fn kill(soak: &Soak, stream: &TcpStream) {
     soak.tally.kills.one();
     if let Err(error) = stream.set_linger(Some(Duration::ZERO)) {
         note(soak, "linger", &error);
