@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::channel::oneshot;
 use futures::future::{Either, select};
 use futures::stream::{FuturesUnordered, StreamExt};
 use mainspring::task::{JoinHandle, yield_now};
@@ -228,10 +229,13 @@ async fn panicker(soak: Arc<Soak>, mut rng: Rng) {
     while soak.running() {
         soak.rest().await;
         let (way, duration) = (rng.below(3), rng.short());
+        let (begin, begun) = oneshot::channel();
         let task = spawn({
             let soak = soak.clone();
             async move {
                 let _mine = (way == 1).then_some(Mine);
+                // Most do not wait for it.
+                let _ = begin.send(());
                 soak.nap("a sleep before a panic", duration).await;
                 if way == 2 {
                     // Others of its timers are armed as it unwinds.
@@ -245,8 +249,9 @@ async fn panicker(soak: Arc<Soak>, mut rng: Rng) {
             }
         });
         if way == 1 && rng.percent(50) {
-            // It has its turn first, and so has something that panics as it is dropped.
-            yield_now().await;
+            // From here on it has something that panics as it is dropped. To yield would not do: a yield does not wait
+            // for long.
+            let _ = begun.await;
             task.abort();
         }
         let watched = soak.ledger.operation("the join of a task that panics", LONG);
