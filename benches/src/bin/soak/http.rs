@@ -26,14 +26,14 @@ use mainspring::net::{TcpListener, TcpStream};
 use mainspring::spawn;
 use mainspring::task::{JoinHandle, JoinSet};
 
-use crate::net::{PATIENCE, kill, note};
+use crate::net::{kill, note};
 use crate::rng::Rng;
 use crate::soak::{LONG, Soak};
 
 /// Clients that wait for their answers, and those that do not.
 const PATIENT: usize = 4;
 const KILLED: usize = 4;
-/// The server waits for a head so long: longer than any client pauses, but not for one that stops within.
+/// How long the server waits for a head: longer than any client pauses between two requests.
 const HEAD: Duration = Duration::from_millis(400);
 
 /// Starts the server and its clients.
@@ -79,7 +79,7 @@ async fn serve(soak: Arc<Soak>, listener: TcpListener, clients: Rc<()>, mut rng:
     drop(watched);
 }
 
-/// One connection of the server's, to its end, which is its client's, or by the limit for a head.
+/// One of the server's connections. It ends with its client, or when a head takes too long.
 async fn connection(soak: Arc<Soak>, stream: TcpStream, rng: Rng) {
     let rng = RefCell::new(rng);
     let service = service_fn(|request| answer(soak.clone(), request, rng.borrow_mut().fork()));
@@ -104,13 +104,13 @@ async fn answer(
     Ok(Response::new(Full::new(body)))
 }
 
-/// Notes an error of hyper's: expected if the other end was killed, or has run out of time.
+/// Notes an error of hyper's. It is expected if the other end was killed, or its time was up.
 fn note_http(soak: &Soak, doing: &str, error: &hyper::Error) {
     if let Some(error) = error.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
         return note(soak, doing, error);
     }
     let cut = error.is_incomplete_message() || error.is_canceled() || error.is_closed() || error.is_timeout();
-    // A service that fails does so with its request's body.
+    // The service fails only if the body of its request does.
     match cut || error.is_user() {
         true => soak.tally.cut.one(),
         false => soak.ledger.fault(format!("{doing}: {error}")),
@@ -121,7 +121,7 @@ async fn client(soak: Arc<Soak>, server: SocketAddr, mut rng: Rng, patient: bool
     while soak.running() {
         soak.rest().await;
         let watched = soak.ledger.operation("an HTTP client", LONG);
-        match soak.within("a connect to the HTTP server", PATIENCE, TcpStream::connect(server)).await {
+        match soak.patiently("a connect to the HTTP server", TcpStream::connect(server)).await {
             Ok(Ok(stream)) => {
                 soak.tally.connections.one();
                 if patient {
@@ -153,10 +153,13 @@ async fn converse(soak: &Soak, stream: TcpStream, rng: &mut Rng) {
             sender.ready().await?;
             sender.send_request(request).await?.into_body().collect().await
         };
-        // Given up on with its answer on the way: dropping it must end the connection.
+        // Given up with its answer on the way: dropping it must end the connection.
         let given_up = rng.percent(5);
-        let patience = if given_up { rng.short() } else { PATIENCE };
-        match soak.within("the answer of the HTTP server", patience, answer).await {
+        let answered = match given_up {
+            true => soak.within("the patience with the HTTP server", rng.short(), answer).await,
+            false => soak.patiently("the answer of the HTTP server", answer).await,
+        };
+        match answered {
             Ok(Ok(answer)) => {
                 if answer.to_bytes() != asked {
                     soak.ledger.fault("an answer of the HTTP server is not what was asked".to_owned());
@@ -184,26 +187,26 @@ async fn converse(soak: &Soak, stream: TcpStream, rng: &mut Rng) {
     if rng.percent(50) {
         // The connection sees that nobody asks any more, and ends.
         drop(sender);
-        match soak.within("the end of an HTTP connection", PATIENCE, driver).await {
+        match soak.patiently("the end of an HTTP connection", driver).await {
             Ok(Ok(Ok(()))) => {}
             Ok(Ok(Err(error))) => note_http(soak, "the end of an HTTP connection", &error),
             Ok(Err(error)) => soak.ledger.fault(format!("a connection of HTTP: {error}")),
             Err(_) => soak.ledger.fault("a connection of HTTP does not end".to_owned()),
         }
     } else {
-        // Killed where it is.
+        // Killed in the middle of what it does.
         driver.abort();
     }
 }
 
-/// A client that goes in the middle: of a head, of a body, before the answer or within it.
+/// A client that leaves in the middle: of a head, of a body, before the answer or within it.
 async fn break_off(soak: &Soak, mut stream: TcpStream, rng: &mut Rng) -> io::Result<()> {
     let body = body(rng);
     let mut request =
         format!("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len()).into_bytes();
     let head = request.len();
     request.extend_from_slice(&body);
-    // What is sent of the request, and read of the answer.
+    // How much of the request is sent.
     let sent = match rng.below(4) {
         0 => rng.below(head as u64) as usize,
         1 => head + rng.below(body.len() as u64) as usize,
@@ -212,7 +215,7 @@ async fn break_off(soak: &Soak, mut stream: TcpStream, rng: &mut Rng) -> io::Res
     stream.write_all(&request[..sent]).await?;
     if sent == request.len() && rng.percent(70) {
         let mut part = vec![0; rng.between(1, 1 + body.len() as u64) as usize];
-        match soak.within("a part of an answer", PATIENCE, stream.read_exact(&mut part)).await {
+        match soak.patiently("a part of an answer", stream.read_exact(&mut part)).await {
             Ok(result) => result?,
             Err(_) => return Err(io::Error::other("no part of an answer")),
         }
@@ -220,14 +223,17 @@ async fn break_off(soak: &Soak, mut stream: TcpStream, rng: &mut Rng) -> io::Res
             return Err(io::Error::other("the answer begins as another one"));
         }
     } else if rng.percent(10) {
-        // It says nothing more until the server has had enough; what there is to read are an answer, or the end.
         let mut rest = Vec::new();
-        // The body may stop for ever: there is no limit for it.
-        let patience = if sent < head { PATIENCE } else { HEAD };
-        match soak.within("the end of a request that stops", patience, stream.read_to_end(&mut rest)).await {
-            Ok(result) => drop(result?),
-            Err(_) if sent >= head => {}
-            Err(_) => return Err(io::Error::other("a head that stops is waited for without end")),
+        let end = stream.read_to_end(&mut rest);
+        if sent < head {
+            // It says nothing more, and the server closes the connection.
+            match soak.patiently("the end of a head that stops", end).await {
+                Ok(result) => drop(result?),
+                Err(_) => return Err(io::Error::other("a head that stops is waited for without end")),
+            }
+        } else if let Ok(result) = soak.within("the end of a request that stops", HEAD, end).await {
+            // A body has no such limit: the server waits on.
+            result?;
         }
     } else if rng.percent(50) {
         soak.nap("a moment before a client is killed", rng.short()).await;
@@ -242,7 +248,7 @@ async fn break_off(soak: &Soak, mut stream: TcpStream, rng: &mut Rng) -> io::Res
     Ok(())
 }
 
-/// A body that seldom fits one write.
+/// A body. One of ten may be too long for a single write.
 fn body(rng: &mut Rng) -> Bytes {
     let most = if rng.percent(10) { 100_000 } else { 3000 };
     let first = rng.next();

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 /// A timer that is overdue by so much is lost. Longer than a machine that is busy otherwise delays anything.
-const LOST: Duration = Duration::from_secs(15);
+pub(crate) const LOST: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
 pub(crate) struct Ledger(Mutex<Book>);

@@ -114,10 +114,11 @@ fn soaked(soak: &Arc<Soak>, seed: u64) -> io::Result<Vec<String>> {
     let runtime = Runtime::new()?;
     let watchdog = Watchdog::start(soak, runtime.handle(), move |soak| {
         format!(
-            "soak: seed {seed}, {:.1?}: {}; {}: NOT WELL",
+            "soak: seed {seed}, {:.1?}: {}; {}; the machine itself was up to {:.1?} late: NOT WELL",
             soak.elapsed(),
             soak.tally,
-            soak.ledger.balance()
+            soak.ledger.balance(),
+            soak.machine()
         )
     })?;
 

@@ -20,8 +20,6 @@ use crate::rng::Rng;
 use crate::soak::{LONG, Soak};
 
 const CLIENTS: usize = 8;
-/// An answer may take so long. Descriptors are never missing for as long as that.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Starts servers and clients.
 ///
@@ -96,7 +94,7 @@ async fn echo(soak: Arc<Soak>, mut stream: TcpStream, mut rng: Rng) {
         if rng.percent(2) {
             return kill(&soak, &stream);
         }
-        match soak.within("the server's write", PATIENCE, stream.write_all(&buffer[..bytes])).await {
+        match soak.patiently("the server's write", stream.write_all(&buffer[..bytes])).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return note(&soak, "the server's write", &error),
             Err(_) => return soak.ledger.fault("a client does not read".to_owned()),
@@ -116,7 +114,7 @@ async fn client(soak: Arc<Soak>, server: SocketAddr, mut rng: Rng) {
     while soak.running() {
         soak.rest().await;
         let watched = soak.ledger.operation("a TCP client", LONG);
-        match soak.within("a connect", PATIENCE, TcpStream::connect(server)).await {
+        match soak.patiently("a connect", TcpStream::connect(server)).await {
             Ok(Ok(mut stream)) => {
                 soak.tally.connections.one();
                 if let Err(error) = talk(&soak, &mut stream, &mut rng).await {
@@ -146,7 +144,7 @@ async fn talk(soak: &Soak, stream: &mut TcpStream, rng: &mut Rng) -> io::Result<
             return Ok(());
         }
         let mut answer = vec![0; asked.len()];
-        match soak.within("the answer to a client", PATIENCE, stream.read_exact(&mut answer)).await {
+        match soak.patiently("the answer to a client", stream.read_exact(&mut answer)).await {
             Ok(result) => result?,
             Err(_) => return Err(io::Error::other("no answer")),
         }

@@ -6,9 +6,9 @@ use clap::Parser;
 
 /// Soaks Mainspring: everything at once, for a while, with somebody watching.
 ///
-/// Tasks sleep, time out, reset, cancel, abort each other, panic and talk over loopback, also by HTTP; other threads wake them and
-/// take their sleeps away; signals arrive, children end and are killed, closures block, connections are killed, descriptors
-/// run out. Every timer is accounted for.
+/// Tasks sleep, time out, reset, cancel, abort each other, panic and talk over loopback, some of them HTTP; other threads
+/// wake them and take their sleeps away; signals arrive, children end and are killed, closures block, connections are
+/// killed, descriptors run out. Every timer is accounted for.
 /// The last line says what was done; the exit status is 0 only if nothing was early, nothing lost, nothing leaked and
 /// nothing hung.
 #[derive(Clone, Debug, Parser)]

@@ -1,6 +1,7 @@
 //! What all parts of a soak share: the ledger, the counts, when to end and when to be quiet.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,6 +13,9 @@ use crate::ledger::Ledger;
 
 /// Any operation that takes longer hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// An answer may take so long. Descriptors are never missing for as long as that.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a part of the soak panics with on purpose.
 #[derive(Debug)]
@@ -111,6 +115,20 @@ impl Soak {
             account.fired();
         }
         result
+    }
+
+    /// Gives `future`, which is to end by itself, [`PATIENCE`], and then as long again: while the process was stopped, the time
+    /// went on, and nothing else did.
+    pub(crate) async fn patiently<F: Future>(
+        &self,
+        what: &'static str,
+        future: F,
+    ) -> Result<F::Output, Elapsed> {
+        let mut future = pin!(future);
+        match self.within(what, PATIENCE, future.as_mut()).await {
+            Err(_) => self.within(what, PATIENCE, future).await,
+            ended => ended,
+        }
     }
 }
 

@@ -19,9 +19,9 @@ use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use crate::faults;
-use crate::net::{PATIENCE, note};
+use crate::net::note;
 use crate::rng::Rng;
-use crate::soak::{LONG, Soak};
+use crate::soak::{LONG, PATIENCE, Soak};
 
 /// The one that is awaited. Nothing happens by default, so that it may come while nobody watches.
 const KIND: SignalKind = SignalKind::window_change();
@@ -68,7 +68,7 @@ async fn pair(soak: &Soak, rng: &mut Rng) -> io::Result<()> {
     }
     let sent = [rng.next() as u8];
     there.write_all(&sent).await?;
-    match soak.within("a byte from a descriptor", PATIENCE, here.read_exact(&mut got)).await {
+    match soak.patiently("a byte from a descriptor", here.read_exact(&mut got)).await {
         Ok(Ok(())) if got == sent => Ok(()),
         Ok(Ok(())) => Err(io::Error::other("another byte")),
         Ok(Err(error)) => Err(error),
@@ -116,7 +116,7 @@ async fn raise(soak: &Soak, mut both: [Signal; 2], rng: &mut Rng) {
             return soak.ledger.fault("a signal cannot be sent".to_owned());
         }
         for signals in &mut both {
-            match soak.within("a signal that was sent", PATIENCE, signals.recv()).await {
+            match soak.patiently("a signal that was sent", signals.recv()).await {
                 Ok(Ok(())) => soak.tally.received.one(),
                 Ok(Err(error)) => note(soak, "a signal that was sent", &error),
                 Err(_) => soak.ledger.fault("a signal is lost".to_owned()),

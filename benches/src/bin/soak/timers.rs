@@ -249,8 +249,8 @@ async fn panicker(soak: Arc<Soak>, mut rng: Rng) {
             }
         });
         if way == 1 && rng.percent(50) {
-            // From here on it has something that panics as it is dropped. To yield would not do: a yield does not wait
-            // for long.
+            // From here on it has something that panics as it is dropped. A yield is no substitute: after a long poll the
+            // lane of those that yielded may be served before the one of new tasks.
             let _ = begun.await;
             task.abort();
         }

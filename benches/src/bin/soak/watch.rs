@@ -1,18 +1,24 @@
 //! The watchdog: looks at the ledger and at the runtime's own counts while the soak goes on, and ends the process
 //! when something hangs, saying what.
+//!
+//! Ground rule: a process that was stopped, or had no CPU at all, is not to blame for what is overdue when it goes on. The
+//! watchdog was stopped with it, so it knows: its own look came late.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use mainspring::runtime::Handle;
 
+use crate::ledger::LOST;
 use crate::soak::Soak;
 use crate::threads;
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// A look that comes after so long was held up, and so was everything else.
+const HELD_UP: Duration = Duration::from_secs(1);
 
 /// Watches until it is dismissed.
 #[derive(Debug)]
@@ -36,8 +42,17 @@ impl Watchdog {
         let (soak, runtime) = (soak.clone(), runtime.clone());
         let thread = thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
             let bar = progress(&soak);
+            let mut last_look = Instant::now();
+            let mut judge_from = last_look;
             while dismissed.recv_timeout(BETWEEN_LOOKS) == Err(RecvTimeoutError::Timeout) {
-                if let Some(message) = soak.ledger.overdue() {
+                let now = Instant::now();
+                if now.duration_since(last_look) > HELD_UP {
+                    judge_from = now + LOST;
+                }
+                last_look = now;
+                if now >= judge_from
+                    && let Some(message) = soak.ledger.overdue()
+                {
                     bar.finish_and_clear();
                     eprintln!("soak: {message}");
                     println!("{}", line(&soak));
