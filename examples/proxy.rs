@@ -1,7 +1,7 @@
 //! A TCP proxy: each connection to it is handed on to another server, in both directions and with half closes.
 //!
-//! Run it with `cargo run --release --example proxy -- --upstream example.org:80`, then ask it from another terminal:
-//! `curl -H 'Host: example.org' http://127.0.0.1:7000`. Ctrl-C stops it: it takes no new connections, and those that are open
+//! Run it with `cargo run --release --example proxy --features signal -- --upstream example.org:80`, then ask it from another
+//! terminal: `curl -H 'Host: example.org' http://127.0.0.1:7000`. Ctrl-C stops it: it takes no new connections, and those that are open
 //! have `--grace` to come to their end; a second Ctrl-C ends it at once.
 //!
 //! `copy_bidirectional` does the work. What is left for a proxy is here: limits. For connecting, for silence, for how many are
@@ -33,7 +33,6 @@ use mainspring::task::JoinHandle;
 use mainspring::{spawn, timeout};
 
 use accept::Backoff;
-use interrupt::Interrupt;
 
 /// A TCP proxy.
 ///
@@ -92,14 +91,14 @@ fn say(line: impl Display) {
 
 /// Hands connections on until the process is told to stop, or the listener is lost.
 async fn serve(options: &Rc<Options>) -> Result<(), String> {
-    let interrupt = Interrupt::listen().map_err(|error| format!("cannot take in signals: {error}"))?;
+    let interrupted = interrupt::listen().map_err(|error| format!("cannot take in signals: {error}"))?;
     let listener = TcpListener::bind(options.listen)
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
     let address = listener.local_addr().map_err(|error| format!("the listener has no address: {error}"))?;
     say(format_args!("listening on {address}, for {}", options.upstream));
 
-    let mut stop = pin!(interrupt.wait().fuse());
+    let mut stop = pin!(interrupted.fuse());
     let mut backoff = Backoff::default();
     let mut open: FuturesUnordered<JoinHandle<()>> = FuturesUnordered::new();
     loop {

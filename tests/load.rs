@@ -88,6 +88,13 @@ fn the_rate_is_held_and_every_request_is_answered_and_counted() {
     // Not faster than asked for, and as fast as the latest request allows: on a machine without holdups that is the rate.
     let (rate, latest) = (report.number("per second"), *report.row("pacing error").last().unwrap() / 1e3);
     assert!(rate <= 2000.1 && rate >= 3000.0 / (1.5 + latest) - 0.1, "{report:?}");
+    // The figures stand in one column.
+    let ends = ["requests", "per second", "answers", "errors"].map(|name| {
+        let line = report.0.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        let before = line.len() - line.trim_start().trim_start_matches(name).trim_start().len();
+        before + line[before..].find(' ').unwrap()
+    });
+    assert_eq!(ends, [ends[0]; 4], "{report:?}");
     for name in ["pacing error", "until taken", "latency"] {
         let row = report.row(name);
         assert!(row.len() == 6 && row.is_sorted(), "{name} in {report:?}");
@@ -168,6 +175,58 @@ fn a_connection_that_breaks_costs_one_request_and_is_made_again() {
     let report = Report::of(&run("load", &[&[format!("http://{address}/").as_str()], &flags[..]].concat()));
     assert_eq!((report.number("answers"), report.number("errors")), (20.0, 20.0), "{report:?}");
     assert_eq!(report.errors("no whole answer: "), 20, "{report:?}");
+}
+
+#[test]
+fn a_server_that_goes_away_in_the_middle_leaves_errors_and_a_report() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // Answers five times, and is gone.
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        for _ in 0..5 {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                head.push(byte[0]);
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi").unwrap();
+        }
+    });
+    let flags = ["--rate", "100", "--duration", "400ms", "--connections", "1", "--timeout", "10m"];
+    let report = Report::of(&run("load", &[&[format!("http://{address}/").as_str()], &flags[..]].concat()));
+    server.join().unwrap();
+    assert_eq!((report.number("answers"), report.number("errors")), (5.0, 35.0), "{report:?}");
+    // One may be on its way when the server goes.
+    let (refused, broken) = (report.errors("cannot connect: "), report.errors("no whole answer: "));
+    assert!(refused + broken == 35 && broken <= 1, "{report:?}");
+}
+
+#[test]
+fn a_single_request_is_no_faster_than_its_rate() {
+    let (_server, address) = server();
+    let url = format!("http://{address}/");
+    let report = Report::of(&run("load", &[&url, "--rate", "1", "--duration", "1ms", "--connections", "1"]));
+    assert_eq!((report.number("requests"), report.number("answers")), (1.0, 1.0), "{report:?}");
+    assert_eq!(report.number("per second"), 1.0, "{report:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn without_descriptors_it_says_so() {
+    let (_server, address) = server();
+    let load = example::binary("load");
+    for (descriptors, what) in
+        [(4, "cannot make a runtime: "), (24, "cannot connect: "), (24, "; ask for fewer --connections")]
+    {
+        let mut command = std::process::Command::new("sh");
+        command.arg("-c").arg(format!("ulimit -n {descriptors}; exec \"$0\" http://{address}/")).arg(&load);
+        let output = command.output().expect("sh starts");
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with("load: ") && said.contains(what) && said.lines().count() == 1, "{said}");
+    }
 }
 
 #[test]
@@ -261,8 +320,11 @@ fn bad_options_say_what_to_do() {
         (&["ftp://127.0.0.1/"], "the scheme is ftp"),
         (&["http://127.0.0.1:port/"], "the port is no number"),
         (&[], "<URL>"),
-        (&[URL, "--rate", "0"], "1..=1000000"),
-        (&[URL, "--rate", "fast"], "--rate"),
+        (&[URL, "--rate", "0"], "a whole number from 1 to 1000000"),
+        (&[URL, "--rate", "-5"], "a whole number from 1 to 1000000"),
+        (&[URL, "--rate", "1e9"], "a whole number from 1 to 1000000"),
+        (&[URL, "--rate", "NaN"], "a whole number from 1 to 1000000"),
+        (&[URL, "--rate", "2.5"], "a whole number from 1 to 1000000"),
         (&[URL, "--duration", "0"], "longer than zero"),
         (&[URL, "--duration", "soon"], "for example 50ms"),
         (&[URL, "--timeout", "0s"], "longer than zero"),

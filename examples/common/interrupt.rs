@@ -1,56 +1,27 @@
-//! Ctrl-C, and the signal that service managers send, awaited by the servers among the examples.
+//! Ctrl-C, and the signal that service managers send, awaited by the examples that clear up before they end.
 
+use std::io;
+
+/// Ready when SIGINT or SIGTERM has come; they are noted from this call on. Once it is ready both do again what they do by
+/// default: a second Ctrl-C ends the process at once.
 #[cfg(unix)]
-pub(crate) use self::unix::Interrupt;
+pub(crate) fn listen() -> io::Result<impl Future<Output = io::Result<()>>> {
+    use std::pin::pin;
 
-#[cfg(unix)]
-mod unix {
-    use std::io;
-    use std::os::unix::net::UnixStream;
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
+    use futures::future::select;
+    use mainspring::signal::{SignalKind, signal};
 
-    use mainspring::io::{AsyncFd, Interest};
-    use signal_hook::consts::{SIGINT, SIGTERM};
-    use signal_hook::{flag, low_level::pipe};
-
-    /// Waits for SIGINT or SIGTERM. A second one ends the process at once, as it would have without this.
-    pub(crate) struct Interrupt {
-        pipe: AsyncFd<UnixStream>,
-    }
-
-    impl Interrupt {
-        /// From here on the signals are taken in.
-        pub(crate) fn listen() -> io::Result<Interrupt> {
-            let (reader, writer) = UnixStream::pair()?;
-            for signal in [SIGINT, SIGTERM] {
-                let seen = Arc::new(AtomicBool::new(false));
-                // In this order: the first signal finds the flag down, and then raises it.
-                flag::register_conditional_default(signal, Arc::clone(&seen))?;
-                flag::register(signal, seen)?;
-                pipe::register(signal, writer.try_clone()?)?;
-            }
-            Ok(Interrupt { pipe: AsyncFd::with_interest(reader, Interest::Readable)? })
-        }
-
-        /// Waits for the first of them.
-        pub(crate) async fn wait(&self) -> io::Result<()> {
-            self.pipe.readable().await
-        }
-    }
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        let interrupted = pin!(interrupt.recv());
+        let terminated = pin!(terminate.recv());
+        select(interrupted, terminated).await.factor_first().0
+    })
 }
 
-/// There are no such signals here: the system ends the process.
+/// Never ready: there are no such signals here, and Ctrl-C ends the process.
 #[cfg(not(unix))]
-pub(crate) struct Interrupt;
-
-#[cfg(not(unix))]
-impl Interrupt {
-    pub(crate) fn listen() -> std::io::Result<Interrupt> {
-        Ok(Interrupt)
-    }
-
-    pub(crate) async fn wait(&self) -> std::io::Result<()> {
-        std::future::pending().await
-    }
+pub(crate) fn listen() -> io::Result<impl Future<Output = io::Result<()>>> {
+    Ok(std::future::pending())
 }

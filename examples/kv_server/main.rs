@@ -1,7 +1,7 @@
 //! A key-value server: values that expire, on a disk if there is a file, for as many clients as there are descriptors.
 //!
-//! Run it with `cargo run --release --example kv_server -- --file /tmp/kv`, then talk to it from another terminal:
-//! `nc 127.0.0.1 7000`, and for example `SET greeting hello there`, `EXPIRE greeting 10s`, `GET greeting`. Ctrl-C writes what has
+//! Run it with `cargo run --release --example kv_server --features signal -- --file /tmp/kv`, then talk to it from another
+//! terminal: `nc 127.0.0.1 7000`, and for example `SET greeting hello there`, `EXPIRE greeting 10s`, `GET greeting`. Ctrl-C writes what has
 //! changed and ends it.
 //!
 //! | module     | what it is                                                |
@@ -41,7 +41,6 @@ use mainspring::spawn;
 use mainspring::task::JoinHandle;
 
 use accept::Backoff;
-use interrupt::Interrupt;
 use session::Server;
 use store::Store;
 
@@ -77,7 +76,7 @@ fn main() -> ExitCode {
 
 /// Serves clients until the process is told to stop, or the listener is lost.
 async fn serve(options: Options) -> Result<(), String> {
-    let interrupt = Interrupt::listen().map_err(|error| format!("cannot take in signals: {error}"))?;
+    let interrupted = interrupt::listen().map_err(|error| format!("cannot take in signals: {error}"))?;
     let saved = match &options.file {
         Some(path) => disk::load(path.clone())
             .await
@@ -100,7 +99,7 @@ async fn serve(options: Options) -> Result<(), String> {
     let _ = writeln!(io::stdout(), "listening on {address}, with {} keys", store.len());
 
     let server = Rc::new(Server { store, disk: disk.clone(), idle: options.idle });
-    let stopped = accept(listener, server, interrupt).await;
+    let stopped = accept(listener, server, interrupted).await;
     // No client changes anything any more.
     let written = match disk {
         Some(disk) => disk.save().await,
@@ -110,8 +109,12 @@ async fn serve(options: Options) -> Result<(), String> {
 }
 
 /// Accepts clients until it is told to stop, and ends their sessions.
-async fn accept(listener: TcpListener, server: Rc<Server>, interrupt: Interrupt) -> Result<(), String> {
-    let mut stop = pin!(interrupt.wait().fuse());
+async fn accept(
+    listener: TcpListener,
+    server: Rc<Server>,
+    interrupted: impl Future<Output = io::Result<()>>,
+) -> Result<(), String> {
+    let mut stop = pin!(interrupted.fuse());
     let mut backoff = Backoff::default();
     let mut sessions: FuturesUnordered<JoinHandle<()>> = FuturesUnordered::new();
     let stopped = loop {

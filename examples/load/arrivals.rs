@@ -2,11 +2,11 @@
 //!
 //! Ground rules:
 //!
-//! * A request arrives at its moment, which is computed from the start and its number alone. So neither an answer that is slow
-//!   nor a pacer that was late moves those that follow, and the rate does not drift.
+//! * A request arrives at its moment, which is computed from the start and its number alone. So neither a slow answer nor a
+//!   late pacer moves the requests that follow, and the rate does not drift.
 //! * Requests that no connection has taken yet are a range of numbers: however many wait, they need no memory.
-//! * A connection waits in line only while no request waits, and requests go to connections in the order in which these
-//!   came free. So all of them are used.
+//! * A connection waits only while no request does, and the one that has waited longest gets the next request. So all of
+//!   them are used.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ const SECOND: u128 = 1_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     start: Instant,
-    /// For each second.
+    /// Requests per second.
     rate: u32,
     duration: Duration,
 }
@@ -66,8 +66,8 @@ impl Arrivals {
         self.arrived.get()
     }
 
-    /// Lets each request arrive at its moment, and tells how late it was. After the last one the connections that wait are sent
-    /// home. Returns how long after the start that was.
+    /// Lets each request arrive at its moment, and tells how late it was. After the last one, waiting connections learn that
+    /// there are no more. Returns how long after the start the last one arrived.
     pub(crate) async fn pace(&self, mut tell: impl FnMut(Duration)) -> Duration {
         let mut last = Duration::ZERO;
         for number in 0..self.schedule.requests() {
@@ -79,16 +79,15 @@ impl Arrivals {
             self.arrive();
         }
         self.over.set(true);
-        // Not under the borrow, because it wakes tasks.
-        let waiting = self.waiting.take();
-        drop(waiting);
+        // The waiting connections see that their sender is gone.
+        drop(self.waiting.take());
         last
     }
 
     fn arrive(&self) {
         self.arrived.set(self.arrived.get() + 1);
         while let Some(connection) = self.next_in_line() {
-            // Whoever waits no longer has not taken it.
+            // A connection that no longer waits has not taken it.
             if connection.send(self.arrived.get() - 1).is_ok() {
                 self.taken.set(self.arrived.get());
                 return;
@@ -102,7 +101,7 @@ impl Arrivals {
 
     /// Takes the next request, in the order of their numbers; `None` when all were taken and no more arrive.
     pub(crate) async fn next(&self) -> Option<u64> {
-        // A crowd of requests that have waited for too long is thrown away without a wait, and the pacer is to go first.
+        // Requests whose time is up are taken one after the other, without a wait between them. The pacer must not starve.
         consume_budget().await;
         let number = self.taken.get();
         if number < self.arrived.get() {

@@ -15,14 +15,14 @@ use mainspring::task::AbortOnDrop;
 
 use crate::target;
 
-/// What is asked, and of whom.
+/// The URL that is asked for, and the server's address.
 #[derive(Debug)]
 pub(crate) struct Target {
     address: SocketAddr,
     url: Uri,
 }
 
-/// A connection that is open. It is closed when this is dropped, whatever is under way.
+/// An open connection. It is closed when this is dropped, even in the middle of an answer.
 #[derive(Debug)]
 pub(crate) struct Connection {
     sender: SendRequest<Empty<Bytes>>,
@@ -74,8 +74,10 @@ impl Target {
         Ok(Connection { sender, _driver: spawn(driver).abort_on_drop() })
     }
 
-    /// Asks, and reads the answer to its end: its status, and the bytes of its body. There is a connection afterwards only if
-    /// it can be used on; whatever is dropped on the way is closed.
+    /// Asks, and reads the answer to its end. Returns its status, and how many bytes its body had.
+    ///
+    /// Without a `connection` it makes one, and leaves it there for the next request only after a whole answer: a connection
+    /// that broke, or whose answer was not waited for, cannot be used again.
     pub(crate) async fn ask(
         &self,
         connection: &mut Option<Connection>,
@@ -100,7 +102,7 @@ impl Target {
         let mut body = answer.into_body();
         let mut bytes = 0;
         while let Some(frame) = body.frame().await {
-            // What is no data are trailers.
+            // A frame without data has trailers.
             bytes += frame.map_err(Failure::Broken)?.data_ref().map_or(0, Bytes::len) as u64;
         }
         *connection = Some(open);

@@ -1,18 +1,19 @@
 //! Load for an HTTP server, at a constant rate: open loop, without coordinated omission.
 //!
-//! Run it with `cargo run --release --example load --features hyper -- http://127.0.0.1:8000/ --rate 5000`, against the example
-//! `http_server`, say. `--help` lists the options.
+//! Run it with `cargo run --release --example load --features hyper,signal -- http://127.0.0.1:8000/ --rate 5000`, for instance
+//! against the example `http_server`. `--help` lists the options.
 //!
-//! A client that asks again when it has its answer sends less to a server that is slow, and so does not see what the requests
-//! would have waited that it did not send. Here each request has a moment of its own; it arrives then, whatever became of those
-//! before it, and its latency counts from there. At 5,000 a second there are 200 µs between two of them: the pacer is one
-//! task in one precise sleep after the other, and the report says how late it was.
+//! A client that waits for an answer before it asks again sends less to a slow server. It never sees how long the requests
+//! that it did not send would have waited: its figures omit the worst moments. Here each request has a moment of its own. It
+//! arrives then, whether or not those before it were answered, and its latency counts from there. At 5,000 requests a second
+//! there are 200 µs between two of them: the pacer is one task in one precise sleep after the other, and the report says how
+//! late it was.
 //!
 //! | module     | what it is                                           |
 //! |------------|------------------------------------------------------|
-//! | `arrivals` | the schedule, the pacer, and who takes which request |
+//! | `arrivals` | the schedule, the pacer, and the line of connections |
 //! | `client`   | a connection, and a request over it                  |
-//! | `report`   | what came of it                                      |
+//! | `report`   | the figures at the end                               |
 //! | `svg`      | the percentiles as a picture                         |
 //! | `progress` | a bar on a terminal                                  |
 //! | `options`  | the command line                                     |
@@ -45,16 +46,15 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use humantime::format_duration;
 use mainspring::task::JoinSet;
 use mainspring::time::{Instant, timeout_at};
-use mainspring::{sleep, timeout};
+use mainspring::{Runtime, sleep, timeout};
 
 use arrivals::{Arrivals, Schedule};
 use client::{Connection, Target};
-use interrupt::Interrupt;
 use options::Options;
 use progress::Progress;
 use report::{End, Report, Tally};
 
-/// So many connections are made at once, for a server's queue has an end.
+/// How many connections are made at the same time. A server's queue of new ones is short.
 const AT_ONCE: usize = 32;
 
 /// What the pacer and the connections share.
@@ -69,7 +69,8 @@ struct Run {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match mainspring::block_on(run(&options)) {
+    let runtime = Runtime::new().map_err(|error| format!("cannot make a runtime: {error}"));
+    match runtime.and_then(|runtime| runtime.block_on(run(&options))) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(message) => {
@@ -82,13 +83,13 @@ fn main() -> ExitCode {
 
 /// Sends the requests and prints the report. Returns whether there was an answer.
 async fn run(options: &Options) -> Result<bool, String> {
-    let interrupt = Interrupt::listen().map_err(|error| format!("cannot take in signals: {error}"))?;
-    let mut interrupted = pin!(interrupt.wait());
+    let interrupted = interrupt::listen().map_err(|error| format!("cannot take in signals: {error}"))?;
+    let mut interrupted = pin!(interrupted);
     let (target, connections) = match select(pin!(connect(options)), interrupted.as_mut()).await {
         Either::Left((connected, _)) => connected?,
         Either::Right(_) => return Err("ended before the first request".to_owned()),
     };
-    // Now, because an hour of load should not end with a picture that cannot be written.
+    // Before the load, because an hour of it should not end with a picture that cannot be written.
     let picture = options.svg.as_deref().map(|path| File::create(path).map_err(unwritable(path)));
     let picture = picture.transpose()?;
     let (rate, duration) = (options.rate, format_duration(options.duration));
@@ -113,7 +114,7 @@ async fn run(options: &Options) -> Result<bool, String> {
     let ended = {
         let load = pin!(async {
             let last = run.arrivals.pace(|late| run.tally.borrow_mut().arrived(late)).await;
-            paced = Some(last.max(options.duration));
+            paced = Some(last);
             while let Some(result) = set.join_next().await {
                 result.map_err(|error| format!("a connection's task: {error}"))?;
             }
@@ -132,7 +133,8 @@ async fn run(options: &Options) -> Result<bool, String> {
 
     let tally = run.tally.borrow();
     let (scheduled, arrived) = (schedule.requests(), run.arrivals.arrived());
-    let paced = paced.unwrap_or_else(|| start.elapsed());
+    // The last request, too, has a whole period to itself.
+    let paced = paced.unwrap_or_else(|| start.elapsed()).max(schedule.moment(arrived) - start);
     let unfinished = arrived - tally.ended_so_far();
     let report = Report { options, tally: &tally, scheduled, arrived, unfinished, paced };
     say(format_args!("\n{report}"))?;
@@ -177,10 +179,11 @@ impl Run {
         let mut connection = Some(connection);
         while let Some(number) = self.arrivals.next().await {
             let moment = self.schedule.moment(number);
-            // Without time it is not even sent.
-            let end = if moment.elapsed() < self.timeout {
-                self.tally.borrow_mut().taken(moment.elapsed());
-                // What is dropped by its timeout takes its connection with it.
+            let waited = moment.elapsed();
+            self.tally.borrow_mut().taken(waited);
+            // A request whose time is up is not even sent.
+            let end = if waited < self.timeout {
+                // A timeout drops the connection together with the request.
                 match timeout_at(moment + self.timeout, self.target.ask(&mut connection)).await {
                     Ok(Ok((status, bytes))) => End::Answer(status, bytes),
                     Ok(Err(failure)) => End::Failed(failure),

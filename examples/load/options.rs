@@ -8,9 +8,9 @@ use hyper::Uri;
 
 use crate::{duration, target};
 
-/// Asks an HTTP server at a constant rate, however slowly it answers, and says how long its answers took.
+/// Asks an HTTP server at a constant rate, however slowly it answers, and reports how long its answers took.
 ///
-/// Each request has a moment, and its latency counts from there: what a slow answer does to those behind it is part of the
+/// Each request has a moment, and its latency counts from there: the time that it waits behind slow answers is part of the
 /// result. Ctrl-C ends the run with the report so far. The exit status is 1 if there was no answer at all.
 ///
 /// Durations are written as 50ms, 2s or 1m; a plain number is in milliseconds.
@@ -21,8 +21,8 @@ pub(crate) struct Options {
     #[arg(value_parser = target::parse)]
     pub(crate) url: Uri,
 
-    /// How many requests per second
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    /// How many requests per second, up to a million
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = rate, allow_negative_numbers = true)]
     pub(crate) rate: u32,
 
     /// How long requests are sent
@@ -40,4 +40,11 @@ pub(crate) struct Options {
     /// Draw the percentiles into this file
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+}
+
+fn rate(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(rate @ 1..=1_000_000) => Ok(rate),
+        _ => Err("must be a whole number from 1 to 1000000".to_owned()),
+    }
 }

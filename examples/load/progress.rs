@@ -1,7 +1,7 @@
 //! A bar on a terminal while the run goes on.
 //!
-//! Ground rule: a terminal may be slow, or stopped. So it is written to on a thread of its own, which the one that sends
-//! requests only leaves numbers for.
+//! Ground rule: a terminal may be slow, or stopped. So a thread of its own writes to it, and the thread that sends requests
+//! only stores numbers for that one.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// What the bar shows. Relaxed everywhere: these are mere counts.
+/// What the bar shows. All accesses are relaxed: these are counts, and order nothing.
 #[derive(Debug, Default)]
 struct Counts {
     arrived: AtomicU64,

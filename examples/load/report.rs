@@ -1,7 +1,7 @@
-//! What came of it.
+//! The figures, and how they are printed.
 //!
-//! Ground rule: no request makes the percentiles better by failing. One that ran out of time counts with the time that it took
-//! up to then; only one whose connection broke, or was refused, has no latency.
+//! Ground rule: a request that ran out of time counts into the percentiles, with the time that it took up to then. Without it
+//! a server could look faster by not answering. One whose connection broke, or was refused, has no latency; it is an error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use hyper::StatusCode;
 use crate::client::Failure;
 use crate::options::Options;
 
-/// A histogram of nanoseconds, up to an hour.
+/// A histogram of nanoseconds, up to an hour; what is longer counts as an hour.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds that fit a histogram")
 }
@@ -29,7 +29,7 @@ pub(crate) enum End {
     /// With a whole answer, of so many bytes.
     Answer(StatusCode, u64),
     Failed(Failure),
-    /// Its time was up before there was a whole answer, or before a connection could take it.
+    /// Its time was up before there was a whole answer, or before a connection took it.
     NoAnswer,
 }
 
@@ -61,7 +61,7 @@ impl Tally {
         }
     }
 
-    /// A request has arrived, so late.
+    /// A request has arrived, late by so much.
     pub(crate) fn arrived(&mut self, late: Duration) {
         note(&mut self.pacing, late);
     }
@@ -117,7 +117,7 @@ pub(crate) struct Report<'a> {
     pub(crate) arrived: u64,
     /// How many of these have not ended.
     pub(crate) unfinished: u64,
-    /// From the first arrival to the end of the schedule, or to its last arrival, or to the interrupt.
+    /// How long the pacer was at work.
     pub(crate) paced: Duration,
 }
 
@@ -130,7 +130,7 @@ impl fmt::Display for Report<'_> {
         };
         line("requests", &self.arrived, &format_args!("of {} in the schedule", self.scheduled))?;
         let asked = self.options.rate;
-        line("per second", &format_args!("{rate:.1}"), &format_args!("of {asked} asked for"))?;
+        line("per second", &format!("{rate:.1}"), &format_args!("of {asked} asked for"))?;
         line("answers", answered, &format_args!("with {bytes} bytes"))?;
         line("errors", &self.tally.errors(), &"answers that are errors included")?;
         if self.unfinished > 0 {

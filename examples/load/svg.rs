@@ -2,9 +2,9 @@
 //!
 //! Ground rules:
 //!
-//! * To the right each nine is as wide as the one before it: 90 %, 99 %, 99.9 %. Upwards each power of ten is as high as
-//!   the one below it. So the rare and the short can be seen at all.
-//! * The picture needs nothing else: no font, no script, no style sheet, and no crate. It is two axes and some lines.
+//! * Both axes are logarithmic. To the right each nine is as wide as the one before it: 90 %, 99 %, 99.9 %. Upwards each power
+//!   of ten is as high as the one below it. So one request in ten thousand, and a microsecond, can still be seen.
+//! * The picture needs nothing else: no font, no script and no style sheet.
 
 use std::fmt::Write;
 
