@@ -17,6 +17,7 @@ use futures::{AsyncReadExt, AsyncWriteExt};
 use http_body_util::BodyExt;
 use hyper::{Request, client};
 use mainspring::hyper::Executor;
+use mainspring::net::TcpSocket;
 use mainspring::spawn;
 use mainspring::time::{Instant, sleep, stand_still};
 
@@ -341,12 +342,20 @@ fn an_address_that_is_taken_is_a_clear_error() {
 const LIMITS: Limits =
     Limits { head: Duration::from_secs(30), request: Duration::from_secs(10), drain: HOUR, body: 1 << 20 };
 
+type Serving = (SocketAddr, oneshot::Sender<()>, mainspring::task::JoinHandle<std::io::Result<usize>>);
+
 /// The server in this runtime, and what ends it.
-async fn serve() -> (SocketAddr, oneshot::Sender<()>, mainspring::task::JoinHandle<std::io::Result<usize>>) {
+async fn serve() -> Serving {
+    serve_before(None).await
+}
+
+/// The same, with a further server behind it.
+async fn serve_before(upstream: Option<SocketAddr>) -> Serving {
+    let upstream = upstream.map(|address| server::target::parse(&format!("http://{address}")).unwrap());
     let listener = mainspring::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (end, ended) = oneshot::channel();
-    let server = spawn(server::serve(listener, LIMITS, async { _ = ended.await }));
+    let server = spawn(server::serve(listener, LIMITS, upstream, async { _ = ended.await }));
     (address, end, server)
 }
 
@@ -537,5 +546,77 @@ fn a_request_ends_at_exactly_the_shorter_time_of_the_clients_and_the_servers() {
         drop(sender);
         end.send(()).unwrap();
         assert_eq!(server.await.unwrap().unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_time_is_written_in_the_smallest_unit_that_has_room_for_it_and_never_rounded_up() {
+    let hour = Duration::from_secs(3600);
+    for (time, value) in [
+        (Duration::ZERO, "0n"),
+        (Duration::from_nanos(99_999_999), "99999999n"),
+        (Duration::from_nanos(100_000_999), "100000u"),
+        (Duration::from_secs(10), "10000000u"),
+        (hour, "3600000m"),
+        (48 * hour, "172800S"),
+        (40_000 * hour, "2400000M"),
+        (2_000_000 * hour, "2000000H"),
+        (Duration::MAX, "99999999H"),
+    ] {
+        assert_eq!(server::deadline::value(time), value);
+        let read = server::deadline::parse(value.as_bytes()).unwrap();
+        assert!(read <= time, "{value} is more than {time:?}");
+    }
+}
+
+#[test]
+fn a_further_server_is_told_how_much_time_is_left() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let (further, _end, _further_server) = serve().await;
+        let (address, _end, _server) = serve_before(Some(further)).await;
+        let (mut sender, connection) = client::conn::http1::handshake(connect(address).await).await.unwrap();
+        spawn(connection).detach();
+        let mut ask = async |path: &str, time: Option<&str>| {
+            let mut request = Request::get(path).header("host", "x");
+            if let Some(time) = time {
+                request = request.header("grpc-timeout", time);
+            }
+            let answer = sender.send_request(request.body(String::new()).unwrap()).await.unwrap();
+            let status = answer.status().as_u16();
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            (status, String::from_utf8(body.into()).unwrap())
+        };
+        for (time, left) in [(Some("1500m"), "1.5s\n"), (Some("1H"), "10s\n"), (None, "10s\n")] {
+            // Connecting and asking take no time by this clock, however long this machine takes.
+            let _still = stand_still();
+            assert_eq!(ask("/upstream/remaining", time).await, (200, left.to_owned()), "{time:?}");
+        }
+        // What the further server says is handed on, its errors too.
+        assert_eq!(ask("/upstream/nowhere", None).await.0, 404);
+        let start = Instant::now();
+        assert_eq!(ask("/upstream/sleep/100ms", Some("1S")).await, (200, "rested\n".to_owned()));
+        assert_eq!(start.elapsed(), ms(100));
+        // The client's deadline holds for both servers.
+        assert_eq!(ask("/upstream/sleep/1day", Some("1500m")).await.0, 504);
+        assert_eq!(start.elapsed(), ms(1600));
+    });
+}
+
+#[test]
+fn a_further_server_that_cannot_be_reached_or_is_not_there_is_told_to_the_client() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        // A port that is taken, so that nobody else gets it meanwhile, and at which nobody listens.
+        let closed = TcpSocket::new_v4().unwrap();
+        closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        for (upstream, status) in [(Some(closed.local_addr().unwrap()), 502), (None, 404)] {
+            let (address, _end, _server) = serve_before(upstream).await;
+            let (mut sender, connection) =
+                client::conn::http1::handshake(connect(address).await).await.unwrap();
+            spawn(connection).detach();
+            let request = Request::get("/upstream/").header("host", "x").body(String::new()).unwrap();
+            assert_eq!(sender.send_request(request).await.unwrap().status(), status);
+        }
     });
 }

@@ -10,8 +10,13 @@
 //! curl http://127.0.0.1:8000/metrics
 //! ```
 //!
+//! With `--upstream http://127.0.0.1:8001`, where another one listens, it asks that one for what is below `/upstream/`, and
+//! hands the rest of the time on: `curl --header 'grpc-timeout: 2S' http://127.0.0.1:8000/upstream/remaining`.
+//!
 //! The first Ctrl-C lets what is under way be answered, for `--drain` at most; the second ends the process at once.
 
+#[path = "../common/interrupt.rs"]
+mod interrupt;
 mod server;
 
 use std::future::pending;
@@ -21,9 +26,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use hyper::Uri;
+use mainspring::Runtime;
 use mainspring::net::TcpListener;
 
-use server::{Limits, duration, serve};
+use server::{Limits, duration, serve, target};
 
 /// An HTTP server.
 #[derive(Debug, Parser)]
@@ -40,14 +47,17 @@ struct Options {
     /// How long, after Ctrl-C, to wait for the requests that are under way.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     drain: Duration,
-    /// How many bytes the body of a request may have.
+    /// How many bytes the body of a request may have, and that of an answer from `--upstream`.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     body: usize,
+    /// A further server, such as http://127.0.0.1:8001, which is asked for what is below /upstream/
+    #[arg(long, value_name = "URL", value_parser = target::parse)]
+    upstream: Option<Uri>,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match mainspring::block_on(run(&options)) {
+    match Runtime::new().and_then(|runtime| runtime.block_on(run(&options))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("http_server: cannot serve on {}: {error}", options.listen);
@@ -58,35 +68,22 @@ fn main() -> ExitCode {
 
 async fn run(options: &Options) -> io::Result<()> {
     // From here on a Ctrl-C is noted, and no longer ends the process.
-    let asked = asked_to_end()?;
+    let interrupted = interrupt::listen()?;
     let listener = TcpListener::bind(options.listen).await?;
     println!("listening on http://{}", listener.local_addr()?);
+    let asked_to_end = async {
+        if let Err(error) = interrupted.await {
+            eprintln!("http_server: cannot wait for signals any more: {error}");
+            pending().await
+        }
+        println!("no new connections; waiting for the requests under way");
+    };
     let Options { head, request, drain, body, .. } = *options;
-    let cut_off = serve(listener, Limits { head, request, drain, body }, asked).await?;
+    let limits = Limits { head, request, drain, body };
+    let cut_off = serve(listener, limits, options.upstream.clone(), asked_to_end).await?;
     match cut_off {
         0 => println!("ended; every request was answered"),
         n => println!("ended; {n} connections had not finished after {drain:?} and were cut off"),
     }
     Ok(())
-}
-
-/// Watches for Ctrl-C and for a request to terminate. When one has come, both do again what they do by default.
-#[cfg(unix)]
-fn asked_to_end() -> io::Result<impl Future<Output = ()>> {
-    use mainspring::signal::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    Ok(async move {
-        let first = futures::future::select(Box::pin(interrupt.recv()), Box::pin(terminate.recv())).await;
-        if let Err(error) = first.factor_first().0 {
-            eprintln!("http_server: cannot wait for signals any more: {error}");
-            pending().await
-        }
-        println!("no new connections; waiting for the requests under way");
-    })
-}
-
-#[cfg(not(unix))]
-fn asked_to_end() -> io::Result<impl Future<Output = ()>> {
-    Ok(pending())
 }

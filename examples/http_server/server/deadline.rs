@@ -1,16 +1,18 @@
-//! How much time a client gives its request: the header `grpc-timeout`, a number of up to eight digits and a unit, as in `250m`.
+//! How much time there is for a request: the header `grpc-timeout`, a number of up to eight digits and a unit, as in `250m`.
+//! It is read from the requests of clients, and written to those to a further server.
 //!
 //! Ground rules:
 //!
-//! * It can only shorten the time that the server gives. What is longer is no error: the client is patient.
-//! * What is not of that form is refused, because a deadline that is disregarded costs more than one that is missing.
+//! * It can only shorten the time that the server gives. A longer time is no error: the client is patient.
+//! * A value of another form is refused. To ignore it would be to work on after the client has given up.
+//! * What is written is rounded down: a server that is asked never believes that it has more time than there is.
 
 use std::time::Duration;
 
-use hyper::header::HeaderMap;
+use hyper::header::{HeaderMap, HeaderValue};
 
-/// The header, by its name.
-const HEADER: &str = "grpc-timeout";
+/// The header's name.
+pub(super) const HEADER: &str = "grpc-timeout";
 
 /// What the header may be, for the client that had it wrong.
 pub(super) const SYNTAX: &str =
@@ -49,4 +51,20 @@ pub(crate) fn parse(value: &[u8]) -> Result<Duration, Malformed> {
         b'n' => Duration::from_nanos(number),
         _ => return Err(Malformed),
     })
+}
+
+/// The header's value for so much time: in the smallest unit in which eight digits are enough.
+pub(crate) fn value(time: Duration) -> HeaderValue {
+    const UNITS: [(u128, char); 6] = [
+        (1, 'n'),
+        (1_000, 'u'),
+        (1_000_000, 'm'),
+        (1_000_000_000, 'S'),
+        (60 * 1_000_000_000, 'M'),
+        (3600 * 1_000_000_000, 'H'),
+    ];
+    const MOST: u128 = 99_999_999;
+    let in_units = UNITS.map(|(nanos, unit)| (time.as_nanos() / nanos, unit));
+    let (number, unit) = in_units.into_iter().find(|(number, _)| *number <= MOST).unwrap_or((MOST, 'H'));
+    format!("{number}{unit}").parse().expect("digits and a letter are valid in a header")
 }

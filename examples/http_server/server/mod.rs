@@ -14,6 +14,9 @@ pub(crate) mod duration;
 mod metrics;
 mod prefix;
 mod service;
+#[path = "../../common/target.rs"]
+pub(crate) mod target;
+mod upstream;
 
 use std::error::Error;
 use std::io;
@@ -26,6 +29,7 @@ use futures::channel::oneshot;
 use futures::future::{Either, Shared, select};
 use futures::select_biased;
 use futures::stream::{FuturesUnordered, StreamExt};
+use hyper::Uri;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use mainspring::hyper::{Executor, Timer};
@@ -54,13 +58,14 @@ pub(crate) struct Limits {
 struct State {
     limits: Limits,
     counts: Counts,
+    upstream: Option<Uri>,
 }
 
 /// Ready when the server is to end: nobody sends anything, and the sender is dropped.
 type Stop = Shared<oneshot::Receiver<()>>;
 
 /// Serves until `shutdown` is ready; then lets what is under way be answered. Returns how many connections were cut off because
-/// they had not finished within `limits.drain`.
+/// they had not finished within `limits.drain`. `upstream` is a further server that is asked for what is below `/upstream/`.
 ///
 /// # Errors
 ///
@@ -68,9 +73,10 @@ type Stop = Shared<oneshot::Receiver<()>>;
 pub(crate) async fn serve(
     listener: TcpListener,
     limits: Limits,
+    upstream: Option<Uri>,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<usize> {
-    let state = Rc::new(State { limits, counts: Counts::default() });
+    let state = Rc::new(State { limits, counts: Counts::default(), upstream });
     let (running, stop) = oneshot::channel();
     let stop: Stop = stop.shared();
     let mut connections = FuturesUnordered::new();

@@ -9,13 +9,14 @@ use hyper::{Method, Request, Response, StatusCode, header};
 use mainspring::time::{self, Instant, timeout_at};
 use mainspring::{Handle, sleep};
 
-use super::{State, deadline, duration, metrics};
+use super::{State, deadline, duration, metrics, upstream};
 
 const HELP: &str = "\
 GET /                  this
 GET /sleep/DURATION    answers after so long, say /sleep/50ms
 GET /remaining         how much time there is left for this request
 GET /metrics           what the server and its runtime have done, for Prometheus
+GET /upstream/PATH     asks the server that --upstream names for /PATH, in the time that is left
 POST /echo             sends the body back
 
 With the header grpc-timeout, say 250m for 250 milliseconds, a request gets no more time than that.
@@ -30,8 +31,8 @@ pub(super) async fn answer(request: Request<Incoming>, state: Rc<State>) -> Resu
     Ok(answer)
 }
 
-/// Answers within the time that the server gives, or the client, if that is less: what the handler calls and spawns
-/// knows how much is left.
+/// Answers within the time that the server gives, or the client, if that is less. All that the handler calls and spawns can
+/// ask how much of it is left.
 async fn within(request: Request<Incoming>, state: &State) -> Answer {
     let limit = state.limits.request;
     let asked = match deadline::of(request.headers()) {
@@ -50,7 +51,8 @@ async fn within(request: Request<Incoming>, state: &State) -> Answer {
 async fn route(request: Request<Incoming>, state: &State, limit: Instant) -> Answer {
     let (path, method) = (request.uri().path(), request.method());
     let allowed = if path == "/echo" { &[Method::POST][..] } else { &[Method::GET, Method::HEAD] };
-    let known = ["/", "/metrics", "/remaining", "/echo"].contains(&path) || path.starts_with("/sleep/");
+    let known = ["/", "/metrics", "/remaining", "/echo"].contains(&path)
+        || ["/sleep/", "/upstream/"].iter().any(|start| path.starts_with(start));
     if known && !allowed.contains(method) {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "that method is not for this path\n");
         let allow = if path == "/echo" { "POST" } else { "GET, HEAD" };
@@ -71,6 +73,7 @@ async fn route(request: Request<Incoming>, state: &State, limit: Instant) -> Ans
             text(StatusCode::OK, format!("{left:?}\n"))
         }
         "/echo" => echo(request.into_body(), state.limits.body, limit).await,
+        _ if path.starts_with("/upstream/") => hand_on(&request, state).await,
         _ => match path.strip_prefix("/sleep/").map(duration::parse) {
             Some(Ok(length)) => {
                 sleep(length).await;
@@ -79,6 +82,19 @@ async fn route(request: Request<Incoming>, state: &State, limit: Instant) -> Ans
             Some(Err(error)) => text(StatusCode::BAD_REQUEST, format!("not a duration: {error}\n")),
             None => text(StatusCode::NOT_FOUND, "there is no such path; ask for /\n"),
         },
+    }
+}
+
+/// Answers with what the further server answers, if there is one.
+async fn hand_on(request: &Request<Incoming>, state: &State) -> Answer {
+    let Some(server) = &state.upstream else {
+        return text(StatusCode::NOT_FOUND, "there is no further server: see --upstream\n");
+    };
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let path = path.strip_prefix("/upstream").unwrap_or(path);
+    match upstream::ask(server, path, state.limits.body).await {
+        Ok(answer) => answer,
+        Err(error) => text(StatusCode::BAD_GATEWAY, format!("no answer from {server}: {error}\n")),
     }
 }
 

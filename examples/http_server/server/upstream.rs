@@ -1,0 +1,45 @@
+//! A request to a further server, which is told how much time is left.
+//!
+//! Ground rule: the deadline of the request that is answered holds for this one, too. Nothing here has a limit of its own, the
+//! further server knows the common one, and when it has passed everything here is dropped, the connection included.
+
+use std::error::Error;
+use std::io;
+
+use http_body_util::{BodyExt, Empty, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::{Request, Response, Uri, header};
+use mainspring::net::TcpStream;
+use mainspring::{spawn, time};
+
+use super::{deadline, target};
+
+/// Asks `server` for `path`, and hands its answer on: status, type and body, which may have `most` bytes.
+///
+/// # Errors
+///
+/// If there is no whole answer.
+pub(super) async fn ask(
+    server: &Uri,
+    path: &str,
+    most: usize,
+) -> Result<Response<Full<Bytes>>, Box<dyn Error + Send + Sync>> {
+    let stream = TcpStream::connect(target::host_and_port(server)).await?;
+    stream.set_nodelay(true)?;
+    let (mut sender, connection) = http1::handshake(stream).await?;
+    let _driver = spawn(connection).abort_on_drop();
+    let authority = server.authority().ok_or_else(|| io::Error::other("the URL has no host"))?;
+    let mut request = Request::get(path).header(header::HOST, authority.as_str());
+    // As late as possible: connecting took some of it.
+    if let Some(left) = time::remaining() {
+        request = request.header(deadline::HEADER, deadline::value(left));
+    }
+    let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+    let mut handed_on = Response::builder().status(answer.status());
+    if let Some(kind) = answer.headers().get(header::CONTENT_TYPE) {
+        handed_on = handed_on.header(header::CONTENT_TYPE, kind);
+    }
+    let body = Limited::new(answer.into_body(), most).collect().await?.to_bytes();
+    Ok(handed_on.body(Full::new(body))?)
+}
