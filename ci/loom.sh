@@ -455,15 +455,15 @@ twin "root: the flag is raised after the owner is unparked" src/executor/root.rs
 
 # The reactor: the sleep, the readiness, the waiters.
 
-twin "notify: Release becomes Relaxed" src/reactor/unpark.rs \
+twin "notify: Release becomes Relaxed" src/reactor/poller.rs \
 'self.0.swap(NOTIFIED, Ordering::Release)' 'self.0.swap(NOTIFIED, Ordering::Relaxed)' \
     loom_unpark_against_sleep loom_two_unparks_against_sleep
 
-twin "wake_up: Acquire becomes Relaxed" src/reactor/unpark.rs \
+twin "wake_up: Acquire becomes Relaxed" src/reactor/poller.rs \
 'self.0.swap(AWAKE, Ordering::Acquire)' 'self.0.swap(AWAKE, Ordering::Relaxed)' \
     loom_unpark_against_sleep
 
-twin "notify: a store, which cuts off the release of another" src/reactor/unpark.rs \
+twin "notify: a store, which cuts off the release of another" src/reactor/poller.rs \
 'self.0.swap(NOTIFIED, Ordering::Release) == PARKED' \
 '{
             let before = self.0.load(Ordering::Relaxed);
@@ -472,7 +472,7 @@ twin "notify: a store, which cuts off the release of another" src/reactor/unpark
         }' \
     loom_two_unparks_against_sleep
 
-twin "fall_asleep: a store, which forgets a notification" src/reactor/unpark.rs \
+twin "fall_asleep: a store, which forgets a notification" src/reactor/poller.rs \
 'self.0.compare_exchange(AWAKE, PARKED, Ordering::Relaxed, Ordering::Relaxed).is_ok()' \
 '{
             self.0.store(PARKED, Ordering::Relaxed);
@@ -480,19 +480,19 @@ twin "fall_asleep: a store, which forgets a notification" src/reactor/unpark.rs 
         }' \
     loom_unpark_against_sleep loom_root_wake_against_park
 
-twin "notify: a system call also while the thread is awake" src/reactor/unpark.rs \
+twin "notify: a system call also while the thread is awake" src/reactor/poller.rs \
 'Ordering::Release) == PARKED' 'Ordering::Release) != NOTIFIED' \
     loom_unpark_against_sleep
 
-twin "clear: the tick is not compared" src/reactor/readiness.rs \
+twin "clear: the tick is not compared" src/reactor/source.rs \
 '(Seen(word).tick() == seen.tick()).then_some(word & !bits)' '{ let _ = seen.tick(); Some(word & !bits) }' \
     loom_event_against_clear
 
-twin "set: Release becomes Relaxed" src/reactor/readiness.rs \
+twin "set: Release becomes Relaxed" src/reactor/source.rs \
 'self.update(Ordering::Release, |word| Some' 'self.update(Ordering::Relaxed, |word| Some' \
     loom_event_against_clear
 
-twin "Readiness::load: Acquire becomes Relaxed" src/reactor/readiness.rs \
+twin "Readiness::load: Acquire becomes Relaxed" src/reactor/source.rs \
 'self.0.load(Ordering::Acquire)' 'self.0.load(Ordering::Relaxed)' \
     loom_event_against_clear
 
@@ -518,7 +518,7 @@ twin "event: only one waiter is woken" src/reactor/source.rs \
 'filter_map(|(_, place)| place.take())' 'filter_map(|(_, place)| place.take()).take(1)' \
     loom_event_against_a_waiter_that_leaves
 
-twin "shutdown: its mark is cleared with the rest" src/reactor/readiness.rs \
+twin "shutdown: its mark is cleared with the rest" src/reactor/source.rs \
 'self.clear_bits(seen, READY | CLOSED);' 'self.clear_bits(seen, READY | CLOSED | SHUTDOWN);' \
     loom_shutdown_against_wait_and_clear
 

@@ -185,7 +185,7 @@ fn an_import_upward_is_found_wherever_it_stands() {
         let wrong = upward(&RUNTIME, path, source);
         assert!(wrong.len() == 1 && wrong[0].starts_with(&format!("{path}:{line}: ")), "{source}: {wrong:?}");
     };
-    finds("reactor/io.rs", "\nuse crate::executor::Id;", 2);
+    finds("reactor/poller.rs", "\nuse crate::executor::Id;", 2);
     finds("clock/mod.rs", "use crate::{\n    sync::lock,\n    runtime::{context, Handle},\n};", 1);
     finds("sync.rs", "fn f() {\n    crate::coop::yield_now();\n}", 2);
     finds("time/sleep.rs", "use crate::block_on;", 1);

@@ -2,10 +2,9 @@
 //!
 //! Run with `bash ci/loom.sh`, which can also show that each of these is able to fail.
 
-use super::readiness::{READY, Start};
+use super::poller::Wakefulness;
 use super::registration::{poll, step};
-use super::source::{Direction, Occurrence, Source, Waiter};
-use super::unpark::Wakefulness;
+use super::source::{Direction, Occurrence, READY, Source, Start, Waiter};
 use loom::sync::Notify;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread;

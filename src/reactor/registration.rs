@@ -5,14 +5,15 @@
 //!
 //! Ground rules:
 //!
-//! * The snapshot is taken before the operation and used to clear after it (see `readiness`).
-//! * After leaving a waker, look at the readiness once more before waiting (see `source`).
+//! * The snapshot is taken before the operation and used to clear after it, and after leaving a waker the readiness is
+//!   looked at once more before waiting (see `source.rs`).
 //! * A result is charged to the cooperative budget, be it good or bad: a listener that fails again and
 //!   again still lets others run (tokio #6221). Waiting is free.
 
-use super::io::{Io, closed};
-use super::readiness::Start;
-use super::source::{Direction, Source, Waiter, Way};
+#[cfg(unix)]
+pub(crate) use self::fd::Fd;
+use super::poller::{Io, closed};
+use super::source::{Direction, Source, Start, Waiter, Way};
 use crate::coop::budget;
 use mio::{Interest, event};
 use std::future::poll_fn;
@@ -36,7 +37,7 @@ pub(crate) struct Registered<S: event::Source> {
 impl<S: event::Source + UnwindSafe> UnwindSafe for Registered<S> {}
 impl<S: event::Source + RefUnwindSafe> RefUnwindSafe for Registered<S> {}
 
-/// Whoever reads hears on Linux of urgent data, too (see `readiness::URGENT`).
+/// Whoever reads hears on Linux of urgent data, too (see `source::URGENT`).
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const READ: Interest = Interest::READABLE.add(Interest::PRIORITY);
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -241,10 +242,51 @@ pub(super) fn poll<R>(
     }
 }
 
+/// Anything with a descriptor, as a source for the poller.
+#[cfg(unix)]
+mod fd {
+    use mio::unix::SourceFd;
+    use mio::{Interest, Registry, Token, event};
+    use std::io;
+    use std::ops::{Deref, DerefMut};
+    use std::os::fd::{AsFd, AsRawFd};
+
+    /// Registers the descriptor of what it holds.
+    #[derive(Debug)]
+    pub(crate) struct Fd<T>(pub(crate) T);
+
+    impl<T> Deref for Fd<T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            &self.0
+        }
+    }
+
+    impl<T> DerefMut for Fd<T> {
+        fn deref_mut(&mut self) -> &mut T {
+            &mut self.0
+        }
+    }
+
+    impl<T: AsFd> event::Source for Fd<T> {
+        fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+            SourceFd(&self.as_fd().as_raw_fd()).register(registry, token, interest)
+        }
+
+        fn reregister(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+            SourceFd(&self.as_fd().as_raw_fd()).reregister(registry, token, interest)
+        }
+
+        fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+            SourceFd(&self.as_fd().as_raw_fd()).deregister(registry)
+        }
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::readiness::{READY, Start};
-    use super::super::source::Occurrence;
+    use super::super::source::{Occurrence, READY};
     use super::*;
 
     /// An event after the attempt, but before the waker was left, wakes nobody: it must be seen by looking

@@ -1,6 +1,6 @@
 //! Delivery of batches that the test makes up.
 
-use super::super::readiness::{CLOSED, READY};
+use super::super::source::{CLOSED, READY};
 use super::*;
 use std::future::poll_fn;
 use std::pin::pin;

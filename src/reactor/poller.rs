@@ -1,4 +1,4 @@
-//! The half of the reactor that everybody shares: the registered sources and the way to end a park.
+//! The half of the reactor that everybody shares: the registered sources, and the way to end a park.
 //!
 //! A source's key in the slab is its token in the poller.
 //!
@@ -7,6 +7,17 @@
 //!   vacant -----------> occupied ----------> retired: empty, but ----------------------> vacant
 //!      ^                   |                 its key is not yet
 //!      +------ 2 the poller refuses          anybody else's
+//! ```
+//!
+//! A park is ended with at most one system call.
+//!
+//! ```text
+//!                 5 fall_asleep              7 unpark, and one write to mio's waker
+//!        AWAKE ------------------> PARKED ------------------------------------------> NOTIFIED
+//!        ^ ^ |                       |                                                 ^  |
+//!        | | +------- 8 unpark, no system call ----------------------------------------+  |
+//!        | +---------- 6 wake_up ----+                                                    |
+//!        +---------------------------- 6 wake_up -----------------------------------------+
 //! ```
 //!
 //! Ground rules:
@@ -23,11 +34,15 @@
 //! * They also belong to the process that made them. A child by `fork` has the same poller, and what it did with it its
 //!   parent would feel. To ask which process this is takes a system call, so it is asked where a `block_on` begins, where a
 //!   park would sleep, and where the runtime is dropped; a child lets go of its copies then.
+//! * Only the reactor's thread performs 5 and 6. Any thread performs 7 and 8.
+//! * A thread that has something for the reactor's publishes it first and then calls [`unpark`](Io::unpark), always. Then
+//!   no news is slept over: if the call comes before 5, then 5 fails and there is no sleep; if it comes after, the sleep is
+//!   ended.
+//! * A notification stays until the reactor's thread has seen it, so a second one costs no system call.
+//! * [`Wakefulness`] touches no poller, so that it can be modelled. The write of arrow 7 is [`Io`]'s.
 
-use super::readiness::Start;
-use super::source::{Occurrence, Source};
-use super::unpark::Wakefulness;
-use crate::sync::{Mutex, lock};
+use super::source::{Occurrence, Source, Start};
+use crate::sync::{AtomicU8, Mutex, Ordering, lock};
 use mainspring_driver::Unpark;
 use mio::{Interest, Registry, Token, event};
 use slab::Slab;
@@ -38,8 +53,6 @@ use std::task::Waker;
 
 /// The token of mio's waker.
 pub(super) const WAKER: Token = Token(usize::MAX);
-/// The token of the alarm.
-pub(super) const ALARM: Token = Token(usize::MAX - 1);
 
 /// Sources whose memory is kept although none is registered.
 const KEEP: usize = 1024;
@@ -47,7 +60,7 @@ const KEEP: usize = 1024;
 /// Registers sources and ends parks, from any thread.
 #[derive(Debug)]
 pub(crate) struct Io {
-    wakefulness: Wakefulness,
+    pub(super) wakefulness: Wakefulness,
     sources: Mutex<Sources>,
     /// The process that made it.
     process: u32,
@@ -172,10 +185,6 @@ impl Io {
         !lock(&self.sources).slots.is_empty()
     }
 
-    pub(super) fn wakefulness(&self) -> &Wakefulness {
-        &self.wakefulness
-    }
-
     /// Empties a slot. The key is not reused before the next delivery is over.
     pub(super) fn retire(&self, key: usize) {
         let mut sources = lock(&self.sources);
@@ -256,6 +265,56 @@ impl Unpark for Io {
 /// What every operation says after a shutdown.
 pub(super) fn closed() -> io::Error {
     io::Error::other("the Mainspring runtime that this belongs to has shut down")
+}
+
+/// The reactor's thread runs, and will look at everything before it sleeps.
+const AWAKE: u8 = 0;
+/// The reactor's thread sleeps, or is about to.
+const PARKED: u8 = 1;
+/// Something has happened since the reactor's thread last woke up.
+const NOTIFIED: u8 = 2;
+
+/// Whether the reactor's thread sleeps, and whether it has been told of something.
+#[derive(Debug)]
+pub(crate) struct Wakefulness(AtomicU8);
+
+impl Wakefulness {
+    pub(crate) fn new() -> Wakefulness {
+        Wakefulness(AtomicU8::new(AWAKE))
+    }
+
+    /// Arrows 7 and 8. True if the caller has to end the sleep.
+    pub(crate) fn notify(&self) -> bool {
+        // Release: what the caller published before is seen by the acquire in `wake_up`. A swap and not a
+        // store, because of several callers each must reach it: a read-modify-write continues the release
+        // sequence of those before it, a store would cut it off.
+        self.0.swap(NOTIFIED, Ordering::Release) == PARKED
+    }
+
+    /// Arrow 5. False: there is a notification, so do not sleep.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        // Relaxed: nothing is published by this (an unparker reads no data of ours), and nothing is read on
+        // the strength of it (a failure leads to `wake_up`, which acquires).
+        self.0.compare_exchange(AWAKE, PARKED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the thread sleeps, or is about to. For that thread itself, which does not sleep in this reactor then, but
+    /// in somebody else's loop.
+    fn is_parked(&self) -> bool {
+        // Relaxed: that thread writes it, but for a notification, which is as good.
+        self.0.load(Ordering::Relaxed) == PARKED
+    }
+
+    /// Arrow 6. True: there was a notification, which is hereby seen.
+    pub(crate) fn wake_up(&self) -> bool {
+        // While this thread was not parked it may find AWAKE, which needs no read-modify-write. Relaxed: a
+        // notification that is not visible yet stays for the next time.
+        if self.0.load(Ordering::Relaxed) == AWAKE {
+            return false;
+        }
+        // Acquire pairs with the release in `notify`.
+        self.0.swap(AWAKE, Ordering::Acquire) == NOTIFIED
+    }
 }
 
 #[cfg(test)]
