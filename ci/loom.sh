@@ -414,15 +414,15 @@ twin "push: whether it is closed is asked before locking" src/executor/remote.rs
         if closed {' \
     loom_remote_spawn_against_shutdown loom_wake_against_shutdown
 
-twin "polling: Release of the origin becomes Relaxed" src/executor/polling.rs \
+twin "polling: Release of the origin becomes Relaxed" src/executor/remote.rs \
 'self.origin.store(origin, Ordering::Release);' 'self.origin.store(origin, Ordering::Relaxed);' \
     loom_a_poll_is_told_with_its_own_line_and_stretch
 
-twin "polling: Release of the word becomes Relaxed" src/executor/polling.rs \
+twin "polling: Release of the word becomes Relaxed" src/executor/remote.rs \
 '(count & COUNT), Ordering::Release)' '(count & COUNT), Ordering::Relaxed)' \
     loom_a_poll_is_told_with_its_own_line_and_stretch
 
-twin "polling: the word is not read again" src/executor/polling.rs \
+twin "polling: the word is not read again" src/executor/remote.rs \
 'self.word.load(Ordering::Relaxed) == word)' 'true)' \
     loom_a_poll_is_told_with_its_own_line_and_stretch
 
@@ -441,11 +441,11 @@ twin "push: the flag is raised after the owner was unparked" src/executor/remote
         self.ready.store(true, Ordering::SeqCst);' \
     loom_remote_spawn_against_park loom_remote_wake_of_a_task_against_park
 
-twin "root: SeqCst of the flag becomes Relaxed" src/executor/root.rs \
+twin "root: SeqCst of the flag becomes Relaxed" src/executor/mod.rs \
 'root.woken.swap(true, Ordering::SeqCst)' 'root.woken.swap(true, Ordering::Relaxed)' \
     loom_root_wake_publishes
 
-twin "root: the flag is raised after the owner is unparked" src/executor/root.rs \
+twin "root: the flag is raised after the owner is unparked" src/executor/mod.rs \
 '        if !root.woken.swap(true, Ordering::SeqCst) {
             root.remote.unpark();
         }' \

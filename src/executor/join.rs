@@ -6,8 +6,8 @@
 //!   knows which task it is and where it was spawned.
 //! * It registers its waker first and looks again after, so that a task which completes in between is seen.
 
-use super::numbers::Id;
 use super::task::{Claim, TaskRef};
+use super::tasks::Id;
 use crate::coop::budget;
 use crate::panics::Payload;
 use futures_core::future::FusedFuture;

@@ -14,13 +14,10 @@
 
 use super::join::JoinHandle;
 use super::lanes::{Lane, Lanes};
-use super::numbers::NumberBlock;
-use super::polling::Poll;
-use super::remote::{Item, Owner, Remote};
-use super::root::{self, Root};
+use super::remote::{Item, Owner, Poll, Remote};
 use super::task::{self, NUMBERS, Progress, Remains, TaskRef};
-use super::task_list::{ListedTask, Origin, Spawned, TaskState};
-use super::tasks::{Ready, Tasks, kept};
+use super::tasks::{ListedTask, NumberBlock, Origin, Ready, Spawned, TaskState, Tasks, kept};
+use super::{CurrentRoot, Root};
 use crate::coop::budget;
 use crate::sync::thread_local;
 use mainspring_driver::Unpark;
@@ -76,7 +73,7 @@ pub(crate) enum End {
 pub(crate) struct Local {
     owner: Owner,
     pub(super) tasks: RefCell<Tasks>,
-    pub(super) root: RefCell<Option<root::CurrentRoot>>,
+    pub(super) root: RefCell<Option<CurrentRoot>>,
     /// Where a wake puts a task.
     pub(super) lane: Cell<Lane>,
     /// The empty vector that the inbox gets in exchange for the full one.

@@ -16,22 +16,23 @@
 //! * No borrow and no lock is held while user code runs: a poll, the drop of a future or an output, a waker.
 //! * Each lane of the run queue is first in, first out, and no lane starves another (`lanes.rs`). What becomes ready
 //!   meanwhile goes to the back of its lane.
-//! * The future of `block_on`, the root, waits its turn in the lanes as a task does. The caller of `run` polls it.
 //! * What has been handed to the queue or the inbox may be freed by its new owner at once.
+//!
+//! The root is the future that `block_on` drives. It waits its turn in the lanes as a task does, and the caller of `run` polls
+//! it. On the owner thread a wake puts it into a lane; from another thread it raises a flag, which the owner takes note of
+//! before it polls.
+//!
+//! * Every `block_on` has a [`Root`] of its own, so that a stale waker of an earlier one wakes nobody else.
+//! * The flag is raised first and the owner unparked after. The owner that is about to park says so first and
+//!   looks at the flag after; see `remote.rs`.
 
 mod join;
 mod lanes;
 mod local;
 #[cfg(all(test, loom))]
 mod models;
-mod numbers;
-#[cfg(test)]
-mod plain;
-mod polling;
 mod remote;
-mod root;
 mod task;
-mod task_list;
 mod tasks;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -39,16 +40,15 @@ mod tests;
 pub use join::{AbortHandle, JoinError, JoinHandle};
 pub(crate) use lanes::Lane;
 pub(crate) use local::{End, Enter, Local, RunReport};
-pub use numbers::Id;
 pub(crate) use remote::Remote;
-pub(crate) use root::Root;
-pub use task_list::TaskState;
-pub(crate) use task_list::{Origin, Spawned, TaskList};
+pub use tasks::{Id, TaskState};
+pub(crate) use tasks::{Origin, Spawned, TaskList};
 
-#[cfg(test)]
-pub(crate) use plain::spawn_local;
-
+use crate::coop::budget;
+use crate::sync::{AtomicBool, Ordering};
+use futures_task::{ArcWake, waker_ref};
 use lanes::Lanes;
+use local::yielding;
 use mainspring_driver::Unpark;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -115,13 +115,30 @@ impl Executor {
     /// A new root, which waits its turn from now on until the guard is dropped.
     pub(crate) fn begin_root(&self) -> RootGuard<'_> {
         let root = Root::new(self.remote());
-        self.local.set_root(root.clone());
+        let current = CurrentRoot { root: root.clone(), queued: true, polled: false };
+        let before = self.local.root.replace(Some(current));
+        debug_assert!(before.is_none(), "two roots");
+        self.local.tasks.borrow_mut().queue_root(Lane::Woken);
         RootGuard { local: &self.local, root }
     }
 
     /// Calls `poll`, which polls the root, whose turn it is, for the `count`th time; its `block_on` was called there.
     pub(crate) fn poll_root<R>(&self, origin: Origin, count: u64, poll: impl FnOnce() -> R) -> R {
-        self.local.poll_root(origin, count, poll)
+        /// It is not polled any more, also after a panic.
+        struct Ends<'a>(&'a Local);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                if let Some(current) = &mut *self.0.root.borrow_mut() {
+                    current.polled = false;
+                }
+            }
+        }
+        if let Some(current) = &mut *self.local.root.borrow_mut() {
+            current.queued = false;
+            current.polled = true;
+        }
+        let _ends = Ends(&self.local);
+        self.remote().polling().root(origin, count, || budget::fresh(poll))
     }
 
     /// Gives memory of a past burst back, a little at a time. Once a turn.
@@ -196,6 +213,12 @@ impl Executor {
     }
 }
 
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
 /// While it lives, its root takes turns with the tasks.
 #[must_use = "the root is forgotten when the guard is dropped"]
 pub(crate) struct RootGuard<'a> {
@@ -212,12 +235,123 @@ impl RootGuard<'_> {
 
 impl Drop for RootGuard<'_> {
     fn drop(&mut self) {
-        self.local.unset_root();
+        let root = self.local.root.take();
+        if root.is_some_and(|root| root.queued) {
+            self.local.tasks.borrow_mut().remove_root();
+        }
     }
 }
 
-impl Drop for Executor {
-    fn drop(&mut self) {
-        self.shutdown();
+/// Whether another thread has woken the root future.
+pub(crate) struct Root {
+    woken: AtomicBool,
+    remote: Arc<Remote>,
+}
+
+impl Root {
+    /// The root of a `block_on` of this executor.
+    fn new(remote: &Arc<Remote>) -> Arc<Root> {
+        Arc::new(Root { woken: AtomicBool::new(false), remote: remote.clone() })
+    }
+
+    /// Lowers the flag, and says whether it was raised. Called before the poll, so that a wake during the
+    /// poll raises it again.
+    fn take_woken(&self) -> bool {
+        // Acquire: the poll sees what was written before the wake.
+        self.woken.load(Ordering::Relaxed) && self.woken.swap(false, Ordering::Acquire)
+    }
+
+    /// Whether the flag is raised. For the owner that is about to park.
+    fn is_woken(&self) -> bool {
+        // SeqCst: it comes after the owner's "I am parking".
+        self.woken.load(Ordering::SeqCst)
+    }
+}
+
+/// The root of the `block_on` under way, as its executor knows it.
+struct CurrentRoot {
+    root: Arc<Root>,
+    /// It waits in a lane.
+    queued: bool,
+    /// It is being polled.
+    polled: bool,
+}
+
+impl ArcWake for Root {
+    fn wake_by_ref(root: &Arc<Self>) {
+        if local::wake_root_here(root, &root.remote) {
+            return;
+        }
+        // SeqCst: it comes before the unparker's look at whether the owner parks. It releases too, also when
+        // the flag was up, so that the poll sees what was written before this wake. If it was up, the
+        // thread that raised it unparks the owner.
+        if !root.woken.swap(true, Ordering::SeqCst) {
+            root.remote.unpark();
+        }
+    }
+}
+
+impl Local {
+    /// Queues `root`, if it is the future of the `block_on` under way and not queued yet.
+    fn wake_root(&self, root: &Arc<Root>) {
+        if let Some(current) = &mut *self.root.borrow_mut() {
+            if Arc::ptr_eq(&current.root, root) && !current.queued {
+                current.queued = true;
+                let lane = if current.polled { yielding() } else { self.lane.get() };
+                self.tasks.borrow_mut().queue_root(lane);
+            }
+        }
+    }
+
+    /// What the data pointer of the waker says with which the root is polled; zero if there is none.
+    fn root_address(&self) -> usize {
+        let root = self.root.borrow();
+        root.as_ref().map_or(0, |current| waker_ref(&current.root).data().addr())
+    }
+
+    fn root_is_woken(&self) -> bool {
+        self.root.borrow().as_ref().is_some_and(|current| current.root.is_woken())
+    }
+
+    /// Takes note of a wake of the future of `block_on` from another thread.
+    fn take_root(&self) {
+        let woken = match &*self.root.borrow() {
+            Some(current) if current.root.take_woken() => current.root.clone(),
+            _ => return,
+        };
+        self.wake_root(&woken);
+    }
+}
+
+// For tests: spawning by the line that calls, without what a runtime wraps around a future.
+
+#[cfg(test)]
+impl Executor {
+    #[track_caller]
+    pub(crate) fn spawn<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
+        self.local.spawn_as(future, self.local.next(std::panic::Location::caller()))
+    }
+}
+
+#[cfg(test)]
+impl Remote {
+    #[track_caller]
+    pub(crate) fn spawn<F>(self: &Arc<Self>, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        self.spawn_as(future, self.next(std::panic::Location::caller()))
+    }
+}
+
+/// Makes `future` a task of the executor that this thread has entered, or hands it back if there is none.
+#[cfg(test)]
+#[track_caller]
+pub(crate) fn spawn_local<F: Future + 'static>(future: F) -> Result<JoinHandle<F::Output>, F> {
+    let at = std::panic::Location::caller();
+    match local::entered() {
+        Some(local) => Ok(local.spawn_as(future, local.next(at))),
+        None => Err(future),
     }
 }

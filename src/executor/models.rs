@@ -7,9 +7,8 @@
 //! * What is no part of a model is counted with std's atomics, which loom does not watch: wakes, polls, drops.
 //! * What is part of it is read with the weakest ordering, so that only the code under test makes it visible.
 
-use super::numbers::Id;
-use super::polling::Polling;
-use super::{Executor, JoinHandle, Origin, Root};
+use super::remote::Polling;
+use super::{Executor, Id, JoinHandle, Origin, Root};
 use futures_task::ArcWake;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread::{self, ThreadId};

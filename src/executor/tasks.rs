@@ -1,27 +1,158 @@
-//! The table of live tasks, and the lanes of the run queue, which name tasks by their place in the table.
+//! The tasks of an executor: their numbers, the table of live ones with the lanes of the run queue, which name tasks by
+//! their place in it, and what the tasks look like from outside.
 //!
 //! ```text
 //!   lane    4 . 0 . 2                        places, first in, first out; prefetch runs ahead of it
 //!   slots   [task] [    ] [task] [    ] [task]
 //!              0      1      2      3      4    1: being polled, or completed while queued; 3: free
+//!
+//!   Numbers, in the Remote     0 .. 15 | 16 | 17 .. 32 | 33 ..
+//!                              block A   one   block B   next
+//!   owner thread               takes a block, and from it without an atomic step
+//!   other threads              take one
 //! ```
 //!
-//! The future of `block_on` waits its turn among them, at a place that is in no table: [`ROOT`].
+//! The future of `block_on` waits its turn among the tasks, at a place that is in no table: [`ROOT`].
 //!
 //! Ground rules:
 //!
 //! * A task lies in its slot but while it is polled. Its place stays its own until it has completed and left the
 //!   queue: a place in the queue never comes to mean another task.
 //! * No user code runs here. References to tasks go in and out, and none is dropped.
+//! * No number is given twice, until they wrap around.
+//! * If one spawn happened before another, its number is the lower one. So the owner gives up the rest of its block as
+//!   soon as it can see that another thread has taken a number since: some numbers are never given.
+//! * A [`TaskList`] is made on the owner thread. A task that was spawned as [`Id::HIDDEN`] is not in it: it is how another
+//!   thread asks for the list.
 
 use super::lanes::{Lane, Lanes, Next};
-use super::numbers::Id;
+use super::local::Local;
 use super::remote::Remote;
-use super::task::{TaskRef, prefetch};
-use super::task_list::{ListedTask, TaskState};
+use super::task::{NUMBERS, TaskRef, prefetch, waker_functions};
+use crate::sync::{AtomicU64, Ordering};
+use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::mem;
+use std::panic::Location;
 use std::sync::Arc;
+
+/// Which task of its runtime: its number, as a [dump](crate::dump) shows it.
+///
+/// Tasks are numbered from zero in the order of spawning: if one was spawned before another, its number is lower. Some
+/// numbers are left out when several threads spawn. Two tasks of different runtimes may have the same number, and two of
+/// one runtime if 2^48 were spawned in between.
+///
+/// ```
+/// mainspring::block_on(async {
+///     let (first, second) = (mainspring::spawn(async {}), mainspring::spawn(async {}));
+///     assert!(first.id() < second.id());
+///     assert_eq!(first.id().to_string(), "0");
+/// });
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id(u64);
+
+impl Id {
+    /// The task that nobody sees: the last number before they wrap around.
+    pub(crate) const HIDDEN: Id = Id(NUMBERS);
+
+    /// The task of this number, which wraps around.
+    #[inline]
+    pub(crate) fn new(number: u64) -> Id {
+        Id(number & NUMBERS)
+    }
+
+    #[inline]
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Id({})", self.0)
+    }
+}
+
+impl From<Id> for u64 {
+    fn from(id: Id) -> u64 {
+        id.0
+    }
+}
+
+/// Where a task was spawned.
+pub(crate) type Origin = &'static Location<'static>;
+
+/// What is known of a task from the moment it is spawned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spawned {
+    pub(crate) id: Id,
+    pub(crate) at: Origin,
+}
+
+/// A task that had not completed when the list was made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListedTask {
+    pub(crate) id: Id,
+    /// What the data pointers of its wakers say.
+    pub(crate) address: usize,
+    pub(crate) origin: Origin,
+    pub(crate) state: TaskState,
+}
+
+/// What a task is doing.
+///
+/// ```
+/// use mainspring::dump::TaskState;
+///
+/// mainspring::block_on(async {
+///     mainspring::spawn(std::future::pending::<()>()).detach();
+///     // It was not polled yet.
+///     let dump = mainspring::Handle::current().dump()?;
+///     assert_eq!(dump.tasks[0].state, TaskState::Ready);
+///     # Ok::<(), mainspring::dump::DumpError>(())
+/// })?;
+/// # Ok::<(), mainspring::dump::DumpError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TaskState {
+    /// It is being polled: it is the one that asked for the dump.
+    Running,
+    /// It was woken, and will be polled.
+    Ready,
+    /// It waits for somebody to wake it.
+    Waiting,
+}
+
+/// The tasks of an executor at one moment, in the order of spawning.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskList {
+    pub(crate) tasks: Vec<ListedTask>,
+    /// The address of the functions that the tasks' wakers have.
+    pub(crate) functions: usize,
+    /// What the data pointer of the waker says with which the root is polled; zero if there is no root.
+    pub(crate) root: usize,
+}
+
+impl TaskList {
+    pub(super) fn new(local: &Local) -> TaskList {
+        let mut tasks = local.listed();
+        tasks.retain(|task| task.id != Id::HIDDEN);
+        tasks.sort_unstable_by_key(|task| task.id);
+        TaskList { tasks, functions: waker_functions(), root: local.root_address() }
+    }
+}
+
+/// So many numbers the owner takes at a time.
+const BLOCK: u64 = 16;
 
 /// Capacity, in tasks, that is never given back.
 const KEEP: usize = 256;
@@ -232,5 +363,89 @@ fn look_ahead(lane: &VecDeque<u32>, slots: &[Option<TaskRef>]) {
     }
     if let Some(task) = task(TAILS_AHEAD) {
         task.prefetch_tail();
+    }
+}
+
+/// The numbers of an executor that nobody has taken yet.
+pub(super) struct Numbers {
+    next: AtomicU64,
+}
+
+impl Numbers {
+    /// All numbers from `first` on.
+    pub(super) fn new(first: u64) -> Numbers {
+        Numbers { next: AtomicU64::new(first) }
+    }
+
+    /// Takes the next number, on any thread.
+    pub(super) fn take(&self) -> Id {
+        // Relaxed, here and below: the steps of one atomic are in one order, which is all that the numbers promise.
+        Id::new(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A number that is higher than all that were taken.
+    pub(super) fn next(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+}
+
+/// The numbers that the owner thread has taken and not given yet.
+#[derive(Default)]
+pub(super) struct NumberBlock {
+    next: Cell<u64>,
+    end: Cell<u64>,
+}
+
+impl NumberBlock {
+    /// Takes a number, on the owner thread.
+    #[inline]
+    pub(super) fn take(&self, numbers: &Numbers) -> Id {
+        let end = self.end.get();
+        if self.next.get() == end || numbers.next() != end {
+            self.refill(numbers);
+        }
+        let number = self.next.get();
+        self.next.set(number.wrapping_add(1));
+        Id::new(number)
+    }
+
+    #[cold]
+    fn refill(&self, numbers: &Numbers) {
+        let first = numbers.next.fetch_add(BLOCK, Ordering::Relaxed);
+        self.next.set(first);
+        self.end.set(first.wrapping_add(BLOCK));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_task_gets_a_higher_number() {
+        let (numbers, block) = (Numbers::new(0), NumberBlock::default());
+        let mut last = None;
+        for n in 0..100 {
+            // Runs of both, of all lengths up to more than a block.
+            let owner = (n * n / 7) % 3 != 0;
+            let number = if owner { block.take(&numbers) } else { numbers.take() };
+            assert!(Some(number) > last, "{number} after {last:?}");
+            last = Some(number);
+        }
+    }
+
+    #[test]
+    fn one_thread_alone_gets_every_number() {
+        let (numbers, block) = (Numbers::new(0), NumberBlock::default());
+        assert!((0..100).all(|n| block.take(&numbers).number() == n));
+    }
+
+    #[test]
+    fn numbers_wrap_around_to_zero() {
+        for first in [u64::MAX - 3, NUMBERS - 3] {
+            let (numbers, block) = (Numbers::new(first), NumberBlock::default());
+            let given: Vec<u64> = (0..8).map(|_| block.take(&numbers).number()).collect();
+            assert_eq!(given, [NUMBERS - 3, NUMBERS - 2, NUMBERS - 1, NUMBERS, 0, 1, 2, 3]);
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::pool::Block;
 use crate::coop::budget;
 use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};
-use crate::executor::task_list::Spawned;
+use crate::executor::tasks::Spawned;
 use crate::panics::{discard, quietly};
 use crate::sync::UnsafeCell;
 use std::alloc::Layout;

@@ -12,7 +12,7 @@ use super::header::{TaskRef, task_of};
 use super::state::Change;
 use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};
-use crate::executor::task_list::Spawned;
+use crate::executor::tasks::Spawned;
 use crate::panics::quietly;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;

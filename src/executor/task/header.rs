@@ -13,9 +13,8 @@
 use super::state::State;
 use super::{Progress, cell};
 use crate::executor::local;
-use crate::executor::numbers::Id;
 use crate::executor::remote::{Item, Owner, Remote};
-use crate::executor::task_list::{Origin, Spawned};
+use crate::executor::tasks::{Id, Origin, Spawned};
 use crate::sync::{AtomicU8, Ordering, UnsafeCell};
 use std::alloc::Layout;
 use std::mem::{self, ManuallyDrop};

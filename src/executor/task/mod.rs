@@ -1,10 +1,9 @@
 //! The task: a future and later its output, in one allocation that is also the task's waker.
 //!
-//! * `state.rs`   the atomic word: four bits of the life below, two of the handle, and the count of references
+//! * `state.rs`   the atomic word: four bits of the life below, two of the handle, the count of references; an origin's word
 //! * `header.rs`  what a task is without the type of its future; [`TaskRef`], a counted reference; the waker
 //! * `cell.rs`    the future's side: polling, completing, and the stage they work on
 //! * `claim.rs`   the handle's side: the one right to the output
-//! * `origin.rs`  where a task was spawned, in a word that other threads may read
 //! * `pool.rs`    a task's memory, and the free lists of the owner thread
 //!
 //! ```text
@@ -47,7 +46,6 @@
 mod cell;
 mod claim;
 mod header;
-mod origin;
 mod pool;
 mod state;
 
@@ -56,8 +54,8 @@ pub(super) use claim::{Claim, Unsent, built, local, refused, remote};
 pub(super) use header::{NUMBERS, TaskRef, prefetch, waker_functions};
 #[cfg(test)]
 pub(super) use header::{ON_CLONE, waker_with_hook};
-pub(super) use origin::AtomicOrigin;
 pub(super) use pool::Pool;
+pub(super) use state::AtomicOrigin;
 
 /// What one go at a task came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

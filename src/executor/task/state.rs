@@ -1,4 +1,4 @@
-//! The atomic word of a task, and the only steps it can take.
+//! The atomic word of a task, and the only steps it can take; and a word for the line that spawned one.
 //!
 //! Ground rules:
 //!
@@ -9,8 +9,10 @@
 //!   its own, `held` (see `header.rs`): without an atomic step, and the count cannot reach zero. The two together are the number
 //!   of references. As the task completes, or `held` has come to its end, the one is added to the other.
 
-use crate::sync::{AtomicU32, Ordering, fence};
-use std::process;
+use crate::executor::tasks::Origin;
+use crate::sync::{AtomicPtr, AtomicU32, Ordering, fence};
+use std::panic::Location;
+use std::{process, ptr};
 
 /// Another thread has woken the task, which is in the inbox or about to be.
 const SCHEDULED: u32 = 1;
@@ -204,5 +206,26 @@ impl State {
         }
         fence(Ordering::Acquire);
         true
+    }
+}
+
+/// Where a task was spawned, or nothing yet: in a word that another thread may read while its owner writes it.
+pub(in crate::executor) struct AtomicOrigin(AtomicPtr<Location<'static>>);
+
+impl AtomicOrigin {
+    pub(in crate::executor) fn new() -> AtomicOrigin {
+        AtomicOrigin(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    #[inline]
+    pub(in crate::executor) fn store(&self, origin: Origin, ordering: Ordering) {
+        self.0.store(ptr::from_ref(origin).cast_mut(), ordering);
+    }
+
+    pub(in crate::executor) fn load(&self, ordering: Ordering) -> Option<Origin> {
+        let place = self.0.load(ordering);
+        // SAFETY: The pointer is null, or was made in `store` from a reference that is valid for the life of the program
+        // to something that nobody writes. So it may be followed whatever the ordering.
+        unsafe { place.as_ref() }
     }
 }
