@@ -22,7 +22,7 @@
 #
 # And of the wheel and its lock, as rebuilt (678), all in one program with a switch for each mutant: 127 do not compile; of what
 # was missed some are on the list, and the others got a test. 9 lie in constants and were not tried. Of the runtime's
-# executor, clocks and src/coop/mod.rs 201 of 702 were tried in the same way. Not tried yet: the others.
+# executor, clocks and src/coop.rs 201 of 702 were tried in the same way. Not tried yet: the others.
 set -eu
 
 cd "$(dirname "$0")/.."

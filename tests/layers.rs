@@ -189,8 +189,9 @@ fn an_import_upward_is_found_wherever_it_stands() {
     finds("clock/mod.rs", "use crate::{\n    sync::lock,\n    runtime::{context, Handle},\n};", 1);
     finds("sync.rs", "fn f() {\n    crate::coop::yield_now();\n}", 2);
     finds("time/sleep.rs", "use crate::block_on;", 1);
-    finds("coop/mod.rs", "use super::task::Id;", 1);
-    finds("coop/budget.rs", "use super::super::task::Id;", 1);
+    finds("coop.rs", "use super::task::Id;", 1);
+    finds("clock/mod.rs", "use super::task::Id;", 1);
+    finds("clock/instant.rs", "use super::super::task::Id;", 1);
     finds("trace.rs", "mod on {\n    use crate::executor::Spawned;\n}", 2);
     assert_eq!(upward(&RUNTIME, "unheard/of.rs", ""), ["unheard/of.rs: `unheard` has no level"]);
     let wrong = upward(&DRIVER, "lateness.rs", "use crate::{Clock, Nanos};");
@@ -200,7 +201,7 @@ fn an_import_upward_is_found_wherever_it_stands() {
     );
     for (path, source) in [
         ("net/udp/mod.rs", "use crate::io::Interest;\nuse crate::{net::addr, runtime::{context, Handle}};"),
-        ("coop/budget.rs", "// crate::task\nuse super::yield_now;\nuse crate::sync::thread_local;"),
+        ("clock/instant.rs", "// crate::task\nuse super::system;\nuse crate::sync::thread_local;"),
         ("clock/system.rs", "#[cfg(test)]\nmod tests {\n    use crate::block_on;\n}\nuse crate::sync::lock;"),
     ] {
         assert_eq!(upward(&RUNTIME, path, source), [""; 0]);

@@ -8,7 +8,7 @@
 
 use super::task::{Claim, TaskRef};
 use super::tasks::Id;
-use crate::coop::budget;
+use crate::coop;
 use crate::panics::Payload;
 use futures_core::future::FusedFuture;
 use std::any::Any;
@@ -127,7 +127,7 @@ impl<T> Future for JoinHandle<T> {
         if claim.is_taken() {
             polled_again(claim);
         }
-        let permit = ready!(budget::poll_proceed(cx));
+        let permit = ready!(coop::poll_proceed(cx));
         if !claim.is_complete() {
             claim.register(cx.waker());
         }

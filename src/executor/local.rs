@@ -18,7 +18,7 @@ use super::remote::{Item, Owner, Poll, Remote};
 use super::task::{self, NUMBERS, Progress, Remains, TaskRef};
 use super::tasks::{ListedTask, NumberBlock, Origin, Ready, Spawned, TaskState, Tasks, kept};
 use super::{CurrentRoot, Root};
-use crate::coop::budget;
+use crate::coop;
 use crate::sync::thread_local;
 use mainspring_driver::Unpark;
 use std::cell::{Cell, RefCell};
@@ -221,7 +221,7 @@ impl Local {
                         end = End::Root;
                         break;
                     }
-                    if budget::take_exhausted() {
+                    if coop::take_exhausted() {
                         end = End::Clock;
                         break;
                     }
@@ -244,7 +244,7 @@ impl Local {
                 self.polls.set(self.polls.get().wrapping_add(1));
             }
             self.keep(task, progress);
-            if budget::take_exhausted() {
+            if coop::take_exhausted() {
                 end = End::Clock;
                 break;
             }
@@ -434,7 +434,7 @@ pub(super) fn wake_here(task: &TaskRef) -> bool {
 /// Where what wakes itself while it is polled waits for its turn.
 #[inline]
 pub(super) fn yielding() -> Lane {
-    if budget::has_remaining() { Lane::Yielded } else { Lane::Exhausted }
+    if coop::has_budget_remaining() { Lane::Yielded } else { Lane::Exhausted }
 }
 
 /// Wakes `root` if this thread has entered its executor; false if it has not.

@@ -44,7 +44,7 @@ pub(crate) use remote::Remote;
 pub use tasks::{Id, TaskState};
 pub(crate) use tasks::{Origin, Spawned, TaskList};
 
-use crate::coop::budget;
+use crate::coop;
 use crate::sync::{AtomicBool, Ordering};
 use futures_task::{ArcWake, waker_ref};
 use lanes::Lanes;
@@ -138,7 +138,7 @@ impl Executor {
             current.polled = true;
         }
         let _ends = Ends(&self.local);
-        self.remote().polling().root(origin, count, || budget::fresh(poll))
+        self.remote().polling().root(origin, count, || coop::fresh(poll))
     }
 
     /// Gives memory of a past burst back, a little at a time. Once a turn.

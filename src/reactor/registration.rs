@@ -14,7 +14,7 @@
 pub(crate) use self::fd::Fd;
 use super::poller::{Io, closed};
 use super::source::{Direction, Source, Start, Waiter, Way};
-use crate::coop::budget;
+use crate::coop;
 use mio::{Interest, event};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -229,7 +229,7 @@ pub(super) fn poll<R>(
     mut attempt: impl FnMut() -> Option<io::Result<R>>,
     mut leave_waker: impl FnMut(&Waker),
 ) -> Poll<io::Result<R>> {
-    let permit = ready!(budget::poll_proceed(cx));
+    let permit = ready!(coop::poll_proceed(cx));
     loop {
         if let Some(result) = attempt() {
             permit.spend();

@@ -64,7 +64,7 @@ use super::Handle;
 use super::builder::Builder;
 use super::metrics::LongestTurn;
 use crate::clock::system::{self, AlarmOffset, ClockId};
-use crate::coop::budget::{self, Slice};
+use crate::coop::{self, Slice};
 use crate::executor::{Executor, Lane};
 use crate::reactor::{Reactor, Until};
 use crate::trace;
@@ -400,13 +400,13 @@ impl Pace {
     /// How many polls there may be before [`is_over`](Pace::is_over) is asked. At least one.
     pub(super) fn stretch(&self, handle: &Handle, executor: &Executor) -> usize {
         if self.counted {
-            budget::set_slice(None);
+            coop::set_slice(None);
             return self.left;
         }
         let due = self.next_deadline(handle, executor);
         let end = self.looked.get().saturating_add(INTERVAL).min(due.get());
         let time = end.saturating_sub(self.read.get());
-        budget::set_slice(Some(self.slice(handle, due)));
+        coop::set_slice(Some(self.slice(handle, due)));
         // At least one; and no more than `most`, a small number.
         let fit = (time / executor.next_cost()).clamp(1, self.most as u64) as usize;
         fit.min(self.left)
@@ -438,7 +438,7 @@ impl Pace {
 
     /// Until when a poll may go on taking results: to the next deadline, but no longer than a slice.
     fn slice(&self, handle: &Handle, due: Nanos) -> Slice {
-        let left = due.get().saturating_sub(self.read.get()).clamp(LEAST, budget::SLICE);
+        let left = due.get().saturating_sub(self.read.get()).clamp(LEAST, coop::SLICE);
         // Another clock than the process's may stand or jump, and is dearer to read.
         let read = if handle.clock().is_system() { self.read } else { system::now() };
         Slice { until: Nanos::new(read.get().saturating_add(left)), now: system::now }

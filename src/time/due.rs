@@ -20,7 +20,7 @@ use mainspring_driver::{Handle as Timers, Nanos, TimerEntry};
 
 use super::error::{Error, Kind};
 use super::instant::{self, Instant};
-use crate::coop::budget;
+use crate::coop;
 use crate::runtime::context;
 
 /// Entries that one poll moves within the wheel; the others wait for the next.
@@ -132,7 +132,7 @@ impl<T> Due<T> {
     ///
     /// If there is no runtime to wait in, or it was dropped.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, end: bool) -> Poll<Option<Entry<T>>> {
-        let permit = ready!(budget::poll_proceed(cx));
+        let permit = ready!(coop::poll_proceed(cx));
         let entry = ready!(self.poll_due(cx, end));
         permit.spend();
         self.ended = entry.is_none();

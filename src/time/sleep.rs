@@ -23,7 +23,7 @@ use pin_project_lite::pin_project;
 
 use super::error::{Error, Kind};
 use crate::clock::instant::{self, Instant};
-use crate::coop::budget;
+use crate::coop;
 use crate::runtime::context;
 
 /// Waits until `duration` has passed.
@@ -367,7 +367,7 @@ impl Sleep {
     /// As [`poll_elapsed`](Sleep::poll_elapsed), and charges the budget for the result.
     #[inline]
     pub(super) fn poll_charged(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        let permit = ready!(budget::poll_proceed(cx));
+        let permit = ready!(coop::poll_proceed(cx));
         let result = ready!(self.poll_elapsed(cx));
         permit.spend();
         Poll::Ready(result)
@@ -381,7 +381,7 @@ impl Sleep {
         had: bool,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Error>> {
-        if had && !budget::has_remaining() { self.poll_elapsed(cx) } else { self.poll_charged(cx) }
+        if had && !coop::has_budget_remaining() { self.poll_elapsed(cx) } else { self.poll_charged(cx) }
     }
 
     /// Panics with `error`, naming the place where the sleep was made.
@@ -401,7 +401,7 @@ impl Future for Sleep {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let permit = ready!(budget::poll_proceed(cx));
+        let permit = ready!(coop::poll_proceed(cx));
         // As a future, so that it knows when it is terminated.
         match ready!(self.as_mut().poll_entry(|entry| entry.poll(cx))) {
             Ok(()) => {

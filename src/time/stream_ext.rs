@@ -18,7 +18,7 @@ use pin_project_lite::pin_project;
 
 use super::error::Elapsed;
 use super::sleep::{Sleep, When};
-use crate::coop::budget;
+use crate::coop;
 
 /// Timeouts and throttles as methods of every stream.
 ///
@@ -192,7 +192,7 @@ impl<S: Stream> Stream for StreamTimeout<S> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let mut this = self.project();
-        let had_budget = budget::has_remaining();
+        let had_budget = coop::has_budget_remaining();
         if let Poll::Ready(item) = this.stream.poll_next(cx) {
             if item.is_none() && *this.clock == ItemClock::Running {
                 // Nobody is to be woken after the end.

@@ -20,7 +20,7 @@ use pin_project_lite::pin_project;
 use super::error::{Elapsed, Error};
 use super::instant::Instant;
 use super::sleep::{Sleep, When};
-use crate::coop::budget;
+use crate::coop;
 
 /// Limits how long `future` may take: if it is not ready after `duration`, the result is [`Elapsed`].
 ///
@@ -167,7 +167,7 @@ impl<F: Future> Timeout<F> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Result<F::Output, Elapsed>, Error>> {
         let this = self.project();
-        let had_budget = budget::has_remaining();
+        let had_budget = coop::has_budget_remaining();
         if let Poll::Ready(value) = this.value.poll(cx) {
             return Poll::Ready(Ok(Ok(value)));
         }

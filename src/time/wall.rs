@@ -28,7 +28,7 @@ use pin_project_lite::pin_project;
 use super::sleep::{Sleep, When};
 use crate::clock::instant::{self, Instant};
 use crate::clock::{self, RuntimeClock};
-use crate::coop::budget;
+use crate::coop;
 
 /// The clock is looked at this often.
 const RECHECK: Duration = Duration::from_secs(10);
@@ -165,7 +165,7 @@ impl Future for WallSleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let permit = ready!(budget::poll_proceed(cx));
+        let permit = ready!(coop::poll_proceed(cx));
         let mut this = self.project();
         for _ in 0..LOOKS {
             let (now, may_be_set) = this.clock.look();

@@ -8,7 +8,7 @@
 use super::Progress;
 use super::header::{Header, TaskRef, Vtable, lend};
 use super::pool::Block;
-use crate::coop::budget;
+use crate::coop;
 use crate::executor::join::JoinError;
 use crate::executor::remote::{Owner, Remote};
 use crate::executor::tasks::Spawned;
@@ -219,7 +219,7 @@ unsafe fn run<F: Future + 'static>(task: NonNull<Header>, owner: &Owner) -> Prog
     // SAFETY: By the caller's promise the task outlives this call, and the waker is only lent for the poll.
     let waker = unsafe { lend(task) };
     let cx = &mut Context::from_waker(&waker);
-    let polled = catch_unwind(AssertUnwindSafe(|| budget::fresh(|| busy.poll(cx))));
+    let polled = catch_unwind(AssertUnwindSafe(|| coop::fresh(|| busy.poll(cx))));
     let result = match polled {
         Ok(Poll::Ready(output)) => Ok(output),
         Err(payload) => Err(JoinError::panic(payload)),

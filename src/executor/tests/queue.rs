@@ -3,7 +3,7 @@
 use super::super::local::Local;
 use super::super::{End, Executor, Lane, RunReport, spawn_local};
 use super::{Bell, OnDrop, executor, idle, result, run, settle};
-use crate::coop::{budget, unconstrained, yield_now};
+use crate::coop::{self, unconstrained, yield_now};
 use futures_task::waker as waker_of;
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
@@ -381,7 +381,7 @@ fn who_a_timer_woke_goes_first_and_who_yielded_last() {
 fn a_poll_has_a_full_budget_and_a_join_handle_spends_it() {
     let (executor, _) = executor();
     let _entered = executor.enter();
-    let many = 2 * budget::LIMIT as usize + 1;
+    let many = 2 * coop::LIMIT as usize + 1;
     for free in [false, true] {
         let handles: Vec<_> = (0..many).map(|n| executor.spawn(async move { n })).collect();
         settle(&executor);

@@ -15,7 +15,7 @@ use futures_io::{AsyncRead, AsyncWrite};
 
 use super::buffers::Buffer;
 use super::error::Cause;
-use crate::coop::budget;
+use crate::coop;
 
 /// The state of one direction.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Pump {
                 }
                 End::PassedOn => return Poll::Ready(Ok(())),
             }
-            let permit = ready!(budget::poll_proceed(cx));
+            let permit = ready!(coop::poll_proceed(cx));
             match self.poll_read(reader.as_mut(), spare, cx) {
                 Poll::Ready(read) => {
                     permit.spend();

@@ -26,7 +26,7 @@ use self::missed::whole_periods;
 use super::error::Error;
 use super::instant::Instant;
 use super::sleep::{Sleep, When};
-use crate::coop::budget;
+use crate::coop;
 
 /// Makes an [`Interval`] that ticks at once, and then every `period`.
 ///
@@ -163,7 +163,7 @@ impl Interval {
     ///
     /// If there is no runtime to bind to, or it was dropped.
     pub fn try_poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Result<Instant, Error>> {
-        let permit = ready!(budget::poll_proceed(cx));
+        let permit = ready!(coop::poll_proceed(cx));
         if let Err(error) = ready!(self.delay.as_mut().poll_elapsed(cx)) {
             return Poll::Ready(Err(error));
         }

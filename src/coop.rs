@@ -1,4 +1,5 @@
-//! The cooperative budget: how many ready results one poll of a task may take, and for how long.
+//! The cooperative budget: how many ready results one poll of a task may take, and for how long; and what a task can do about
+//! the turns it takes: give one up, take part in the budget, or leave it.
 //!
 //! A task that awaits an always-readable socket, or sleeps of no length, would never return to the
 //! executor, because each of its leaf futures is ready at once. So every leaf future asks [`poll_proceed`]
@@ -16,8 +17,223 @@
 
 use crate::sync::thread_local;
 use mainspring_driver::Nanos;
+use pin_project_lite::pin_project;
 use std::cell::Cell;
-use std::task::{Context, Poll};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// Lets every other ready task run before this one goes on.
+///
+/// The calling task goes to the back of the lane of tasks that yielded; see
+/// [`spawn`](crate::spawn#in-which-order-tasks-run). Before it goes on, each task that is ready now gets its turn; only
+/// where the others have work for more than ten milliseconds is the time shared between them and the tasks that
+/// yielded. When it is time to look at sockets and timers, that comes first too.
+///
+/// # Cancel safety
+///
+/// Dropping the future early has no effect but one needless poll of the task.
+///
+/// # Examples
+///
+/// ```
+/// use mainspring::task::yield_now;
+///
+/// mainspring::block_on(async {
+///     let other = mainspring::spawn(async { println!("second") });
+///     println!("first");
+///     yield_now().await;
+///     println!("third");
+///     other.await.unwrap();
+/// });
+/// ```
+pub async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if yielded {
+            return Poll::Ready(());
+        }
+        yielded = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Charges the [cooperative budget](crate::task#the-cooperative-budget) for one result, and lets other tasks run if it is
+/// used up.
+///
+/// For a loop over something that does not take part in the budget, such as a channel of another crate, which may always have
+/// the next message ready.
+///
+/// # Cancel safety
+///
+/// Dropping the future early has no effect but one needless poll of the task.
+///
+/// # Examples
+///
+/// ```
+/// use futures::{SinkExt, StreamExt, channel::mpsc};
+/// use mainspring::task::consume_budget;
+/// use mainspring::timeout;
+/// use std::time::Duration;
+///
+/// let endless = async {
+///     let (mut sender, mut receiver) = mpsc::channel(1);
+///     loop {
+///         sender.send(()).await.unwrap();
+///         receiver.next().await;
+///         // Without this no poll of the loop would ever end, and the timeout could not elapse.
+///         consume_budget().await;
+///     }
+/// };
+/// let elapsed = mainspring::block_on(timeout(Duration::from_millis(1), endless));
+/// assert!(elapsed.is_err());
+/// ```
+pub async fn consume_budget() {
+    poll_fn(|cx| {
+        ready!(poll_proceed(cx)).spend();
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// Whether the running poll of this task may take another result before its
+/// [cooperative budget](crate::task#the-cooperative-budget) is used up. Always true outside a task, and inside
+/// [`unconstrained`].
+///
+/// ```
+/// use mainspring::task::{has_budget_remaining, yield_now};
+///
+/// mainspring::block_on(async {
+///     let mut lines = 0;
+///     while lines < 1000 {
+///         lines += 1;
+///         if !has_budget_remaining() {
+///             yield_now().await;
+///         }
+///     }
+/// });
+/// ```
+#[inline]
+pub fn has_budget_remaining() -> bool {
+    BUDGET.with(|budget| !budget.is_used_up())
+}
+
+/// Makes `future` take part in the [cooperative budget](crate::task#the-cooperative-budget): it is not polled while the
+/// budget is used up, and is charged when it is ready.
+///
+/// For futures of other crates that may be ready each time, such as those of a channel.
+///
+/// # Cancel safety
+///
+/// That of `future`.
+///
+/// # Examples
+///
+/// ```
+/// use futures::{StreamExt, channel::mpsc};
+/// use mainspring::task::cooperative;
+///
+/// mainspring::block_on(async {
+///     let (sender, mut receiver) = mpsc::unbounded();
+///     (0..1000).for_each(|n| sender.unbounded_send(n).unwrap());
+///     drop(sender);
+///     let mut sum = 0;
+///     // Other tasks run meanwhile, though a message is always there.
+///     while let Some(n) = cooperative(receiver.next()).await {
+///         sum += n;
+///     }
+///     assert_eq!(sum, 499_500);
+/// });
+/// ```
+pub fn cooperative<F: Future>(future: F) -> Cooperative<F> {
+    Cooperative { future }
+}
+
+pin_project! {
+    /// A future that takes part in the cooperative budget. Made by [`cooperative`].
+    ///
+    /// ```
+    /// use mainspring::task::{Cooperative, cooperative};
+    /// use std::future::{Ready, ready};
+    ///
+    /// let future: Cooperative<Ready<i32>> = cooperative(ready(5));
+    /// assert_eq!(mainspring::block_on(future), 5);
+    /// ```
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless they are awaited or polled"]
+    pub struct Cooperative<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for Cooperative<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let permit = ready!(poll_proceed(cx));
+        let output = ready!(self.project().future.poll(cx));
+        permit.spend();
+        Poll::Ready(output)
+    }
+}
+
+/// Takes `future` out of the cooperative budget.
+///
+/// One poll of a task may take 128 ready results from sockets, timers and join handles, or take them for about 100 µs;
+/// after that they return `Pending` until the task's next turn, so that a task which always finds something ready does not
+/// keep the others waiting. Within `future` there is no such limit: it is then up to the future to return
+/// `Pending` often enough, with [`yield_now`] for example.
+///
+/// # Cancel safety
+///
+/// That of `future`.
+///
+/// # Examples
+///
+/// ```
+/// use mainspring::task::unconstrained;
+///
+/// let sum = mainspring::block_on(unconstrained(async {
+///     let mut sum = 0;
+///     for n in 0..1000 {
+///         sum += mainspring::spawn(async move { n }).await.unwrap();
+///     }
+///     sum
+/// }));
+/// assert_eq!(sum, 499_500);
+/// ```
+pub fn unconstrained<F: Future>(future: F) -> Unconstrained<F> {
+    Unconstrained { future }
+}
+
+pin_project! {
+    /// A future that the cooperative budget does not limit. Made by [`unconstrained`].
+    ///
+    /// ```
+    /// use mainspring::task::{Unconstrained, unconstrained};
+    /// use std::future::{Ready, ready};
+    ///
+    /// let future: Unconstrained<Ready<i32>> = unconstrained(ready(5));
+    /// assert_eq!(mainspring::block_on(future), 5);
+    /// ```
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless they are awaited or polled"]
+    pub struct Unconstrained<F> {
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for Unconstrained<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        unlimited(|| self.project().future.poll(cx))
+    }
+}
 
 /// Ready results that one poll of a task may take from leaf futures.
 pub(crate) const LIMIT: u32 = 128;
@@ -169,12 +385,6 @@ pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<Permit> {
     Poll::Ready(Permit(()))
 }
 
-/// Whether the running poll may take another result.
-#[inline]
-pub(crate) fn has_remaining() -> bool {
-    BUDGET.with(|budget| !budget.is_used_up())
-}
-
 /// Whether a poll has used its budget up since the last call.
 #[inline]
 pub(crate) fn take_exhausted() -> bool {
@@ -194,7 +404,7 @@ pub(crate) fn fresh<R>(f: impl FnOnce() -> R) -> R {
 
 /// Runs `f` without a limit.
 #[inline]
-pub(crate) fn unlimited<R>(f: impl FnOnce() -> R) -> R {
+fn unlimited<R>(f: impl FnOnce() -> R) -> R {
     with(|_| Left::NO_LIMIT, f)
 }
 
@@ -212,136 +422,4 @@ fn with<R>(left: impl FnOnce(&Budget) -> Left, f: impl FnOnce() -> R) -> R {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use futures_task::noop_waker_ref;
-
-    fn take() -> bool {
-        match poll_proceed(&mut Context::from_waker(noop_waker_ref())) {
-            Poll::Ready(permit) => {
-                permit.spend();
-                true
-            }
-            Poll::Pending => false,
-        }
-    }
-
-    #[test]
-    fn a_poll_takes_exactly_the_limit() {
-        fresh(|| {
-            for _ in 0..LIMIT {
-                assert!(has_remaining() && take());
-            }
-            assert!(!has_remaining());
-            assert!(!take());
-            assert!(!take());
-        });
-        assert!(take_exhausted() && !take_exhausted());
-        fresh(|| assert!(take()));
-        assert!(!take_exhausted());
-    }
-
-    #[test]
-    fn an_unspent_permit_is_free() {
-        fresh(|| {
-            for _ in 0..10 * LIMIT {
-                let _ = poll_proceed(&mut Context::from_waker(noop_waker_ref())).is_ready();
-            }
-            assert!(take());
-        });
-    }
-
-    #[test]
-    fn unlimited_and_outside_have_no_limit_and_give_back() {
-        assert!((0..1000).all(|_| take()));
-        fresh(|| {
-            for _ in 0..LIMIT {
-                assert!(take());
-            }
-            unlimited(|| assert!((0..1000).all(|_| take())));
-            assert!(!take());
-        });
-        let panicked = std::panic::catch_unwind(|| fresh(|| panic!("inside a poll")));
-        assert!(panicked.is_err());
-        assert!((0..1000).all(|_| take()));
-    }
-
-    std::thread_local! {
-        static NOW: Cell<u64> = const { Cell::new(0) };
-    }
-
-    fn now() -> Nanos {
-        Nanos::new(NOW.with(Cell::get))
-    }
-
-    /// Takes results that take so long each, until it is refused or has as many as the limit; returns how many.
-    fn take_for(each: u64) -> u64 {
-        fresh(|| {
-            let mut taken = 0;
-            while taken < u64::from(LIMIT) && take() {
-                NOW.with(|now| now.set(now.get() + each));
-                taken += 1;
-            }
-            taken
-        })
-    }
-
-    #[test]
-    fn a_slice_ends_a_poll_one_result_late_at_the_most_once_the_results_are_known() {
-        for each in [1, 300, 2_000, 30_000, 90_000, 5_000_000] {
-            let mut took = 0;
-            for _ in 0..8 {
-                let began = now();
-                set_slice(Some(Slice { until: Nanos::new(began.get() + SLICE), now }));
-                took = take_for(each) * each;
-            }
-            // A result is charged before it takes its time here, and the clock is looked at an eighth of a slice apart.
-            let most = SLICE + SLICE / 8 + 2 * each;
-            assert!(took <= most, "results of {each} ns were taken for {took} ns");
-            assert!(
-                took + each >= SLICE.min(each * u64::from(LIMIT)),
-                "results of {each} ns: only {took} ns"
-            );
-        }
-        set_slice(None);
-        assert_eq!(take_for(5_000_000), u64::from(LIMIT));
-    }
-
-    #[test]
-    fn the_clock_is_looked_at_as_often_as_results_of_the_same_poll_were_long() {
-        // Takes so many results in one poll, after which the clock is looked at after so many.
-        let poll = |results: u32, each| {
-            let until = Nanos::new(now().get() + SLICE);
-            set_slice(Some(Slice { until, now }));
-            fresh(|| {
-                for _ in 0..results {
-                    assert!(take());
-                    NOW.with(|now| now.set(now.get() + each));
-                }
-            });
-            BUDGET.with(|budget| budget.every.get())
-        };
-        assert_eq!(poll(LIMIT, 1), MOST);
-        // The time between two polls is not that of a result.
-        NOW.with(|now| now.set(now.get() + 100 * SLICE));
-        assert_eq!(poll(MOST, 1), MOST);
-        // An eighth of a slice is that of four.
-        assert_eq!(poll(2 * MOST, 3_000), 4);
-        // The first look of a poll comes too late.
-        assert_eq!([poll(4, 50_000), poll(2, 150_000), poll(1, 150_000)], [2, 1, 1]);
-        // And none is too late again.
-        assert_eq!(poll(1 + 1 + 12, 1_000), 12);
-        assert_eq!(poll(LIMIT, 1), MOST);
-        set_slice(None);
-    }
-
-    #[test]
-    fn a_poll_that_goes_on_although_refused_has_no_limit_from_then_on() {
-        fresh(|| {
-            assert_eq!((0..LIMIT + REFUSALS).filter(|_| !take()).count(), REFUSALS as usize);
-            assert!(!has_remaining());
-            assert!((0..10 * LIMIT * LIMIT).all(|_| take() && has_remaining()));
-        });
-        fresh(|| assert_eq!((0..2 * LIMIT).filter(|_| !take()).count(), LIMIT as usize));
-    }
-}
+mod tests;

@@ -1,0 +1,130 @@
+//! The budget by itself: its limit, its slice, and who is outside it.
+
+use super::*;
+use futures_task::noop_waker_ref;
+
+fn take() -> bool {
+    match poll_proceed(&mut Context::from_waker(noop_waker_ref())) {
+        Poll::Ready(permit) => {
+            permit.spend();
+            true
+        }
+        Poll::Pending => false,
+    }
+}
+
+#[test]
+fn a_poll_takes_exactly_the_limit() {
+    fresh(|| {
+        for _ in 0..LIMIT {
+            assert!(has_budget_remaining() && take());
+        }
+        assert!(!has_budget_remaining());
+        assert!(!take());
+        assert!(!take());
+    });
+    assert!(take_exhausted() && !take_exhausted());
+    fresh(|| assert!(take()));
+    assert!(!take_exhausted());
+}
+
+#[test]
+fn an_unspent_permit_is_free() {
+    fresh(|| {
+        for _ in 0..10 * LIMIT {
+            let _ = poll_proceed(&mut Context::from_waker(noop_waker_ref())).is_ready();
+        }
+        assert!(take());
+    });
+}
+
+#[test]
+fn unlimited_and_outside_have_no_limit_and_give_back() {
+    assert!((0..1000).all(|_| take()));
+    fresh(|| {
+        for _ in 0..LIMIT {
+            assert!(take());
+        }
+        unlimited(|| assert!((0..1000).all(|_| take())));
+        assert!(!take());
+    });
+    let panicked = std::panic::catch_unwind(|| fresh(|| panic!("inside a poll")));
+    assert!(panicked.is_err());
+    assert!((0..1000).all(|_| take()));
+}
+
+std::thread_local! {
+    static NOW: Cell<u64> = const { Cell::new(0) };
+}
+
+fn now() -> Nanos {
+    Nanos::new(NOW.with(Cell::get))
+}
+
+/// Takes results that take so long each, until it is refused or has as many as the limit; returns how many.
+fn take_for(each: u64) -> u64 {
+    fresh(|| {
+        let mut taken = 0;
+        while taken < u64::from(LIMIT) && take() {
+            NOW.with(|now| now.set(now.get() + each));
+            taken += 1;
+        }
+        taken
+    })
+}
+
+#[test]
+fn a_slice_ends_a_poll_one_result_late_at_the_most_once_the_results_are_known() {
+    for each in [1, 300, 2_000, 30_000, 90_000, 5_000_000] {
+        let mut took = 0;
+        for _ in 0..8 {
+            let began = now();
+            set_slice(Some(Slice { until: Nanos::new(began.get() + SLICE), now }));
+            took = take_for(each) * each;
+        }
+        // A result is charged before it takes its time here, and the clock is looked at an eighth of a slice apart.
+        let most = SLICE + SLICE / 8 + 2 * each;
+        assert!(took <= most, "results of {each} ns were taken for {took} ns");
+        assert!(took + each >= SLICE.min(each * u64::from(LIMIT)), "results of {each} ns: only {took} ns");
+    }
+    set_slice(None);
+    assert_eq!(take_for(5_000_000), u64::from(LIMIT));
+}
+
+#[test]
+fn the_clock_is_looked_at_as_often_as_results_of_the_same_poll_were_long() {
+    // Takes so many results in one poll, after which the clock is looked at after so many.
+    let poll = |results: u32, each| {
+        let until = Nanos::new(now().get() + SLICE);
+        set_slice(Some(Slice { until, now }));
+        fresh(|| {
+            for _ in 0..results {
+                assert!(take());
+                NOW.with(|now| now.set(now.get() + each));
+            }
+        });
+        BUDGET.with(|budget| budget.every.get())
+    };
+    assert_eq!(poll(LIMIT, 1), MOST);
+    // The time between two polls is not that of a result.
+    NOW.with(|now| now.set(now.get() + 100 * SLICE));
+    assert_eq!(poll(MOST, 1), MOST);
+    // An eighth of a slice is that of four.
+    assert_eq!(poll(2 * MOST, 3_000), 4);
+    // The first look of a poll comes too late.
+    assert_eq!([poll(4, 50_000), poll(2, 150_000), poll(1, 150_000)], [2, 1, 1]);
+    // And none is too late again.
+    assert_eq!(poll(1 + 1 + 12, 1_000), 12);
+    assert_eq!(poll(LIMIT, 1), MOST);
+    set_slice(None);
+}
+
+#[test]
+fn a_poll_that_goes_on_although_refused_has_no_limit_from_then_on() {
+    fresh(|| {
+        assert_eq!((0..LIMIT + REFUSALS).filter(|_| !take()).count(), REFUSALS as usize);
+        assert!(!has_budget_remaining());
+        assert!((0..10 * LIMIT * LIMIT).all(|_| take() && has_budget_remaining()));
+    });
+    fresh(|| assert_eq!((0..2 * LIMIT).filter(|_| !take()).count(), LIMIT as usize));
+}
