@@ -18,14 +18,12 @@
 
 mod builder;
 pub(crate) mod context;
-pub(crate) mod deadline;
 mod event_loop;
 mod handle;
 mod inspect;
 mod metrics;
 #[cfg(all(test, loom))]
 mod models;
-mod names;
 pub(crate) mod random;
 pub(crate) mod spawn;
 mod turn;

@@ -1,15 +1,35 @@
-//! How a future becomes a task of a runtime: the places it can be spawned from, and what is wrapped around it.
+//! How a future becomes a task of a runtime: the places it can be spawned from, and what is wrapped around it: a name, if it
+//! was given one, and the deadline that is in force where it is spawned.
+//!
+//! ```text
+//!   Deadline (time/deadline.rs), Inherited ── DeadlineScope, for each poll ──▶ IN_FORCE ──▶ remaining, spawn
+//! ```
+//!
+//! Ground rules:
+//!
+//! * Names lie beside the tasks, so that those without one pay nothing for them, and any thread can look one up. A name is
+//!   listed before its task can be polled, and struck off when the task's future is dropped.
+//! * A deadline is kept by the future that is polled, and shown by the thread while that poll lasts. So a task without a
+//!   deadline has no field for one, and its polls do not look for any.
+//! * A spawn reads one thread-local. Only where a deadline is in force the task's future is wrapped, and it is boxed, so
+//!   that no spawn is compiled twice for the sake of it.
+//! * A deadline never gets later on the way inwards.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::panic::Location;
+use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
 
 use super::Runtime;
 use super::context::{self, guarded};
-use super::deadline;
 use super::handle::Handle;
-use super::names::Names;
-use crate::executor::{JoinHandle, Local, Origin, Spawned};
+use crate::clock::Instant;
+use crate::executor::{Id, JoinHandle, Local, Origin, Spawned};
 use crate::trace;
 
 /// A task's name, if it has one.
@@ -43,9 +63,9 @@ pub(crate) fn here<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
     let at = Location::caller();
     let Some(local) = mine() else { return refuse(future, at) };
     let spawned = local.next(at);
-    match deadline::in_force() {
+    match deadline_in_force() {
         None => local.spawn_as(wrap(future, spawned), spawned),
-        Some(until) => local.spawn_as(wrap(deadline::inherited(until, future), spawned), spawned),
+        Some(until) => local.spawn_as(wrap(inherited(until, future), spawned), spawned),
     }
 }
 
@@ -56,10 +76,10 @@ pub(crate) fn here_named<F: Future + 'static>(name: Name, future: F) -> JoinHand
     let Some(local) = mine() else { return refuse(future, at) };
     let spawned = local.next(at);
     let handle = Handle::current();
-    match deadline::in_force() {
+    match deadline_in_force() {
         None => local.spawn_as(wrap_named(future, spawned, name, handle.names()), spawned),
         Some(until) => {
-            let future = deadline::inherited(until, future);
+            let future = inherited(until, future);
             local.spawn_as(wrap_named(future, spawned, name, handle.names()), spawned)
         }
     }
@@ -196,5 +216,155 @@ impl Handle {
     {
         let spawned = self.remote().next(Location::caller());
         self.remote().spawn_as(wrap_named(future, spawned, name, self.names()), spawned)
+    }
+}
+
+/// The names of a runtime's tasks.
+#[derive(Debug, Default)]
+pub(crate) struct Names(Mutex<BTreeMap<Id, Arc<str>>>);
+
+impl Names {
+    /// The name of this task.
+    pub(super) fn get(&self, id: Id) -> Option<Arc<str>> {
+        self.lock().get(&id).cloned()
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> BTreeMap<Id, Arc<str>> {
+        self.lock().clone()
+    }
+
+    /// The future of a task that has this name until the future is dropped.
+    fn give<F>(self: &Arc<Self>, name: Option<Arc<str>>, id: Id, future: F) -> Named<F> {
+        let listed = name.map(|name| {
+            self.lock().insert(id, name);
+            Listed { names: self.clone(), id }
+        });
+        Named { future, listed }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Id, Arc<str>>> {
+        // Only the allocator is called under it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a name in the list.
+#[derive(Debug)]
+struct Listed {
+    names: Arc<Names>,
+    id: Id,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.names.lock().remove(&self.id);
+    }
+}
+
+pin_project! {
+    /// The future of a task that may have a name.
+    #[derive(Debug)]
+    struct Named<F> {
+        #[pin]
+        future: F,
+        // Dropped after the future, which still has its name as it is dropped.
+        listed: Option<Listed>,
+    }
+}
+
+impl<F: Future> Future for Named<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.project().future.poll(cx)
+    }
+}
+
+thread_local! {
+    static IN_FORCE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// The deadline in force.
+#[inline]
+pub(crate) fn deadline_in_force() -> Option<Instant> {
+    IN_FORCE.with(Cell::get)
+}
+
+/// While it lives, a deadline is in force on this thread.
+#[must_use = "the deadline is in force until this is dropped"]
+pub(crate) struct DeadlineScope {
+    before: Option<Instant>,
+}
+
+impl DeadlineScope {
+    /// Puts `at` into force, unless an earlier one is.
+    pub(crate) fn enter(at: Instant) -> DeadlineScope {
+        IN_FORCE.with(|in_force| {
+            let before = in_force.get();
+            in_force.set(Some(before.map_or(at, |before| before.min(at))));
+            DeadlineScope { before }
+        })
+    }
+}
+
+impl Drop for DeadlineScope {
+    fn drop(&mut self) {
+        IN_FORCE.with(|in_force| in_force.set(self.before));
+    }
+}
+
+/// The future of a task that was spawned while a deadline was in force.
+struct Inherited<T> {
+    at: Instant,
+    future: Pin<Box<dyn Future<Output = T>>>,
+}
+
+/// `future`, in whose polls `at` is in force.
+#[cold]
+fn inherited<F: Future + 'static>(at: Instant, future: F) -> Inherited<F::Output> {
+    Inherited { at, future: Box::pin(future) }
+}
+
+impl<T> Future for Inherited<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let _scope = DeadlineScope::enter(self.at);
+        self.future.as_mut().poll(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Runtime, task};
+    use std::future::pending;
+
+    #[test]
+    fn a_name_is_listed_until_its_tasks_future_is_dropped() {
+        let runtime = Runtime::new().unwrap();
+        let (handle, named) = (runtime.handle().clone(), task::Builder::new().name("brief"));
+        let listed = || handle.names().all().len();
+        let done = named.spawn_local_on(async {}, &runtime);
+        let panics = named.spawn_on(async { panic!("on purpose") }, &handle);
+        let aborted = named.spawn_local_on(pending::<()>(), &runtime);
+        let left = named.spawn_on(pending::<()>(), &handle);
+        assert_eq!(listed(), 4);
+        assert_eq!(handle.names().get(left.id()).as_deref(), Some("brief"));
+        runtime.block_on(async {
+            let _entered = handle.enter();
+            named.spawn(async {}).detach();
+        });
+        aborted.abort();
+        runtime.block_on(async {
+            done.await.unwrap();
+            assert!(panics.await.unwrap_err().is_panic() && aborted.await.unwrap_err().is_cancelled());
+        });
+        assert_eq!(listed(), 1);
+        drop(runtime);
+        assert_eq!(listed(), 0);
+        // One that no runtime takes.
+        named.spawn_on(async {}, &handle).detach();
+        assert_eq!(listed(), 0);
     }
 }

@@ -16,7 +16,7 @@ use pin_project_lite::pin_project;
 use super::error::Elapsed;
 use super::instant::Instant;
 use super::timeout::{Timeout, timeout_at};
-use crate::runtime::deadline::{Scope, in_force};
+use crate::runtime::spawn::{DeadlineScope, deadline_in_force};
 
 /// Gives `future` until `at`, and lets all that it calls and spawns know: if it is not ready by then, the result is
 /// [`Elapsed`], and the future is dropped with the deadline.
@@ -108,7 +108,7 @@ pub fn deadline<F: IntoFuture>(at: Instant, future: F) -> Deadline<F::IntoFuture
 /// });
 /// ```
 pub fn remaining() -> Option<Duration> {
-    in_force().map(|at| at.saturating_duration_since(Instant::now()))
+    deadline_in_force().map(|at| at.saturating_duration_since(Instant::now()))
 }
 
 pin_project! {
@@ -150,12 +150,12 @@ impl<F: Future> Future for Deadline<F> {
         let mut this = self.project();
         if !*this.begun {
             *this.begun = true;
-            if let Some(around) = in_force().filter(|around| around < this.at) {
+            if let Some(around) = deadline_in_force().filter(|around| around < this.at) {
                 *this.at = around;
                 this.timeout.as_mut().reset(around);
             }
         }
-        let _scope = Scope::enter(*this.at);
+        let _scope = DeadlineScope::enter(*this.at);
         this.timeout.poll(cx)
     }
 }
