@@ -8,10 +8,9 @@
 //! * Jitter delays a tick and never its schedule: the next tick counts from the schedule.
 //! * A tick that is ready leaves nothing registered. The next one is armed by the next pending poll.
 
-mod jitter;
-mod missed;
+mod schedule;
 
-pub use self::missed::MissedTickBehavior;
+pub use self::schedule::MissedTickBehavior;
 
 use std::fmt;
 use std::pin::Pin;
@@ -21,8 +20,7 @@ use std::time::Duration;
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
 
-use self::jitter::Jitter;
-use self::missed::whole_periods;
+use self::schedule::{Jitter, whole_periods};
 use super::error::Error;
 use super::instant::Instant;
 use super::sleep::{Sleep, When};

@@ -6,10 +6,8 @@
 //!   there. Entry and index change together, and what is the user's (drops, the waker) runs after.
 //! * What handles send, and what closing means, is in `handle.rs`.
 
-mod drain;
+mod entries;
 mod handle;
-mod inbox;
-mod index;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -27,12 +25,11 @@ use mainspring_driver::agenda;
 use super::due::Due;
 use super::instant::{self, Instant};
 
-pub use drain::Drain;
+pub use entries::Drain;
 pub use handle::TimerMapHandle;
 
-use handle::Command;
-use inbox::Inbox;
-use index::{Index, Item};
+use entries::{Index, Item};
+use handle::{Command, Inbox};
 
 /// Commands from other threads that one poll carries out; the others wait for the next.
 const COMMANDS_PER_POLL: usize = 1024;

@@ -1,8 +1,9 @@
-//! `Index`: from a user's key to the agenda's.
+//! The entries of a map: the items that lie in its agenda, the `Index` from the user's keys to them, and `Drain`, which gives
+//! out an agenda's items at the end of time.
 //!
 //! Ground rules:
 //!
-//! * The user's key lies in the agenda, once, with its value; here are only hashes. Entries of one hash are a
+//! * The user's key lies in the agenda, once, with its value; the index has only hashes. Entries of one hash are a
 //!   chain, from `heads` through [`Item::after`].
 //! * The user's `Hash`, `Eq` and `Borrow` run before anything is changed, so that one that panics breaks
 //!   nothing.
@@ -10,9 +11,40 @@
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 
+use mainspring_driver::Nanos;
 use mainspring_driver::agenda::{Agenda, Key};
+
+/// What was in a [`TimerMap`](super::TimerMap), in the order of the deadlines. Made by
+/// [`TimerMap::drain`](super::TimerMap::drain).
+pub struct Drain<K, V> {
+    pub(super) agenda: Agenda<Item<K, V>>,
+}
+
+impl<K, V> Iterator for Drain<K, V> {
+    type Item = (K, V);
+
+    fn next(&mut self) -> Option<(K, V)> {
+        // There is nothing after the end of time.
+        let item = self.agenda.pop_due(Nanos::NEVER)?.value;
+        Some((item.key, item.value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.agenda.len(), Some(self.agenda.len()))
+    }
+}
+
+impl<K, V> ExactSizeIterator for Drain<K, V> {}
+impl<K, V> std::iter::FusedIterator for Drain<K, V> {}
+
+impl<K, V> fmt::Debug for Drain<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drain").field("left", &self.agenda.len()).finish()
+    }
+}
 
 /// What a map puts into its agenda.
 pub(super) struct Item<K, V> {
