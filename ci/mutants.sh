@@ -93,7 +93,7 @@ if [ -n "$runtime" ]; then
     # Whatever the other options are, such as a shard.
     case " $* " in
     *' --file'* | *' -f '*) ;;
-    *) set -- --file 'src/executor/**' --file 'src/coop/**' --file 'src/clock/**' "$@" ;;
+    *) set -- --file 'src/executor/**' --file src/coop.rs --file 'src/clock/**' "$@" ;;
     esac
 fi
 # Their words are options of their own.
