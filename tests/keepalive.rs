@@ -11,10 +11,8 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::Receiver;
-use std::thread;
-use std::time::Duration;
 
-use example::{PATIENCE, Running, binary, run, stderr};
+use example::{Running, run, stderr};
 
 /// The example with `--listen`.
 struct Server {
@@ -102,12 +100,14 @@ fn a_port_in_use_is_an_error() {
 /// What needs signals and descriptor limits.
 #[cfg(unix)]
 mod unix {
-    use std::time::Instant;
+    use std::thread;
+    use std::time::{Duration, Instant};
 
     use rustix::process::{
         Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process, setrlimit, waitpid,
     };
 
+    use super::example::{PATIENCE, binary};
     use super::*;
 
     /// The example under the limits that `ulimit` sets.
