@@ -1,0 +1,56 @@
+//! `DelayQueue`: nothing early, late, lost or twice; first in, first out; keys that stay what they are; a task that
+//! is woken when it must be. What tokio-util's queue promises is promised here too, and what people suffer from
+//! there is a test.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod keys;
+mod memory;
+mod model;
+mod order;
+mod runtimes;
+mod slices;
+mod wakes;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use common::Probe;
+use mainspring::task::unconstrained;
+use mainspring::time::DelayQueue;
+use mainspring::time::delay_queue::{Expired, Key};
+
+/// All that is due, without waiting.
+async fn due_now<T>(queue: &mut DelayQueue<T>) -> Vec<Expired<T>> {
+    unconstrained(poll_fn(|cx| {
+        let mut due = Vec::new();
+        while let Poll::Ready(Some(expired)) = queue.poll_expired(cx) {
+            due.push(expired);
+        }
+        Poll::Ready(due)
+    }))
+    .await
+}
+
+/// For results that do not matter.
+fn ignore<T>(_: T) {}
+
+fn values<T>(expired: Vec<Expired<T>>) -> Vec<T> {
+    expired.into_iter().map(Expired::into_inner).collect()
+}
+
+fn poll<T>(probe: &Arc<Probe>, queue: &mut DelayQueue<T>) -> Poll<Option<T>> {
+    let expired = queue.poll_expired(&mut Context::from_waker(&probe.waker()));
+    expired.map(|expired| expired.map(Expired::into_inner))
+}
+
+#[test]
+fn it_may_be_sent_and_moved() {
+    fn send_sync<T: Send + Sync>() {}
+    fn unpin<T: Unpin>() {}
+    send_sync::<DelayQueue<u8>>();
+    send_sync::<Key>();
+    unpin::<DelayQueue<std::marker::PhantomPinned>>();
+}

@@ -1,0 +1,48 @@
+//! Memory: reserved, kept, and given back.
+
+use std::time::Duration;
+
+use crate::common::{Dropped, HOUR, manual};
+use crate::ignore;
+use mainspring::time::DelayQueue;
+use mainspring::time::delay_queue::Key;
+
+#[test]
+fn memory_is_reserved_kept_and_given_back() {
+    manual().block_on(async {
+        let mut queue = DelayQueue::with_capacity(1_000);
+        assert!(queue.capacity() >= 1_000 && queue.is_empty());
+        let dropped = Dropped::default();
+        let keys: Vec<Key> = (0..6_400).map(|_| queue.insert(dropped.token(), HOUR)).collect();
+        assert_eq!(queue.len(), 6_400);
+        for (n, key) in keys.iter().enumerate().filter(|(n, _)| n % 64 != 0) {
+            queue.remove(key);
+            assert!(dropped.count() <= n, "a removed value is gone at once");
+        }
+        assert_eq!(dropped.count(), 6_300);
+        queue.shrink_to_fit();
+        assert_eq!(queue.capacity(), 6_400, "each page holds a value");
+        (0..6_000).for_each(|_| ignore(queue.insert(dropped.token(), HOUR)));
+        assert_eq!(queue.capacity(), 6_400, "there is room for them on these pages");
+        queue.clear();
+        assert_eq!(dropped.count(), 12_400);
+        queue.shrink_to_fit();
+        assert_eq!(queue.capacity(), 0);
+        queue.reserve(500);
+        assert!(queue.capacity() >= 500);
+        queue.shrink_to_fit();
+        assert_eq!(queue.capacity(), 0);
+    });
+}
+
+#[test]
+fn a_dropped_queue_drops_its_values() {
+    manual().block_on(async {
+        let dropped = Dropped::default();
+        let mut queue = DelayQueue::new();
+        queue.insert(dropped.token(), HOUR);
+        queue.insert(dropped.token(), Duration::ZERO);
+        drop(queue);
+        assert_eq!(dropped.count(), 2);
+    });
+}

@@ -1,0 +1,32 @@
+//! A queue without a runtime, and one whose runtime is gone.
+
+use crate::common::{self, HOUR, Probe, ms, panicked, us};
+use crate::{ignore, poll};
+use mainspring::time::DelayQueue;
+
+#[test]
+fn without_a_runtime_it_says_what_to_do_and_where() {
+    let mut queue = DelayQueue::new();
+    let line = line!() - 1;
+    let panicked = panicked(|| ignore(queue.insert((), ms(1))));
+    assert!(panicked.message.contains("no Mainspring runtime"), "{}", panicked.message);
+    assert!(panicked.message.contains(&format!("runtimes.rs:{line}")), "{}", panicked.message);
+    assert!(panicked.file.ends_with("runtimes.rs"), "{}", panicked.file);
+    // Used in one, it belongs there.
+    mainspring::block_on(async {
+        queue.insert((), us(10));
+        assert!(queue.next_expired().await.is_some());
+    });
+}
+
+#[test]
+fn after_its_runtime_it_says_so() {
+    let mut queue = common::orphan(|| {
+        let mut queue = DelayQueue::new();
+        queue.insert((), HOUR);
+        queue
+    });
+    let probe = Probe::new();
+    let panicked = panicked(|| ignore(poll(&probe, &mut queue)));
+    assert!(panicked.message.contains("was dropped before the deadline"), "{}", panicked.message);
+}
