@@ -1,0 +1,124 @@
+//! What is in the map: put in, replaced, removed, retained, and drained.
+
+use std::time::Duration;
+
+use crate::common::{Dropped, HOUR, manual, ms, panicked};
+use crate::{Poor, due_now};
+use mainspring::time::{Instant, TimerMap, advance};
+
+#[test]
+fn insert_puts_in_and_replaces() {
+    manual().block_on(async {
+        let mut map = TimerMap::new();
+        assert_eq!(map.insert("a".to_owned(), 1, ms(10)), None);
+        assert_eq!(map.insert("b".to_owned(), 2, ms(20)), None);
+        assert_eq!(map.insert("a".to_owned(), 3, ms(30)), Some(1));
+        assert_eq!((map.len(), map.get("a"), map.get("c")), (2, Some(&3), None));
+        *map.get_mut("b").unwrap() += 40;
+        assert_eq!(map.deadline("b"), Some(Instant::now() + ms(20)));
+        assert_eq!((map.contains_key("b"), map.contains_key("c")), (true, false));
+        let mut all: Vec<_> = map.iter().collect();
+        all.sort();
+        assert_eq!(all, [(&"a".to_owned(), &3), (&"b".to_owned(), &42)]);
+        assert!(map.keys().all(|key| map.contains_key(key)) && map.keys().count() == 2);
+        assert_eq!(map.values().sum::<i32>(), 45);
+        advance(HOUR).await;
+        assert_eq!(due_now(&mut map).await, [("b".to_owned(), 42), ("a".to_owned(), 3)]);
+    });
+}
+
+#[test]
+fn a_key_inserted_after_a_drain_is_not_lost() {
+    manual().block_on(async {
+        let mut map = TimerMap::new();
+        // go-zero #5314.
+        for n in 0..100 {
+            map.insert(n, n, ms(100 - n));
+        }
+        let drained: Vec<_> = map.drain().collect();
+        assert_eq!(drained, (0..100).rev().map(|n| (n, n)).collect::<Vec<_>>(), "by deadline");
+        assert!(map.is_empty() && map.get(&5).is_none());
+        map.insert(5, 55, ms(10));
+        advance(ms(10)).await;
+        assert_eq!(due_now(&mut map).await, [(5, 55)]);
+        // It is empty at once, also if nobody looks at what came out.
+        map.insert(6, 66, ms(1));
+        let unread = map.drain();
+        assert_eq!((unread.len(), map.len()), (1, 0));
+        drop(unread);
+        map.insert(6, 67, ms(1));
+        advance(ms(1)).await;
+        assert_eq!(due_now(&mut map).await, [(6, 67)]);
+    });
+}
+
+#[test]
+fn a_removed_keys_memory_is_freed_at_once() {
+    manual().block_on(async {
+        let dropped = Dropped::default();
+        let mut map = TimerMap::new();
+        for n in 0..10_000 {
+            map.insert(n, dropped.token(), HOUR);
+            if n % 2 == 0 {
+                drop(map.remove(&n));
+            } else {
+                map.insert(n, dropped.token(), HOUR);
+            }
+            assert_eq!(dropped.count(), n + 1);
+        }
+        assert_eq!(map.len(), 5_000);
+        drop(map);
+        assert_eq!(dropped.count(), 15_000);
+    });
+}
+
+#[test]
+fn retain_drops_what_it_is_told_and_the_others_keep_their_times() {
+    manual().block_on(async {
+        let dropped = Dropped::default();
+        let mut map = TimerMap::new();
+        for n in 0..300u64 {
+            map.insert(Poor((n % 256) as u8), (n, dropped.token()), ms(1_000 - n));
+        }
+        assert_eq!((map.len(), dropped.count()), (256, 44));
+        map.retain(|key, (n, _)| {
+            *n += 1_000;
+            key.0 % 7 == 0
+        });
+        assert_eq!((map.len(), dropped.count()), (37, 44 + 219));
+        assert!((0..=255).all(|key| map.contains_key(&Poor(key)) == (key % 7 == 0)));
+        // One that panics has dropped what it was asked for, and nothing else.
+        let panicked = panicked(|| {
+            let mut asked = 0;
+            map.retain(|_, _| {
+                asked += 1;
+                assert!(asked <= 10, "the eleventh");
+                false
+            });
+        });
+        assert_eq!((panicked.message.as_str(), map.len(), dropped.count()), ("the eleventh", 27, 44 + 229));
+        assert!(map.keys().all(|key| map.contains_key(key)));
+        advance(HOUR).await;
+        let due = due_now(&mut map).await;
+        assert!(due.len() == 27 && due.iter().rev().is_sorted_by_key(|(_, (n, _))| *n));
+    });
+}
+
+#[test]
+fn an_expiring_cache_shows_nobody_what_has_expired() {
+    async fn get(cache: &mut TimerMap<&'static str, u32>, key: &str) -> Option<u32> {
+        drop(due_now(cache).await);
+        cache.get(key).copied()
+    }
+    manual().block_on(async {
+        let mut cache = TimerMap::new();
+        cache.insert("a", 1, ms(100));
+        advance(ms(60)).await;
+        assert_eq!(get(&mut cache, "a").await, Some(1));
+        cache.insert("a", 2, ms(100));
+        advance(ms(100) - Duration::from_nanos(1)).await;
+        assert_eq!(get(&mut cache, "a").await, Some(2), "stored anew, it lives on");
+        advance(Duration::from_nanos(1)).await;
+        assert_eq!((get(&mut cache, "a").await, cache.len()), (None, 0));
+    });
+}
