@@ -1,0 +1,200 @@
+//! The limits in time: what they count from, when they are over, and what they need of a runtime.
+
+use std::io::ErrorKind;
+use std::pin::pin;
+use std::time::Duration;
+
+use crate::common::{metrics, ms, paused};
+use crate::duplex::duplex;
+use crate::{Fake, secs, silent, sink};
+use futures::{AsyncReadExt, AsyncWriteExt, poll};
+use mainspring::io::{Direction, copy_bidirectional};
+use mainspring::time::Instant;
+use mainspring::{Handle, Runtime, sleep, spawn, timeout};
+
+#[test]
+fn a_direction_that_stands_still_ends_the_copy_however_busy_the_other_is() {
+    for silent in [Direction::AToB, Direction::BToA] {
+        paused().block_on(async {
+            let (mut client, mut a) = duplex(100);
+            let (mut b, mut server) = duplex(100);
+            let start = Instant::now();
+            let copied = spawn(async move {
+                let copy = copy_bidirectional(&mut a, &mut b);
+                match silent {
+                    Direction::AToB => copy.idle_a_to_b(secs(10)).await,
+                    Direction::BToA => copy.idle_b_to_a(secs(10)).await,
+                }
+            });
+            let (quiet, busy) = match silent {
+                Direction::AToB => (&mut client, &mut server),
+                Direction::BToA => (&mut server, &mut client),
+            };
+            sleep(secs(7)).await;
+            quiet.write_all(b"the last for long").await.unwrap();
+            while !copied.is_finished() {
+                busy.write_all(b"x").await.unwrap();
+                sleep(secs(1)).await;
+                quiet.read_exact(&mut [0]).await.unwrap();
+            }
+            let error = copied.await.unwrap().unwrap_err();
+            // Its timer was armed anew when ten seconds had passed, before the sleep above that ends in the same moment.
+            assert_eq!(start.elapsed(), secs(17));
+            assert_eq!((error.direction(), error.kind()), (Some(silent), ErrorKind::TimedOut));
+            assert!(error.is_idle() && error.to_string().ends_with("no byte went in this direction for 10s"));
+            assert!(error.copied().0 >= 10 && error.copied().1 >= 10);
+        });
+    }
+}
+
+#[test]
+fn a_limit_for_both_directions_counts_from_the_last_byte_of_either_to_the_nanosecond() {
+    paused().block_on(async {
+        let (mut client, mut a) = duplex(100);
+        let (mut b, mut server) = duplex(100);
+        let start = Instant::now();
+        let copied = spawn(async move {
+            let result = copy_bidirectional(&mut a, &mut b).idle(secs(60)).await;
+            (result, start.elapsed())
+        });
+        for _ in 0..100 {
+            sleep(Duration::from_nanos(59_999_999_999)).await;
+            server.write_all(b"page").await.unwrap();
+            client.read_exact(&mut [0; 4]).await.unwrap();
+        }
+        let (result, after) = copied.await.unwrap();
+        let error = result.unwrap_err();
+        assert_eq!((error.direction(), error.is_idle(), error.copied()), (None, true, (0, 400)));
+        assert_eq!(after, 100 * Duration::from_nanos(59_999_999_999) + secs(60));
+    });
+}
+
+#[test]
+fn a_writer_that_takes_nothing_stands_still_too() {
+    paused().block_on(async {
+        let (mut client, mut a) = duplex(100);
+        let (mut b, _server) = duplex(3);
+        client.write_all(b"four").await.unwrap();
+        let start = Instant::now();
+        let error = copy_bidirectional(&mut a, &mut b).idle_a_to_b(ms(5)).await.unwrap_err();
+        assert_eq!((error.copied(), start.elapsed()), ((3, 0), ms(5)));
+        assert_eq!(error.to_string(), "a to b: no byte went in this direction for 5ms");
+    });
+}
+
+#[test]
+fn the_limit_of_a_direction_that_has_ended_is_over() {
+    paused().block_on(async {
+        let (client, mut a) = duplex(100);
+        let (mut b, mut server) = duplex(100);
+        let (mut reader, mut writer) = client.split();
+        writer.close().await.unwrap();
+        let copied =
+            spawn(async move { copy_bidirectional(&mut a, &mut b).idle_a_to_b(ms(1)).idle(secs(5)).await });
+        for _ in 0..10 {
+            sleep(secs(4)).await;
+            server.write_all(b"more").await.unwrap();
+            reader.read_exact(&mut [0; 4]).await.unwrap();
+        }
+        server.close().await.unwrap();
+        assert_eq!(copied.await.unwrap().unwrap(), (0, 40));
+    });
+}
+
+#[test]
+fn bytes_that_move_do_not_move_the_timer() {
+    paused().block_on(async {
+        let (mut client, mut a) = duplex(100);
+        let (mut b, mut server) = duplex(100);
+        let copied = spawn(async move {
+            copy_bidirectional(&mut a, &mut b)
+                .idle(secs(60))
+                .idle_a_to_b(secs(60))
+                .idle_b_to_a(secs(90))
+                .await
+        });
+        for _ in 0..1000 {
+            client.write_all(b"ping").await.unwrap();
+            server.read_exact(&mut [0; 4]).await.unwrap();
+            server.write_all(b"pong").await.unwrap();
+            client.read_exact(&mut [0; 4]).await.unwrap();
+        }
+        assert_eq!((metrics().timers_armed(), metrics().timers_reset()), (1, 0));
+        // A byte every 40 seconds for an hour: the timer fires once a minute at the most, and is armed again.
+        for _ in 0..90 {
+            sleep(secs(40)).await;
+            client.write_all(b"ping").await.unwrap();
+            server.write_all(b"pong").await.unwrap();
+            server.read_exact(&mut [0; 4]).await.unwrap();
+            client.read_exact(&mut [0; 4]).await.unwrap();
+        }
+        let armed = metrics().timers_armed() - 90;
+        assert!((2..=91).contains(&armed), "armed {armed} times");
+        drop((client, server));
+        copied.await.unwrap().unwrap();
+        assert_eq!(metrics().timers_live(), 0);
+    });
+}
+
+#[test]
+fn a_limit_of_no_end_and_one_of_no_length_are_legal() {
+    paused().block_on(async {
+        let (mut a, mut b) = (Fake { read: silent, write: sink }, Fake { read: silent, write: sink });
+        let forever = copy_bidirectional(&mut a, &mut b).idle(Duration::MAX).idle_a_to_b(Duration::MAX);
+        assert!(timeout(secs(1_000_000), forever).await.is_err());
+        let start = Instant::now();
+        let error = copy_bidirectional(&mut a, &mut b).idle(Duration::ZERO).await.unwrap_err();
+        assert!(error.is_idle() && start.elapsed().is_zero());
+        // What is there goes before a limit that is over.
+        let (mut client, mut a) = duplex(100);
+        let (mut b, mut server) = duplex(100);
+        client.write_all(b"quick").await.unwrap();
+        client.close().await.unwrap();
+        server.close().await.unwrap();
+        assert_eq!(copy_bidirectional(&mut a, &mut b).idle(Duration::ZERO).await.unwrap(), (5, 0));
+    });
+}
+
+#[test]
+fn without_a_runtime_it_copies_and_with_a_limit_it_says_what_is_missing() {
+    let (mut client, mut a) = duplex(100);
+    let (mut b, mut server) = duplex(100);
+    let mut copy = Box::pin(copy_bidirectional(&mut a, &mut b));
+    futures::executor::block_on(async {
+        client.write_all(b"hello").await.unwrap();
+        assert!(poll!(&mut copy).is_pending());
+        server.read_exact(&mut [0; 5]).await.unwrap();
+    });
+    drop(copy);
+    let copy = copy_bidirectional(&mut a, &mut b).idle(secs(1));
+    let error = futures::executor::block_on(copy).unwrap_err();
+    assert_eq!((error.direction(), error.kind(), error.is_idle()), (None, ErrorKind::Other, false));
+    assert!(error.to_string().starts_with("no Mainspring runtime on this thread"), "{error}");
+}
+
+#[test]
+fn a_limit_whose_runtime_is_gone_is_an_error() {
+    let (_client, mut a) = duplex(100);
+    let (mut b, _server) = duplex(100);
+    let runtime = Runtime::new().unwrap();
+    let mut copy = Box::pin(copy_bidirectional(&mut a, &mut b).idle(secs(1)));
+    runtime.block_on(async { assert!(poll!(&mut copy).is_pending()) });
+    drop(runtime);
+    let error = futures::executor::block_on(copy).unwrap_err();
+    assert!(error.to_string().contains("has shut down"), "{error}");
+}
+
+#[test]
+fn a_dump_says_where_the_copy_with_the_limit_was_made() {
+    paused().block_on(async {
+        let (_client, mut a) = duplex(100);
+        let (mut b, _server) = duplex(100);
+        let (line, copy) = (line!(), copy_bidirectional(&mut a, &mut b).idle(secs(9)));
+        let mut copy = pin!(copy);
+        assert!(poll!(copy.as_mut()).is_pending());
+        let dump = Handle::current().dump().unwrap();
+        let timer = &dump.timers[0];
+        assert_eq!((timer.made_at.file(), timer.made_at.line()), (file!(), line));
+        assert_eq!(timer.deadline, Instant::now() + secs(9));
+    });
+}
