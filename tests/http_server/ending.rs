@@ -1,0 +1,65 @@
+//! How the process ends: after what is under way, when the time is up, or at once.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
+use std::time::Instant as StdInstant;
+
+use crate::Server;
+use crate::common::ms;
+use crate::example::PATIENCE;
+use rustix::process::Signal;
+
+#[test]
+fn ctrl_c_lets_what_is_under_way_be_answered_and_refuses_what_is_new() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut server = Server::start(&["--drain", "1h"]);
+        let mut under_way = server.begin();
+        // These two have nothing under way, so nothing of them is waited for.
+        let _silent = server.connect();
+        let mut idle = server.connect();
+        idle.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        idle.read_exact(&mut [0; 15]).unwrap();
+        server.process.signal(signal);
+        server.process.wait_for("no new connections");
+        // The listener is closed right after that line.
+        let start = StdInstant::now();
+        while TcpStream::connect(server.address).is_ok() {
+            assert!(start.elapsed() < PATIENCE, "new connections are still accepted");
+        }
+        under_way.write_all(b"hello").unwrap();
+        let mut answer = String::new();
+        under_way.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("hello"), "{answer}");
+        server.process.wait_for("ended; every request was answered");
+        assert!(server.process.ended().success());
+    }
+}
+
+#[test]
+fn what_is_not_finished_in_time_is_cut_off() {
+    let mut server = Server::start(&["--drain", "200ms", "--request", "1h"]);
+    let mut under_way = server.begin();
+    server.process.signal(Signal::INT);
+    server.process.wait_for("ended; 1 connections had not finished after 200ms");
+    assert!(server.process.ended().success());
+    assert!(matches!(under_way.read(&mut [0]), Ok(0) | Err(_)));
+}
+
+#[test]
+fn a_second_ctrl_c_ends_the_process_at_once() {
+    let mut server = Server::start(&["--drain", "1h", "--request", "1h"]);
+    let _under_way = server.begin();
+    server.process.signal(Signal::INT);
+    server.process.wait_for("no new connections");
+    // That line is printed before the first signal's handler is given back, hence again and again.
+    let start = StdInstant::now();
+    loop {
+        server.process.signal(Signal::INT);
+        match server.process.has_ended() {
+            Some(status) => break assert_eq!(status.signal(), Some(2)),
+            None => std::thread::sleep(ms(5)),
+        }
+        assert!(start.elapsed() < PATIENCE, "the process does not end");
+    }
+}

@@ -1,0 +1,151 @@
+//! The example as a process: under load, with clients that are slow or impatient, and with an address that is taken.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
+use std::time::Instant as StdInstant;
+
+use crate::Server;
+use crate::common::ms;
+use crate::example::{self, PATIENCE, stderr, stdout, tool};
+
+#[test]
+fn wrk_finds_no_error_in_five_seconds() {
+    let server = Server::start(&[]);
+    // Its `--timeout` is for what it counts as an error of time; this machine may be held up.
+    let options = ["--threads", "1", "--connections", "64", "--duration", "5s", "--timeout", "30s"];
+    let Some(output) = tool("wrk", &[&options[..], &[&server.url("/")]].concat()) else { return };
+    let report = stdout(&output);
+    assert!(output.status.success(), "{report}{}", stderr(&output));
+    for error in ["Socket errors", "Non-2xx"] {
+        assert!(!report.contains(error), "{report}");
+    }
+    let requests = report.lines().find_map(|line| line.trim().split_once(" requests in "));
+    let requests: u64 = requests.expect("a number of requests").0.parse().unwrap();
+    assert!(requests >= 64, "{report}");
+}
+
+#[test]
+fn a_slow_client_is_cut_off_at_the_header_timeout_and_the_others_are_served() {
+    let head = ms(700);
+    let server = Server::start(&["--head", "700ms"]);
+    // One that says nothing, some that stop on the way, and one that sends a byte now and then.
+    for sent in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HT", "GET / HTTP/1.1\r\nhost: x\r\nx: "] {
+        let start = StdInstant::now();
+        let mut stream = server.connect();
+        stream.write_all(sent.as_bytes()).unwrap();
+        assert!(server.ask("GET", "/sleep/1ms", "").contains("200 OK"), "beside {sent:?}");
+        stream.set_read_timeout(Some(ms(20))).unwrap();
+        let mut answer = Vec::new();
+        loop {
+            let mut piece = [0; 1024];
+            match stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(read) => answer.extend_from_slice(&piece[..read]),
+                Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
+                    // Slowly on, where that does not complete anything.
+                    if sent.ends_with("x: ") {
+                        let _ = stream.write_all(b"y");
+                    }
+                }
+                Err(_reset) => break,
+            }
+            assert!(start.elapsed() < PATIENCE, "{sent:?} is not cut off");
+        }
+        assert!(start.elapsed() >= head, "{sent:?} is cut off after {:?}", start.elapsed());
+        assert_eq!(String::from_utf8_lossy(&answer), "", "after {sent:?}");
+    }
+}
+
+#[test]
+fn a_request_that_takes_too_long_is_answered_with_an_error() {
+    let server = Server::start(&["--request", "300ms", "--body", "1000"]);
+    assert!(server.ask("GET", "/sleep/1h", "").starts_with("HTTP/1.1 503 "));
+    assert!(server.ask("POST", "/echo", &"x".repeat(1000)).starts_with("HTTP/1.1 200 "));
+    let mut unfinished = server.begin();
+    let mut answer = [0; 13];
+    unfinished.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 408 ");
+    // Refused by its length: the rest of it is not waited for.
+    let mut stream = server.connect();
+    write!(stream, "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 1001\r\n\r\n{}", "x".repeat(1001))
+        .unwrap();
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413 ");
+}
+
+#[test]
+fn a_client_that_gives_little_time_is_answered_within_it() {
+    let server = Server::start(&["--request", "1h"]);
+    let asked =
+        |time: &str, path: &str| server.ask_with(&format!("grpc-timeout: {time}\r\n"), "GET", path, "");
+    let start = StdInstant::now();
+    assert!(asked("300m", "/sleep/1h").starts_with("HTTP/1.1 504 "));
+    assert!(start.elapsed() >= ms(300));
+    assert!(asked("1H", "/sleep/1ms").starts_with("HTTP/1.1 200 "));
+    assert!(asked("soon", "/").starts_with("HTTP/1.1 400 "));
+    // The body is not waited for any longer than that.
+    let mut stream = server.connect();
+    stream
+        .write_all(b"POST /echo HTTP/1.1\r\nhost: x\r\ngrpc-timeout: 50000u\r\ncontent-length: 5\r\n\r\nhell")
+        .unwrap();
+    let mut answer = [0; 13];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 504 ");
+    let left = asked("30M", "/remaining");
+    let left = left.rsplit("\r\n").next().unwrap().trim();
+    let seconds: f64 = left.strip_suffix('s').expect("a duration in seconds").parse().unwrap();
+    assert!(seconds > 1000.0 && seconds <= 1800.0, "{left}");
+}
+
+#[test]
+fn metrics_are_in_the_format_of_prometheus() {
+    let server = Server::start(&[]);
+    for path in ["/", "/sleep/1ms", "/nowhere"] {
+        server.ask("GET", path, "");
+    }
+    let page = server.ask("GET", "/metrics", "");
+    let (head, page) = page.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    assert!(page.ends_with('\n'));
+    let mut types: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut samples: BTreeMap<&str, f64> = BTreeMap::new();
+    for line in page.lines() {
+        if let Some(declared) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = declared.split_once(' ').unwrap();
+            assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
+            assert!(types.insert(name, kind).is_none(), "declared twice: {line}");
+        } else if !line.starts_with("# HELP ") {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            let family = name.split_once('{').map_or(name, |(family, _)| family);
+            let family = family.strip_suffix("_bucket").or(family.strip_suffix("_count")).unwrap_or(family);
+            assert!(types.contains_key(family), "not declared before: {line}");
+            assert!(samples.insert(name, value.parse().expect("a number")).is_none(), "twice: {line}");
+        }
+    }
+    // This one is open, and has not been answered yet.
+    for (name, value) in [
+        ("http_connections_open", 1.0),
+        ("http_connections_total", 4.0),
+        ("http_connection_errors_total", 0.0),
+        ("http_responses_total{code=\"2xx\"}", 2.0),
+        ("http_responses_total{code=\"4xx\"}", 1.0),
+    ] {
+        assert_eq!(samples[name], value, "{name}");
+    }
+    assert!(samples["mainspring_timers_fired_total"] >= 1.0);
+    let buckets = page.lines().filter(|line| line.starts_with("mainspring_timer_lateness_seconds_bucket"));
+    let counts: Vec<f64> = buckets.map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap()).collect();
+    assert!(counts.len() >= 5 && counts.is_sorted(), "{counts:?}");
+    assert_eq!(counts.last(), samples.get("mainspring_timer_lateness_seconds_count"));
+}
+
+#[test]
+fn an_address_that_is_taken_is_a_clear_error() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = example::run("http_server", &["--listen", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.starts_with(&format!("http_server: cannot serve on {address}: ")), "{said}");
+}

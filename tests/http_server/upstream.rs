@@ -1,0 +1,61 @@
+//! A further server behind this one: how much time it is told, and that it may be missing.
+
+use crate::common::{LONG, ms, paused, watchdog};
+use crate::{connect, serve, serve_before};
+use http_body_util::BodyExt;
+use hyper::{Request, client};
+use mainspring::net::TcpSocket;
+use mainspring::spawn;
+use mainspring::time::{Instant, stand_still};
+
+#[test]
+fn a_further_server_is_told_how_much_time_is_left() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let (further, _end, _further_server) = serve().await;
+        let (address, _end, _server) = serve_before(Some(further)).await;
+        let (mut sender, connection) = client::conn::http1::handshake(connect(address).await).await.unwrap();
+        spawn(connection).detach();
+        let mut ask = async |path: &str, time: Option<&str>| {
+            let mut request = Request::get(path).header("host", "x");
+            if let Some(time) = time {
+                request = request.header("grpc-timeout", time);
+            }
+            let answer = sender.send_request(request.body(String::new()).unwrap()).await.unwrap();
+            let status = answer.status().as_u16();
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            (status, String::from_utf8(body.into()).unwrap())
+        };
+        for (time, left) in [(Some("1500m"), "1.5s\n"), (Some("1H"), "10s\n"), (None, "10s\n")] {
+            // Connecting and asking take no time by this clock, however long this machine takes.
+            let _still = stand_still();
+            assert_eq!(ask("/upstream/remaining", time).await, (200, left.to_owned()), "{time:?}");
+        }
+        // What the further server says is handed on, its errors too.
+        assert_eq!(ask("/upstream/nowhere", None).await.0, 404);
+        let start = Instant::now();
+        assert_eq!(ask("/upstream/sleep/100ms", Some("1S")).await, (200, "rested\n".to_owned()));
+        assert_eq!(start.elapsed(), ms(100));
+        // The client's deadline holds for both servers.
+        assert_eq!(ask("/upstream/sleep/1day", Some("1500m")).await.0, 504);
+        assert_eq!(start.elapsed(), ms(1600));
+    });
+}
+
+#[test]
+fn a_further_server_that_cannot_be_reached_or_is_not_there_is_told_to_the_client() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        // A port that is taken, so that nobody else gets it meanwhile, and at which nobody listens.
+        let closed = TcpSocket::new_v4().unwrap();
+        closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        for (upstream, status) in [(Some(closed.local_addr().unwrap()), 502), (None, 404)] {
+            let (address, _end, _server) = serve_before(upstream).await;
+            let (mut sender, connection) =
+                client::conn::http1::handshake(connect(address).await).await.unwrap();
+            spawn(connection).detach();
+            let request = Request::get("/upstream/").header("host", "x").body(String::new()).unwrap();
+            assert_eq!(sender.send_request(request).await.unwrap().status(), status);
+        }
+    });
+}
