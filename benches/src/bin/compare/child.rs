@@ -9,7 +9,8 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Number, Value};
 
-use crate::catalog::{Contestant, Id};
+use crate::catalog::Id;
+use crate::contestant::Contestant;
 use crate::scale::Scale;
 use crate::workloads::{self, Order, echo, http, proxy};
 use crate::{affinity, measure::Metrics};

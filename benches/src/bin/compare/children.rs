@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::affinity::Cpus;
-use crate::catalog::{Contestant, Id};
+use crate::catalog::Id;
 use crate::child;
+use crate::contestant::Contestant;
 use crate::measure::Metrics;
 use crate::scale::Scale;
 

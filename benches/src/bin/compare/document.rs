@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value, json};
 
-use crate::catalog::Contestant;
+use crate::contestant::Contestant;
 use crate::options::Plan;
 use crate::rounds::Findings;
 use crate::summary::{Entry, MetricSummary, Spread, Summary};

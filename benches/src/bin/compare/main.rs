@@ -5,21 +5,22 @@
 //! the order of the contestants changes with the round. What is told is the median of the rounds with the least and
 //! the most, and ratios within a round.
 //!
-//! | module      | what it is                                                          |
-//! |-------------|---------------------------------------------------------------------|
-//! | `catalog`   | the workloads, their metrics, what to reach, and who takes part     |
-//! | `scale`     | how much of each workload is done                                   |
-//! | `workloads` | each workload, written once for every peer                          |
-//! | `measure`   | what they measure with                                              |
-//! | `child`     | the process that does one part for one contestant                   |
-//! | `children`  | starting such processes, with a limit of time, and ending them      |
-//! | `rounds`    | the order in which they run, and what they found                    |
-//! | `summary`   | medians, ratios, what was reached                                   |
-//! | `table`     | the table for the terminal and the one for a page                   |
-//! | `plot`      | one picture per workload                                            |
-//! | `document`  | the JSON, and the machine it was measured on                        |
-//! | `affinity`  | which CPUs the processes run on                                     |
-//! | `options`   | the command line                                                    |
+//! | module       | what it is                                                          |
+//! |--------------|---------------------------------------------------------------------|
+//! | `catalog`    | the workloads, their metrics, and what to reach                     |
+//! | `contestant` | who takes part, by which name, and in which workloads               |
+//! | `scale`      | how much of each workload is done                                   |
+//! | `workloads`  | each workload, written once for every peer                          |
+//! | `measure`    | what they measure with                                              |
+//! | `child`      | the process that does one part for one contestant                   |
+//! | `children`   | starting such processes, with a limit of time, and ending them      |
+//! | `rounds`     | the order in which they run, and what they found                    |
+//! | `summary`    | medians, ratios, what was reached                                   |
+//! | `table`      | the table for the terminal and the one for a page                   |
+//! | `plot`       | one picture per workload                                            |
+//! | `document`   | the JSON, and the machine it was measured on                        |
+//! | `affinity`   | which CPUs the processes run on                                     |
+//! | `options`    | the command line                                                    |
 
 #[cfg(unix)]
 mod affinity;
@@ -29,6 +30,8 @@ mod catalog;
 mod child;
 #[cfg(unix)]
 mod children;
+#[cfg(unix)]
+mod contestant;
 #[cfg(unix)]
 mod document;
 #[cfg(unix)]

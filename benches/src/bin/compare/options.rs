@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 
-use crate::catalog::{Contestant, Id, Workload, catalog};
+use crate::catalog::{Id, Workload, catalog};
+use crate::contestant::Contestant;
 use crate::scale::Scale;
 
 /// Measures Mainspring beside its peers: CPU time, wake-ups, lateness and memory.

@@ -14,7 +14,8 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::catalog::{Contestant, Unit};
+use crate::catalog::Unit;
+use crate::contestant::Contestant;
 use crate::summary::{MetricSummary, Summary};
 
 const WIDTH: u32 = 1_000;

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::affinity::{self, Cpus};
-use crate::catalog::{Contestant, Id};
+use crate::catalog::Id;
 use crate::children::{Failure, Nursery};
+use crate::contestant::Contestant;
 use crate::options::Plan;
 use crate::{document, plot, summary, table};
 

@@ -5,7 +5,8 @@
 //! * Ratios are taken within a round, then their median: what disturbs a round disturbs both sides of a ratio.
 //! * The best peer of a metric is the one with the least median, and stays the same for all rounds.
 
-use crate::catalog::{Contestant, Goal, Metric, Unit, Workload};
+use crate::catalog::{Goal, Metric, Unit, Workload};
+use crate::contestant::Contestant;
 use crate::measure::median;
 use crate::options::Plan;
 use crate::rounds::Findings;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
 
-use crate::catalog::Contestant;
+use crate::contestant::Contestant;
 use crate::document;
 use crate::options::Plan;
 use crate::rounds::Findings;

@@ -7,7 +7,8 @@ use mainspring_bench::peers::{Compio, Monoio, MonoioLegacy};
 use mainspring_bench::peers::{Http, Mainspring, Peer, Proxies, Resets, Smol, Tokio, Zruntime};
 
 use self::busy::Busy;
-use crate::catalog::{Contestant, Id};
+use crate::catalog::Id;
+use crate::contestant::Contestant;
 use crate::measure::Metrics;
 use crate::scale::Scale;
 
