@@ -150,11 +150,12 @@ fn workload(id: Id, scale: &Scale) -> Workload {
     let crowd = short(scale.crowd);
     let (title, parts, metrics) = match id {
         Id::W1 => {
-            let goals: [&[Goal]; 4] =
-                [&[Times(0.6, Tokio)], &[], &[], &[Times(0.6, Tokio), TimesOwn(1.15, "live1")]];
+            let each = [Times(0.5, Tokio), Times(1.0, Monoio)];
+            let last = [each[0], each[1], TimesOwn(1.15, "live1")];
+            let goals: [&[Goal]; 4] = [&each, &each, &each, &last];
             let metrics = (0..4).map(|part| {
                 let label = format!("{} live", short(scale.live[part]));
-                Metric { drawn: true, ..metric(&format!("live{part}"), label, Nanoseconds, goals[part]) }
+                metric(&format!("live{part}"), label, Nanoseconds, goals[part])
             });
             (
                 "create sleep(1..60 s), poll once, drop: CPU, by the number of other live timers".into(),
@@ -171,7 +172,7 @@ fn workload(id: Id, scale: &Scale) -> Workload {
             format!("timeout(30 s, yields once) less the yield, {others} live: CPU"),
             1,
             vec![
-                metric("timeout", "timeout", Nanoseconds, &[Times(0.5, Tokio)]),
+                metric("timeout", "timeout", Nanoseconds, &[Times(0.45, Tokio)]),
                 metric("yield", "the yield", Nanoseconds, &[]),
             ],
         ),
@@ -198,7 +199,7 @@ fn workload(id: Id, scale: &Scale) -> Workload {
             1,
             vec![
                 metric("register", "spawn and register", Nanoseconds, &[Times(0.5, Tokio)]),
-                metric("fire", "until all fired", Nanoseconds, &[Times(0.35, Tokio)]),
+                metric("fire", "until all fired", Nanoseconds, &[Times(0.3, Tokio)]),
                 metric("late", "the last is late by", Microseconds, &[]),
                 metric("wakeups", "wake-ups", Count, &[]),
             ],
@@ -232,7 +233,7 @@ fn workload(id: Id, scale: &Scale) -> Workload {
             format!("{burst} tasks, one deadline"),
             1,
             vec![
-                metric("complete", "first to last, each", Nanoseconds, &[Times(0.5, Tokio)]),
+                metric("complete", "first to last, each", Nanoseconds, &[Times(0.4, Tokio)]),
                 metric("late", "the first is late by", Microseconds, &[AtMost(1_000.0)]),
             ],
         ),
@@ -261,7 +262,7 @@ fn workload(id: Id, scale: &Scale) -> Workload {
             format!("{tasks} intervals of 10 ms, phases spread"),
             1,
             vec![
-                metric("tick", "CPU per tick", Nanoseconds, &[Times(0.7, Tokio)]),
+                metric("tick", "CPU per tick", Nanoseconds, &[Times(0.5, Tokio)]),
                 metric("wakeups", "wake-ups", PerSecond, &[]),
             ],
         ),
@@ -377,13 +378,13 @@ fn workload(id: Id, scale: &Scale) -> Workload {
             ],
         ),
         Id::H => {
-            let goals: &[Goal] = &[Times(1.0, Tokio)];
+            let goals: &[Goal] = &[Times(0.95, Tokio)];
             let costs = http::PARTS.iter().map(|part| {
                 let connections = short(part.connections(scale));
                 let label = format!("{connections} connections, {}", part.name);
                 metric(&part.key(), label, Nanoseconds, goals)
             });
-            let idle = metric("idle", "resident, idle connection", Bytes, goals);
+            let idle = metric("idle", "resident, idle connection", Bytes, &[Times(1.0, Tokio)]);
             (
                 "hyper, HTTP/1.1: CPU of the server per request".into(),
                 http::PARTS.len() + 1,
