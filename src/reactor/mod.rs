@@ -192,7 +192,8 @@ impl Reactor {
     }
 
     /// The thread will sleep in somebody else's loop until then, or until the poller's descriptor is readable: events, the
-    /// alarm and an unpark make it so. False: there was an unpark, so it must not sleep.
+    /// alarm and an unpark make it so. False: it must not sleep, because there is something to do now or was an unpark; the
+    /// descriptor is readable already, for a loop that looks at nothing else.
     ///
     /// # Panics
     ///
@@ -204,6 +205,8 @@ impl Reactor {
         let asleep = until != Until::Now && self.io.wakefulness.fall_asleep();
         if asleep {
             self.set_alarm(until);
+        } else {
+            self.io.end_sleep();
         }
         asleep
     }

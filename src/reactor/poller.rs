@@ -99,8 +99,9 @@ impl Io {
         })
     }
 
+    /// Makes the poller's descriptor readable, and so ends a sleep on it.
     #[cold]
-    fn end_sleep(&self) {
+    pub(super) fn end_sleep(&self) {
         if let Some(poller) = self.poller() {
             #[cfg(test)]
             self.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -90,7 +90,7 @@ impl Runtime {
     }
 
     /// Says for how long the thread may sleep before the next [`turn`](Runtime::turn), and prepares for that sleep: zero if
-    /// something is ready or due, `None` if only the descriptor can tell.
+    /// something is ready or due, and then the descriptor is readable too; `None` if only the descriptor can tell.
     ///
     /// From now until the next turn the runtime's descriptor becomes readable when a turn is needed: when a socket has
     /// something to tell, when another thread wakes or spawns a task or arms an earlier timer, when one is spawned on this
@@ -101,7 +101,7 @@ impl Runtime {
     /// were cancelled it may lie before: that turn finds nothing to do. Where time is [paused](crate::time::pause), it is
     /// zero if a turn would move time, and `None` if not.
     ///
-    /// Without a turn in between it may be called again and again. It makes a system call or two, so a host that is about to
+    /// Without a turn in between it may be called again and again. It makes a system call or three, so a host that is about to
     /// take a turn in any case need not ask.
     ///
     /// ```

@@ -95,6 +95,35 @@ fn it_tells_of_what_other_threads_do() {
 }
 
 #[test]
+fn it_tells_of_what_is_ready_or_due_as_the_sleep_is_prepared() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let told = |what| {
+        assert_eq!(runtime.next_wake(), Some(Duration::ZERO), "{what}");
+        assert!(readable(&runtime, Some(Duration::ZERO)), "{what}");
+        // A second time, without a turn: nothing was lost by the first.
+        assert_eq!(runtime.next_wake(), Some(Duration::ZERO), "{what}");
+        assert!(readable(&runtime, None), "{what}");
+        prepare(&runtime);
+    };
+    for _ in 0..20 {
+        rest(&runtime);
+        let (send, receive) = oneshot::channel();
+        let waits = runtime.spawn(receive);
+        told("a task that has been spawned");
+        rest(&runtime);
+        thread::scope(|threads| threads.spawn(|| send.send(()).unwrap()).join().unwrap());
+        told("a wake from another thread");
+        assert!(waits.is_finished());
+        let sleeps = runtime.spawn(sleep(ms(1)));
+        rest(&runtime);
+        thread::sleep(ms(3));
+        told("a timer that is due");
+        assert!(sleeps.is_finished());
+    }
+}
+
+#[test]
 fn it_tells_of_what_this_thread_does_between_turns() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
