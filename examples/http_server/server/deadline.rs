@@ -14,6 +14,16 @@ use hyper::header::{HeaderMap, HeaderValue};
 /// The header's name.
 pub(super) const HEADER: &str = "grpc-timeout";
 
+/// The units and their names, the smallest first. Eight digits of the largest are no more than a `Duration` has room for.
+const UNITS: [(u8, Duration); 6] = [
+    (b'n', Duration::from_nanos(1)),
+    (b'u', Duration::from_micros(1)),
+    (b'm', Duration::from_millis(1)),
+    (b'S', Duration::from_secs(1)),
+    (b'M', Duration::from_secs(60)),
+    (b'H', Duration::from_secs(3600)),
+];
+
 /// What the header may be, for the client that had it wrong.
 pub(super) const SYNTAX: &str =
     "grpc-timeout has one to eight digits and a unit, H, M, S, m, u or n: say 250m for 250 milliseconds\n";
@@ -39,32 +49,17 @@ pub(crate) fn parse(value: &[u8]) -> Result<Duration, Malformed> {
         return Err(Malformed);
     }
     let number = digits.iter().try_fold(0, |number, digit| match digit {
-        b'0'..=b'9' => Ok(number * 10 + u64::from(digit - b'0')),
+        b'0'..=b'9' => Ok(number * 10 + u32::from(digit - b'0')),
         _ => Err(Malformed),
     })?;
-    Ok(match unit {
-        b'H' => Duration::from_secs(number * 3600),
-        b'M' => Duration::from_secs(number * 60),
-        b'S' => Duration::from_secs(number),
-        b'm' => Duration::from_millis(number),
-        b'u' => Duration::from_micros(number),
-        b'n' => Duration::from_nanos(number),
-        _ => return Err(Malformed),
-    })
+    let (_, each) = UNITS.into_iter().find(|(name, _)| name == unit).ok_or(Malformed)?;
+    Ok(each * number)
 }
 
 /// The header's value for so much time: in the smallest unit in which eight digits are enough.
 pub(crate) fn value(time: Duration) -> HeaderValue {
-    const UNITS: [(u128, char); 6] = [
-        (1, 'n'),
-        (1_000, 'u'),
-        (1_000_000, 'm'),
-        (1_000_000_000, 'S'),
-        (60 * 1_000_000_000, 'M'),
-        (3600 * 1_000_000_000, 'H'),
-    ];
     const MOST: u128 = 99_999_999;
-    let in_units = UNITS.map(|(nanos, unit)| (time.as_nanos() / nanos, unit));
-    let (number, unit) = in_units.into_iter().find(|(number, _)| *number <= MOST).unwrap_or((MOST, 'H'));
-    format!("{number}{unit}").parse().expect("digits and a letter are valid in a header")
+    let in_units = UNITS.map(|(unit, each)| (time.as_nanos() / each.as_nanos(), unit));
+    let (number, unit) = in_units.into_iter().find(|(number, _)| *number <= MOST).unwrap_or((MOST, b'H'));
+    format!("{number}{}", char::from(unit)).parse().expect("digits and a letter are valid in a header")
 }

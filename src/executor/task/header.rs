@@ -297,7 +297,7 @@ impl TaskRef {
     #[inline]
     pub(in crate::executor) fn prefetch_tail(&self) {
         // At least the header is there.
-        let last = (self.vtable.layout.size() - 1).min(MOST * LINE);
+        let last = self.vtable.layout.size().min(MOST * LINE) - 1;
         let mut at = HEAD * LINE;
         while at < last + LINE {
             self.prefetch_at(at.min(last));
