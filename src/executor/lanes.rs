@@ -277,6 +277,11 @@ impl Lanes {
         }
     }
 
+    /// How many tasks wait in this lane.
+    pub(super) fn waiting(&self, lane: Lane) -> usize {
+        self.queues[lane as usize].len()
+    }
+
     /// Whether there is work in this lane.
     #[inline]
     pub(super) fn is_ready(&self, lane: Lane) -> bool {

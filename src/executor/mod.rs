@@ -176,6 +176,11 @@ impl Executor {
         self.local.lanes(|lanes| lanes.next_cost())
     }
 
+    /// How many tasks are ready in this lane.
+    pub(crate) fn waiting(&self, lane: Lane) -> usize {
+        self.local.lanes(|lanes| lanes.waiting(lane))
+    }
+
     /// Whether tasks are ready in this lane.
     pub(crate) fn is_waiting(&self, lane: Lane) -> bool {
         self.local.lanes(|lanes| lanes.is_ready(lane))

@@ -68,6 +68,7 @@
 
 mod addr;
 mod fd;
+mod gather;
 mod incoming;
 mod resolve;
 mod split;

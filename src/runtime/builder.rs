@@ -55,8 +55,9 @@ impl Builder {
     }
 
     /// Sets after how many polls, at the most, the runtime looks at its I/O and its timers while there is always a task to
-    /// run. By default there is no such number: the runtime looks 50 µs after it looked last, and as soon as it finds
-    /// that the next deadline has passed, however many polls that takes. Only while its time is
+    /// run. By default there is no such number: the runtime looks 50 µs after it looked last, or up to a millisecond while
+    /// tasks are ready that were so at that look, and as soon as it finds that the next deadline has passed, however many
+    /// polls that takes. Only while its time is
     /// [paused](crate::time::pause), or goes by a [`TestClock`](crate::time::TestClock), it counts: 61 polls.
     ///
     /// A low number serves I/O and timers more promptly if polls are long, and costs a system call each time.

@@ -1,5 +1,5 @@
-//! The event loop: turns that run tasks, park, dispatch I/O and fire timers; and `Pace`, which says when a turn's tasks
-//! have had their time.
+//! The event loop: turns that run tasks, park, dispatch I/O and fire timers. `Pace` says when a turn's tasks have had their
+//! time.
 //!
 //! ```text
 //!        ┌──────────────────────────────────────────────────────────────┐
@@ -12,20 +12,6 @@
 //!                                   Reactor::dispatch ◀──┘              │
 //!                                   Driver::process(now) ───────────────┘
 //! ```
-//!
-//! The tasks of a turn run in stretches:
-//!
-//! ```text
-//!   begin ─▶ stretch: so many polls ─▶ is_over: reads the clock ──yes──▶ park
-//!               ▲                                  │ no
-//!               └──────────────────────────────────┘
-//! ```
-//!
-//! They end when [`INTERVAL`] has passed since the sockets were looked at, when the next deadline has passed, or when
-//! nothing is ready. A reading of the clock costs more than a cheap poll. So it is read after as many polls as are expected
-//! to fit into the time that is left, by what polls cost of late: after each one that takes a millisecond, and once for
-//! sixty that take nothing. At the beginning of a turn it is read sooner, because what has just become ready may be
-//! of another kind.
 //!
 //! Where time is paused, and nothing is left to run, a turn is a step instead:
 //!
@@ -48,10 +34,6 @@
 //!   readings timers fire, and from these the length of a turn is taken.
 //! * A backlog of timers that exceeds the budget keeps the next turn from sleeping.
 //! * Timers that are due stay in the wheel while they and the tasks that they wake have had more than their share.
-//! * While tasks that a timer woke are waiting, a deadline that passes does not end the turn: its task would wait
-//!   behind them. Nor does it while timers have had more than their share: none would fire.
-//! * Where time stands, or is moved by the program, the clock says nothing about how long polls take. A turn is bounded
-//!   by a count of polls then, and so are the lanes: two runs do the same.
 //! * Whether a task is ready is asked once more directly before a sleep: a subscriber of `tracing` may have woken one.
 //! * Paused time moves in a step and nowhere else, by one deadline a step, and only after a look that found
 //!   nothing: what has arrived, and what a step wakes, runs to rest before the next.
@@ -63,23 +45,11 @@ use mainspring_driver::{Driver, Nanos};
 use super::Handle;
 use super::builder::Builder;
 use super::metrics::LongestTurn;
-use crate::clock::system::{self, AlarmOffset, ClockId};
-use crate::coop::{self, Slice};
+use super::pace::Pace;
+use crate::clock::system::{AlarmOffset, ClockId};
 use crate::executor::{Executor, Lane};
 use crate::reactor::{Reactor, Until};
 use crate::trace;
-
-/// How long a turn may go on without a look at the sockets, in nanoseconds.
-const INTERVAL: u64 = 50_000;
-
-/// Polls between two readings of the clock: so many at the beginning of a turn, then ever more.
-const FIRST: usize = 1;
-
-/// So many at the most.
-const MOST: usize = 61;
-
-/// A slice of time that is shorter than this, in nanoseconds, is not worth the switch to another task.
-const LEAST: u64 = 5_000;
 
 /// So many looks at the I/O a turn takes at the most before it fires timers.
 const LOOKS: usize = 64;
@@ -122,9 +92,10 @@ impl EventLoop {
         }
     }
 
-    /// A `block_on` begins, or a turn in somebody else's loop. What the thread did before is no turn.
-    pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor) {
+    /// A `block_on` begins, or a turn in somebody else's loop if it is `hosted`. What the thread did before is no turn.
+    pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor, hosted: bool) {
         self.reactor.take_back();
+        self.pace.set_hosted(hosted);
         let now = self.driver.handle().now();
         self.begin_turn(handle, now, 0);
         self.pace.begin(handle, executor, now);
@@ -330,117 +301,5 @@ impl EventLoop {
     fn advance_to(&mut self, at: Nanos) {
         // If another thread has resumed time meanwhile, this does nothing.
         self.driver.handle().advance_to(at);
-    }
-}
-
-/// How the turn under way is bounded.
-pub(super) struct Pace {
-    /// Polls after which a turn ends, if there is such a bound.
-    interval: Option<usize>,
-    /// The clock is advanced by the program: it is no measure of how long polls take, and there is no waiting for a time.
-    test_clock: bool,
-    /// The bound is a count of polls alone.
-    counted: bool,
-    /// Polls left in this turn.
-    left: usize,
-    /// When the sockets were looked at, and the turn began.
-    looked: Nanos,
-    /// The latest reading of the clock.
-    read: Nanos,
-    /// The turn before ended because a deadline had passed.
-    for_timers: bool,
-    /// So many polls, at the most, until the next reading.
-    most: usize,
-}
-
-impl Pace {
-    /// Turns end after so many polls, if there is a number, in any case. `test_clock`: the clock is advanced by the program.
-    pub(super) fn new(interval: Option<usize>, test_clock: bool) -> Pace {
-        Pace {
-            interval,
-            test_clock,
-            counted: false,
-            left: 0,
-            looked: Nanos::ZERO,
-            read: Nanos::ZERO,
-            for_timers: false,
-            most: FIRST,
-        }
-    }
-
-    /// A turn begins. The sockets were looked at `now`.
-    pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor, now: Nanos) {
-        let counted_before = self.counted;
-        self.counted = self.test_clock || handle.timers().is_paused();
-        self.left = self.interval.unwrap_or(if self.counted { MOST } else { usize::MAX });
-        if !self.counted {
-            executor.begin_charging();
-            if self.for_timers {
-                // The look at the sockets is part of what timers cost.
-                self.fired(executor, now);
-            }
-        }
-        self.for_timers = false;
-        self.looked = now;
-        self.read = now;
-        self.most = FIRST;
-        if self.counted && !counted_before {
-            executor.begin_counting();
-        }
-    }
-
-    /// What the driver did for timers has taken until `now`.
-    pub(super) fn fired(&mut self, executor: &Executor, now: Nanos) {
-        if !self.counted {
-            executor.charge_lane(Lane::Timer, now.get().saturating_sub(self.read.get()));
-            self.read = now;
-        }
-    }
-
-    /// How many polls there may be before [`is_over`](Pace::is_over) is asked. At least one.
-    pub(super) fn stretch(&self, handle: &Handle, executor: &Executor) -> usize {
-        if self.counted {
-            coop::set_slice(None);
-            return self.left;
-        }
-        let due = self.next_deadline(handle, executor);
-        let end = self.looked.get().saturating_add(INTERVAL).min(due.get());
-        let time = end.saturating_sub(self.read.get());
-        coop::set_slice(Some(self.slice(handle, due)));
-        // At least one; and no more than `most`, a small number.
-        let fit = (time / executor.next_cost()).clamp(1, self.most as u64) as usize;
-        fit.min(self.left)
-    }
-
-    /// The stretch has ended after so many polls. Whether the turn is over.
-    pub(super) fn is_over(&mut self, handle: &Handle, executor: &Executor, polls: usize) -> bool {
-        // At least one, so that a turn ends also if all there is was aborted.
-        self.left = self.left.saturating_sub(polls.max(1));
-        if self.counted {
-            return self.left == 0;
-        }
-        let now = handle.timers().now();
-        executor.charge(now.get().saturating_sub(self.read.get()));
-        handle.remote().polling().set_since(now.get());
-        self.read = now;
-        self.most = (2 * self.most).min(MOST);
-        self.for_timers = now >= self.next_deadline(handle, executor);
-        // A poll that would hardly fit belongs to the next turn: to come closer in ever smaller steps is not worth it.
-        let next = now.get().saturating_add(executor.next_cost() / 2);
-        self.left == 0 || self.for_timers || next >= self.looked.get().saturating_add(INTERVAL)
-    }
-
-    /// The deadline that ends the turn.
-    fn next_deadline(&self, handle: &Handle, executor: &Executor) -> Nanos {
-        let in_vain = executor.is_waiting(Lane::Timer) || executor.must_wait(Lane::Timer);
-        if in_vain { Nanos::NEVER } else { handle.timers().earliest_due() }
-    }
-
-    /// Until when a poll may go on taking results: to the next deadline, but no longer than a slice.
-    fn slice(&self, handle: &Handle, due: Nanos) -> Slice {
-        let left = due.get().saturating_sub(self.read.get()).clamp(LEAST, coop::SLICE);
-        // Another clock than the process's may stand or jump, and is dearer to read.
-        let read = if handle.clock().is_system() { self.read } else { system::now() };
-        Slice { until: Nanos::new(read.get().saturating_add(left)), now: system::now }
     }
 }

@@ -24,6 +24,7 @@ mod inspect;
 mod metrics;
 #[cfg(all(test, loom))]
 mod models;
+mod pace;
 pub(crate) mod random;
 pub(crate) mod spawn;
 mod turn;

@@ -200,7 +200,7 @@ impl Runtime {
         let mut future = pin!(guarded(future));
         let called_at = Location::caller();
         let mut turned = false;
-        event_loop.begin(&self.handle, &self.executor);
+        event_loop.begin(&self.handle, &self.executor, false);
         loop {
             let mut output = None;
             let ended = self.run_ready(&mut event_loop, || {

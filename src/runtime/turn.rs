@@ -80,7 +80,7 @@ impl Runtime {
         let _entered = self.handle().enter();
         let _local = self.executor.enter();
         let mut event_loop = self.event_loop.borrow_mut();
-        event_loop.begin(self.handle(), &self.executor);
+        event_loop.begin(self.handle(), &self.executor, true);
         let may_sleep = !self.executor.has_ready();
         event_loop.turn(self.handle(), &self.executor, may_sleep, max);
         // There is no root that could have its turn.

@@ -2,7 +2,7 @@
 
 use crate::io::{read_by_ref, write_by_ref};
 use crate::net::split::{self, OwnedReadHalf, OwnedWriteHalf};
-use crate::net::{ToSocketAddrs, addr, first_of};
+use crate::net::{ToSocketAddrs, addr, first_of, gather};
 use crate::reactor::{Io, Registered, Way};
 use crate::runtime::context;
 use futures_io::{AsyncRead, AsyncWrite};
@@ -180,7 +180,7 @@ impl TcpStream {
     ///
     /// As for `try_write`.
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.registered.try_io(Way::Write, |mut socket| socket.write_vectored(bufs))
+        self.registered.try_io(Way::Write, |socket| gather::write(socket, bufs))
     }
 
     /// Reads bytes and leaves them there: the next read gets the same ones. Waits until there are some. Returns 0 at the
@@ -326,7 +326,7 @@ impl AsyncWrite for &TcpStream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.registered.poll_io(cx, Way::Write, |mut socket| socket.write_vectored(bufs))
+        self.registered.poll_io(cx, Way::Write, |socket| gather::write(socket, bufs))
     }
 
     /// There is nothing to flush: what was written is the system's.

@@ -5,6 +5,7 @@
 
 use super::{Pauses, SocketAddr};
 use crate::io::{read_by_ref, write_by_ref};
+use crate::net::gather;
 use crate::net::split::{self, OwnedReadHalf, OwnedWriteHalf};
 use crate::reactor::{Fd, Io, Registered, Way};
 use crate::runtime::context;
@@ -173,7 +174,7 @@ impl UnixStream {
     ///
     /// As for `try_write`.
     pub fn try_write_vectored(&self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.registered.try_io(Way::Write, |socket| (&**socket).write_vectored(bufs))
+        self.registered.try_io(Way::Write, |socket| gather::write(&**socket, bufs))
     }
 
     /// Ends reading, writing or both, for all who share this connection.
@@ -237,7 +238,7 @@ impl AsyncWrite for &UnixStream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.registered.poll_io(cx, Way::Write, |socket| (&**socket).write_vectored(bufs))
+        self.registered.poll_io(cx, Way::Write, |socket| gather::write(&**socket, bufs))
     }
 
     /// There is nothing to flush: what was written is the system's.

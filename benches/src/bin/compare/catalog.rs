@@ -378,15 +378,18 @@ fn workload(id: Id, scale: &Scale) -> Workload {
             ],
         ),
         Id::H => {
-            let goals: &[Goal] = &[Times(0.95, Tokio)];
-            let costs = http::PARTS.iter().map(|part| {
+            let costs = http::PARTS.iter().flat_map(|part| {
                 let connections = short(part.connections(scale));
                 let label = format!("{connections} connections, {}", part.name);
-                metric(&part.key(), label, Nanoseconds, goals)
+                let wait = format!("{label}, p99");
+                [
+                    metric(&part.key(), label, Nanoseconds, &[Times(0.95, Tokio)]),
+                    metric(&part.p99_key(), wait, Microseconds, &[Times(1.0, Tokio)]),
+                ]
             });
             let idle = metric("idle", "resident, idle connection", Bytes, &[Times(1.0, Tokio)]);
             (
-                "hyper, HTTP/1.1: CPU of the server per request".into(),
+                "hyper, HTTP/1.1: CPU of the server per request, and time until the answer".into(),
                 http::PARTS.len() + 1,
                 costs.chain([idle]).collect(),
             )

@@ -12,17 +12,18 @@ use serde_json::{Map, Number, Value};
 use crate::catalog::Id;
 use crate::contestant::Contestant;
 use crate::scale::Scale;
+use crate::workloads::clients::Plan;
 use crate::workloads::{self, Order, echo, http, proxy};
 use crate::{affinity, measure::Metrics};
 
 /// The first argument of a child that measures; then workload, part, contestant, scale, its CPU, its helpers'.
 pub(crate) const CHILD: &str = "--child";
-/// The first argument of a process of clients; then address, connections, rounds, its CPU.
+/// The first argument of a process of clients; then address, connections, rounds, how many answers to time, its CPU.
 pub(crate) const CLIENTS: &str = "--clients";
 
 /// The first argument of a process at both ends of a proxy; then address, connections, the rounds of each kind, its CPU.
 pub(crate) const ENDS: &str = "--ends";
-/// The first argument of a process of HTTP clients; then address, connections, rounds, its CPU.
+/// The first argument of a process of HTTP clients; then address, connections, rounds, how many answers to time, its CPU.
 pub(crate) const HTTP_CLIENTS: &str = "--http-clients";
 
 /// A CPU as an argument.
@@ -63,18 +64,16 @@ fn measure(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-fn clients(
-    arguments: &[String],
-    clients: fn(SocketAddr, usize, usize) -> std::io::Result<()>,
-) -> Result<(), String> {
-    let [server, connections, rounds, cpu] = arguments else {
+fn clients(arguments: &[String], clients: fn(SocketAddr, Plan) -> std::io::Result<()>) -> Result<(), String> {
+    let [server, connections, rounds, timed, cpu] = arguments else {
         return Err(format!("{CLIENTS} is for this program's own use"));
     };
     let server: SocketAddr = server.parse().map_err(|_| "no such address")?;
     let connections = connections.parse().map_err(|_| "no such number of connections")?;
     let rounds = rounds.parse().map_err(|_| "no such number of rounds")?;
+    let timed = timed.parse().map_err(|_| "no such number of answers")?;
     begin(cpu);
-    clients(server, connections, rounds).map_err(|error| format!("the clients: {error}"))
+    clients(server, Plan { connections, rounds, timed }).map_err(|error| format!("the clients: {error}"))
 }
 
 fn ends(arguments: &[String]) -> Result<(), String> {

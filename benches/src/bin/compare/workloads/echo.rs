@@ -1,23 +1,21 @@
-//! W9: an echo server over TCP, without and with a timeout on each read. The clients are another process, plain
-//! and the same for every peer, so that the CPU time is the server's alone.
+//! W9: an echo server over TCP, without and with a timeout on each read.
 //!
 //! Ground rules:
 //!
 //! * The server goes over from one kind of read to the other every so many requests, within one process and on
 //!   the same connections, so that whatever disturbs the machine disturbs both. The first requests after each
 //!   change are not measured: reads of the other kind are still waiting.
-//! * The clients send one request on each connection, then read all answers, and again.
+//! * Each connection has a client of its own ([`clients`]).
 
 use std::cell::{Cell, RefCell};
-use std::env;
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use mainspring_bench::peers::Peer;
 
+use super::clients::{self, Clients, Exchange, Plan};
 use crate::child;
 use crate::measure::{Metrics, cpu, in_task, median};
 use crate::scale::Scale;
@@ -29,8 +27,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// The CPU time per request of both kinds, and what the timeout adds, in percent.
 pub(crate) fn echo<P: Peer>(scale: &Scale, cpu: Option<usize>) -> Result<Metrics, String> {
     let rounds = scale.requests / scale.connections;
-    let (streams, mut clients) =
-        Clients::connect("the echo server", child::CLIENTS, scale.connections, rounds, cpu)?;
+    let plan = Plan { connections: scale.connections, rounds, timed: 0 };
+    let (streams, mut clients) = Clients::connect("the echo server", child::CLIENTS, plan, cpu)?;
     let ledger = Rc::new(Ledger::new(scale));
     let counted = ledger.clone();
     in_task(move |peer: P| async move {
@@ -133,79 +131,10 @@ impl Ledger {
     }
 }
 
-/// The process of the clients; it ends with the server.
-pub(super) struct Clients(Child);
-
-impl Clients {
-    /// Starts this program as one of that kind, with these arguments and a CPU of its own.
-    pub(super) fn start(kind: &str, arguments: &[String], cpu: Option<usize>) -> Result<Clients, String> {
-        let program = env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
-        let clients = Command::new(program)
-            .arg(kind)
-            .args(arguments)
-            .arg(child::cpu_argument(cpu))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn();
-        clients.map(Clients).map_err(|error| format!("cannot start the clients: {error}"))
-    }
-
-    /// Starts clients of that kind, which make so many rounds of requests over so many connections to `server`. Returns the
-    /// server's ends of these, in the order in which the clients use them.
-    pub(super) fn connect(
-        server: &str,
-        kind: &str,
-        connections: usize,
-        rounds: usize,
-        cpu: Option<usize>,
-    ) -> Result<(Vec<TcpStream>, Clients), String> {
-        let failed = |error: std::io::Error| format!("{server}'s sockets: {error}");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let clients =
-            Clients::start(kind, &[address.to_string(), connections.to_string(), rounds.to_string()], cpu)?;
-        let mut streams = Vec::with_capacity(connections);
-        for _ in 0..connections {
-            let (stream, _) = listener.accept().map_err(failed)?;
-            stream.set_nodelay(true).map_err(failed)?;
-            streams.push(stream);
-        }
-        Ok((streams, clients))
-    }
-
-    pub(super) fn wait(&mut self) -> Result<(), String> {
-        match self.0.wait() {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(format!("the clients ended with {status}")),
-            Err(error) => Err(format!("the clients: {error}")),
-        }
-    }
-}
-
-impl Drop for Clients {
-    fn drop(&mut self) {
-        // Both fail if it has ended, which is well.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// What the process of the clients does: `rounds` requests on each of `connections`.
-pub(crate) fn clients(server: SocketAddr, connections: usize, rounds: usize) -> std::io::Result<()> {
-    let mut streams = Vec::with_capacity(connections);
-    for _ in 0..connections {
-        let stream = TcpStream::connect(server)?;
-        stream.set_nodelay(true)?;
-        streams.push(stream);
-    }
-    let (request, mut answer) = ([7; BYTES], [0; BYTES]);
-    for _ in 0..rounds {
-        for stream in &mut streams {
-            stream.write_all(&request)?;
-        }
-        for stream in &mut streams {
-            stream.read_exact(&mut answer)?;
-        }
-    }
-    Ok(())
+/// What the process of the clients does.
+pub(crate) fn clients(server: SocketAddr, plan: Plan) -> io::Result<()> {
+    let request = [7; BYTES];
+    let mut streams = clients::connect(server, plan.connections)?;
+    let exchange = Exchange { request: &request, answer: BYTES, begin: &request };
+    clients::ask(&mut streams, plan.connections, plan, &exchange)
 }

@@ -1,10 +1,10 @@
-//! H: a server of HTTP/1.1 by hyper, with its header timeout and all else as it comes: what a request costs, with bodies small
-//! and large, over few connections and many; and what a connection weighs on which nothing happens.
+//! H: a server of HTTP/1.1 by hyper, with its header timeout and all else as it comes: what a request costs and how long its
+//! client waits, with bodies small and large, over few connections and many; and what a connection weighs on which nothing
+//! happens.
 //!
 //! Ground rules:
 //!
 //! * The code is the same for every peer, up to what joins the runtime to hyper, which is what its own project offers.
-//! * The clients are another process, plain and the same for every peer, so that the CPU time is the server's alone.
 //! * However many connections there are, as many requests are under way at a time: with more connections what is measured
 //!   is that a request finds its connection's memory cold.
 
@@ -21,7 +21,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use mainspring_bench::peers::Http;
 
-use super::echo::Clients;
+use super::clients::{self, Clients, Exchange, Plan};
 use super::gate::Gate;
 use super::meter::Meter;
 use crate::child;
@@ -52,6 +52,11 @@ impl Part {
         format!("{}/{}", if self.many { "many" } else { "few" }, self.body)
     }
 
+    /// The key of the time until the answer.
+    pub(crate) fn p99_key(&self) -> String {
+        format!("{}/p99", self.key())
+    }
+
     pub(crate) fn connections(&self, scale: &Scale) -> usize {
         if self.many { scale.many_connections } else { scale.connections }
     }
@@ -65,15 +70,17 @@ pub(crate) fn http<P: Http>(scale: &Scale, part: usize, cpu: Option<usize>) -> R
     }
 }
 
-/// The CPU time per request.
+/// The CPU time per request, and the 99th percentile of the time until the answer.
 fn requests<P: Http>(scale: &Scale, part: &Part, cpu: Option<usize>) -> Result<Metrics, String> {
     // What takes longer is measured well by fewer.
     let requests = scale.requests / if part.body > 1024 { 8 } else { 1 };
     let meter = Rc::new(Meter::new(requests));
     let counted = meter.clone();
     let answered = Rc::new(move || _ = counted.count());
-    // The clients go on until the server is gone.
-    let (streams, _clients) = connect(part.connections(scale), usize::MAX, cpu)?;
+    // The clients go on until the server is gone. The server sees more requests than those whose time is taken.
+    let plan =
+        Plan { connections: part.connections(scale), rounds: usize::MAX, timed: requests - requests / 4 };
+    let (streams, mut clients) = connect(plan, cpu)?;
     let body = Bytes::from(vec![b'x'; part.body]);
     let cost = in_task(move |peer: P| async move {
         for stream in streams {
@@ -82,13 +89,13 @@ fn requests<P: Http>(scale: &Scale, part: &Part, cpu: Option<usize>) -> Result<M
         }
         meter.cost().await
     });
-    Ok(vec![(part.key(), cost)])
+    Ok(vec![(part.key(), cost), (part.p99_key(), clients.p99()?)])
 }
 
 /// Resident bytes for each connection that has had one request and is kept alive.
 fn idle<P: Http>(scale: &Scale, cpu: Option<usize>) -> Result<Metrics, String> {
     let count = scale.many_connections;
-    let (mut streams, _clients) = connect(count + 1, 1, cpu)?;
+    let (mut streams, _clients) = connect(Plan { connections: count + 1, rounds: 1, timed: 0 }, cpu)?;
     let body = Bytes::from_static(b"hello, world\n");
     in_task(move |peer: P| async move {
         let gate = Rc::new(Gate::new(1));
@@ -124,14 +131,10 @@ async fn serve<P: Http>(stream: P::Stream, body: Bytes, answered: Rc<impl Fn() +
     let _ = builder.timer(P::timer()).serve_connection(P::io(stream), service).await;
 }
 
-/// The server's ends of `connections` connections, in the order in which the clients use them.
-fn connect(
-    connections: usize,
-    rounds: usize,
-    cpu: Option<usize>,
-) -> Result<(Vec<TcpStream>, Clients), String> {
-    allow_descriptors(connections)?;
-    Clients::connect("the server", child::HTTP_CLIENTS, connections, rounds, cpu)
+/// The server's ends of the connections, in the order in which the clients use them.
+fn connect(plan: Plan, cpu: Option<usize>) -> Result<(Vec<TcpStream>, Clients), String> {
+    allow_descriptors(plan.connections)?;
+    Clients::connect("the server", child::HTTP_CLIENTS, plan, cpu)
 }
 
 /// Lets this process have so many sockets, and those that it has anyway.
@@ -150,69 +153,46 @@ fn allow_descriptors(sockets: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// What the process of the clients does: `rounds` requests on each of `connections`; then, or before, the server ends.
-pub(crate) fn clients(server: SocketAddr, connections: usize, rounds: usize) -> io::Result<()> {
+/// What the process of the clients does; then, or before, the server ends.
+pub(crate) fn clients(server: SocketAddr, plan: Plan) -> io::Result<()> {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    allow_descriptors(connections).map_err(io::Error::other)?;
-    let mut streams = Vec::with_capacity(connections);
-    for _ in 0..connections {
-        let stream = TcpStream::connect(server)?;
-        stream.set_nodelay(true)?;
-        streams.push(stream);
-    }
-    match ask(&mut streams, rounds) {
+    allow_descriptors(plan.connections).map_err(io::Error::other)?;
+    match ask(clients::connect(server, plan.connections)?, plan) {
         Err(error) if ![BrokenPipe, ConnectionReset, UnexpectedEof].contains(&error.kind()) => Err(error),
         _ => Ok(()),
     }
 }
 
-fn ask(streams: &mut [TcpStream], rounds: usize) -> io::Result<()> {
+fn ask(mut streams: Vec<TcpStream>, plan: Plan) -> io::Result<()> {
     const REQUEST: &[u8] =
         b"GET /page HTTP/1.1\r\nhost: localhost\r\nuser-agent: compare\r\naccept: */*\r\n\r\n";
-    let mut answer = Answer::default();
-    for _ in 0..rounds {
-        for streams in streams.chunks_mut(AT_ONCE) {
-            for stream in &mut *streams {
-                stream.write_all(REQUEST)?;
-            }
-            for stream in streams {
-                answer.read(stream)?;
-            }
-        }
-    }
+    let first = &mut streams[0];
+    first.write_all(REQUEST)?;
+    let answer = length(first)?;
+    let exchange = Exchange { request: REQUEST, answer, begin: b"HTTP/1.1 200 " };
+    // The first connection has had its request.
+    let (asked, rest) = match plan.rounds {
+        1 => streams.split_at_mut(1),
+        _ => streams.split_at_mut(0),
+    };
+    clients::ask(rest, AT_ONCE, plan, &exchange)?;
     // Kept alive, idle, until the server ends.
-    streams[0].read_exact(&mut [0])
+    asked.iter_mut().chain(rest).try_for_each(|stream| stream.read_exact(&mut [0]))
 }
 
-/// Reads answers, which are all as long as the first.
-#[derive(Default)]
-struct Answer(Vec<u8>);
-
-impl Answer {
-    fn read(&mut self, mut stream: impl Read) -> io::Result<()> {
-        let begun = if self.0.is_empty() { self.learn(&mut stream)? } else { 0 };
-        stream.read_exact(&mut self.0[begun..])?;
-        if self.0.starts_with(b"HTTP/1.1 200 ") {
-            return Ok(());
-        }
-        Err(io::Error::other(format!("an answer of {:?}", String::from_utf8_lossy(&self.0[..15]))))
+/// Reads an answer whole. Returns how long it is, as all of them are.
+fn length(stream: &mut impl Read) -> io::Result<usize> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.extend(byte);
     }
-
-    /// Reads the head of an answer, and learns from it how long all of them are. Returns how long it is itself.
-    fn learn(&mut self, stream: &mut impl Read) -> io::Result<usize> {
-        while !self.0.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            stream.read_exact(&mut byte)?;
-            self.0.extend(byte);
-        }
-        let head = self.0.len();
-        let text = String::from_utf8_lossy(&self.0);
-        let length = text.lines().find_map(|line| line.strip_prefix("content-length: "));
-        let length: usize =
-            length.and_then(|text| text.parse().ok()).ok_or_else(|| io::Error::other("no length"))?;
-        self.0.resize(head + length, 0);
-        Ok(head)
-    }
+    let text = String::from_utf8_lossy(&head);
+    let body = text.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let body: usize = body.and_then(|text| text.parse().ok()).ok_or_else(|| io::Error::other("no length"))?;
+    stream.read_exact(&mut vec![0; body])?;
+    Ok(head.len() + body)
 }
 
 #[cfg(test)]
@@ -220,21 +200,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read_whole_one_after_the_other() {
+    fn an_answer_is_read_whole_and_tells_how_long_all_of_them_are() {
         let both =
             b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nabHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\ncd";
-        let (mut rest, mut answer) = (&both[..], Answer::default());
-        answer.read(&mut rest).unwrap();
-        assert!(answer.0.ends_with(b"\r\n\r\nab"));
-        answer.read(&mut rest).unwrap();
-        assert!(answer.0.ends_with(b"\r\n\r\ncd") && rest.is_empty());
-        assert_eq!(answer.read(&mut rest).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-    }
-
-    #[test]
-    fn an_answer_that_is_an_error_is_one() {
-        let page = b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nab";
-        assert!(Answer::default().read(&page[..]).is_err());
+        let mut rest = &both[..];
+        assert_eq!(length(&mut rest).unwrap(), both.len() / 2);
+        assert_eq!(length(&mut rest).unwrap(), both.len() / 2);
+        assert_eq!(length(&mut rest).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert!(length(&mut &b"HTTP/1.1 200 OK\r\n\r\n"[..]).is_err());
     }
 
     #[test]

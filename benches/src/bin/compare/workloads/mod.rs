@@ -16,6 +16,7 @@ pub(crate) mod beside;
 pub(crate) mod burst;
 mod busy;
 mod churn;
+pub(crate) mod clients;
 mod create;
 mod drops;
 pub(crate) mod echo;

@@ -1,5 +1,5 @@
 //! W16: a proxy over TCP, between clients and servers that are one process beside it, plain and the same for every peer, so
-//! that the CPU time is the proxy's alone.
+//! that the CPU time is the proxy's alone. They never sleep, for the reason given in [`clients`].
 //!
 //! Ground rules:
 //!
@@ -17,7 +17,7 @@ use std::thread;
 
 use mainspring_bench::peers::Proxies;
 
-use super::echo::Clients;
+use super::clients::{self, Clients, Sleepless};
 use crate::child;
 use crate::measure::{Metrics, cpu, in_task, median};
 use crate::scale::Scale;
@@ -116,17 +116,13 @@ async fn note<P: Proxies>(mut control: P::Stream, costs: &RefCell<Vec<f64>>) {
 
 /// What the process at both ends does: so many `connections`, and in each stretch so many rounds of messages of each size.
 pub(crate) fn ends(proxy: SocketAddr, connections: usize, small: usize, large: usize) -> io::Result<()> {
-    let connect = || -> io::Result<TcpStream> {
-        let stream = TcpStream::connect(proxy)?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    };
-    let mut control = connect()?;
-    let mut pairs = Vec::with_capacity(connections);
-    for _ in 0..connections {
-        pairs.push((connect()?, connect()?));
+    let mut streams = clients::connect(proxy, 1 + 2 * connections)?;
+    let mut control = streams.remove(0);
+    let sleepless: io::Result<Vec<_>> = streams.into_iter().map(Sleepless::new).collect();
+    let (mut clients, mut servers) = (Vec::new(), Vec::new());
+    for (at, stream) in sleepless?.into_iter().enumerate() {
+        if at % 2 == 0 { clients.push(stream) } else { servers.push(stream) }
     }
-    let (mut clients, mut servers): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
     for _ in 0..=STRETCHES {
         let mut stretch = |run: &mut dyn FnMut() -> io::Result<()>| {
             tell(&mut control, BEGIN)?;
@@ -148,8 +144,8 @@ fn tell(control: &mut TcpStream, what: u8) -> io::Result<()> {
 
 /// Sends a message on each connection, then answers each with itself, and again.
 fn there_and_back(
-    clients: &mut [TcpStream],
-    servers: &mut [TcpStream],
+    clients: &mut [Sleepless],
+    servers: &mut [Sleepless],
     rounds: usize,
     message: &mut [u8],
 ) -> io::Result<()> {
@@ -169,7 +165,7 @@ fn there_and_back(
 }
 
 /// Sends large messages on all connections in turn, while a thread reads them in the same order.
-fn flood(clients: &mut [TcpStream], servers: &mut [TcpStream], rounds: usize) -> io::Result<()> {
+fn flood(clients: &mut [Sleepless], servers: &mut [Sleepless], rounds: usize) -> io::Result<()> {
     thread::scope(|scope| {
         let reading = scope.spawn(move || {
             let mut message = vec![0; LARGE];

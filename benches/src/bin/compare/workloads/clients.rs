@@ -1,0 +1,346 @@
+//! The clients of a server: a process of their own, plain and the same for every peer, so that the CPU time is the server's
+//! alone.
+//!
+//! Ground rules:
+//!
+//! * A client waits for its answer before it makes its next request. So as many requests are under way as there are clients.
+//! * Clients never sleep, but look at their sockets in turn: to wake a process costs the server as much as its answer, and
+//!   how often one sleeps depends on which of the two happens to be ahead.
+//! * The time until an answer is taken from before its request is sent until its last byte has been read.
+
+use std::env;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use crate::child;
+use crate::measure::histogram;
+
+/// What a process of clients does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) connections: usize,
+    /// How many requests they make on each.
+    pub(crate) rounds: usize,
+    /// Of how many answers they take the time, after a quarter as many, before they [tell](Clients::p99) of it.
+    pub(crate) timed: usize,
+}
+
+/// The process of the clients; it ends with the server.
+pub(super) struct Clients(Child);
+
+impl Clients {
+    /// Starts this program as one of that kind, with these arguments and a CPU of its own.
+    pub(super) fn start(kind: &str, arguments: &[String], cpu: Option<usize>) -> Result<Clients, String> {
+        let program = env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+        let clients = Command::new(program)
+            .arg(kind)
+            .args(arguments)
+            .arg(child::cpu_argument(cpu))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn();
+        clients.map(Clients).map_err(|error| format!("cannot start the clients: {error}"))
+    }
+
+    /// Starts clients of that kind. Returns the server's ends of their connections, in the order in which they use them.
+    pub(super) fn connect(
+        server: &str,
+        kind: &str,
+        plan: Plan,
+        cpu: Option<usize>,
+    ) -> Result<(Vec<TcpStream>, Clients), String> {
+        let failed = |error: io::Error| format!("{server}'s sockets: {error}");
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let numbers = [plan.connections, plan.rounds, plan.timed].map(|number| number.to_string());
+        let clients = Clients::start(kind, &[&[address.to_string()], &numbers[..]].concat(), cpu)?;
+        let mut streams = Vec::with_capacity(plan.connections);
+        for _ in 0..plan.connections {
+            let (stream, _) = listener.accept().map_err(failed)?;
+            stream.set_nodelay(true).map_err(failed)?;
+            streams.push(stream);
+        }
+        Ok((streams, clients))
+    }
+
+    /// Waits until they have taken the time of so many answers as they were to: its 99th percentile, in nanoseconds.
+    pub(super) fn p99(&mut self) -> Result<f64, String> {
+        let mut line = String::new();
+        let told = self.0.stdout.take().map(|stdout| BufReader::new(stdout).read_line(&mut line));
+        match (told, line.trim().parse()) {
+            (Some(Ok(_)), Ok(p99)) => Ok(p99),
+            _ => Err("the clients have not told how long they waited".into()),
+        }
+    }
+
+    pub(super) fn wait(&mut self) -> Result<(), String> {
+        match self.0.wait() {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("the clients ended with {status}")),
+            Err(error) => Err(format!("the clients: {error}")),
+        }
+    }
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        // Both fail if it has ended, which is well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Connects so often.
+pub(super) fn connect(server: SocketAddr, connections: usize) -> io::Result<Vec<TcpStream>> {
+    let connect = |_| {
+        let stream = TcpStream::connect(server)?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    };
+    (0..connections).map(connect).collect()
+}
+
+/// What clients send, and what they get for it: so many bytes, which begin like that.
+pub(super) struct Exchange<'a> {
+    pub(super) request: &'a [u8],
+    pub(super) answer: usize,
+    pub(super) begin: &'a [u8],
+}
+
+/// So many clients carry out the plan on `streams`. Each has its share of the connections and uses them in turn.
+///
+/// # Errors
+///
+/// The sockets', also that the server has gone; and one of kind `Other` if an answer begins otherwise than it should.
+pub(super) fn ask(
+    streams: &mut [TcpStream],
+    clients: usize,
+    plan: Plan,
+    exchange: &Exchange<'_>,
+) -> io::Result<()> {
+    let clients = clients.min(streams.len());
+    for stream in &*streams {
+        stream.set_nonblocking(true)?;
+    }
+    let mut buffer = vec![0; exchange.answer];
+    let mut waits = Waits::new(plan.timed);
+    let mut asking = Vec::with_capacity(clients);
+    for (first, stream) in streams.iter_mut().enumerate().take(clients) {
+        let sent = Instant::now();
+        stream.write_all(exchange.request)?;
+        asking.push(Asking { stream: first, round: 0, sent, read: 0 });
+    }
+    while !asking.is_empty() {
+        let mut idle = true;
+        let mut at = 0;
+        while let Some(client) = asking.get_mut(at) {
+            if !client.read(&streams[client.stream], exchange, &mut buffer)? {
+                at += 1;
+                continue;
+            }
+            idle = false;
+            if client.read < exchange.answer {
+                at += 1;
+                continue;
+            }
+            waits.note(client.sent)?;
+            client.go_on(clients, streams.len());
+            if client.round == plan.rounds {
+                asking.swap_remove(at);
+                continue;
+            }
+            client.sent = Instant::now();
+            streams[client.stream].write_all(exchange.request)?;
+            at += 1;
+        }
+        if idle {
+            // Whoever else wants this CPU.
+            thread::yield_now();
+        }
+    }
+    for stream in &*streams {
+        stream.set_nonblocking(false)?;
+    }
+    Ok(())
+}
+
+/// A client that waits for an answer.
+struct Asking {
+    stream: usize,
+    round: usize,
+    sent: Instant,
+    /// So much of the answer has been read.
+    read: usize,
+}
+
+impl Asking {
+    /// Reads what there is. Whether there is anything.
+    fn read(
+        &mut self,
+        mut stream: &TcpStream,
+        exchange: &Exchange<'_>,
+        buffer: &mut [u8],
+    ) -> io::Result<bool> {
+        let count = match stream.read(&mut buffer[self.read..]) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        let begin = &buffer[..count.min(exchange.begin.len())];
+        if self.read == 0 && !exchange.begin.starts_with(begin) {
+            return Err(io::Error::other(format!("an answer of {:?}", String::from_utf8_lossy(begin))));
+        }
+        self.read += count;
+        Ok(true)
+    }
+
+    /// Goes on to its next connection, one of so many.
+    fn go_on(&mut self, clients: usize, streams: usize) {
+        self.read = 0;
+        self.stream += clients;
+        if self.stream >= streams {
+            self.stream %= clients;
+            self.round += 1;
+        }
+    }
+}
+
+/// How long the clients have waited.
+struct Waits {
+    warm_up: usize,
+    left: usize,
+    histogram: hdrhistogram::Histogram<u64>,
+}
+
+impl Waits {
+    fn new(timed: usize) -> Waits {
+        Waits { warm_up: timed / 4, left: timed, histogram: histogram() }
+    }
+
+    /// An answer is there; its request was `sent` then. With the last one whose time is taken, tells of them all.
+    fn note(&mut self, sent: Instant) -> io::Result<()> {
+        if self.warm_up > 0 {
+            self.warm_up -= 1;
+        } else if self.left > 0 {
+            self.left -= 1;
+            self.histogram.saturating_record(sent.elapsed().as_nanos() as u64);
+            if self.left == 0 {
+                writeln!(io::stdout(), "{}", self.histogram.value_at_quantile(0.99))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A stream on which to read, or write, does not sleep until it can, but tries again.
+pub(super) struct Sleepless(TcpStream);
+
+impl Sleepless {
+    pub(super) fn new(stream: TcpStream) -> io::Result<Sleepless> {
+        stream.set_nonblocking(true)?;
+        Ok(Sleepless(stream))
+    }
+}
+
+fn until_done<T>(mut once: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match once() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::yield_now(),
+            done => return done,
+        }
+    }
+}
+
+impl Read for Sleepless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        until_done(|| self.0.read(buffer))
+    }
+}
+
+impl Write for Sleepless {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        until_done(|| self.0.write(buffer))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    const PAIR: Exchange<'static> = Exchange { request: b"ping", answer: 6, begin: b"po" };
+
+    /// A server that answers each request by `answer`, and counts the requests on each connection.
+    fn served(connections: usize, answer: &'static [u8]) -> (Vec<TcpStream>, thread::JoinHandle<Vec<usize>>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let serve = |mut stream: TcpStream| {
+                let mut count = 0;
+                while stream.read_exact(&mut [0; 4]).is_ok() && stream.write_all(answer).is_ok() {
+                    count += 1;
+                }
+                count
+            };
+            let threads: Vec<_> = (0..connections)
+                .map(|_| {
+                    let (stream, from) = listener.accept().unwrap();
+                    (from, thread::spawn(move || serve(stream)))
+                })
+                .collect();
+            let counts: HashMap<_, _> =
+                threads.into_iter().map(|(from, thread)| (from, thread.join().unwrap())).collect();
+            counts.into_values().collect()
+        });
+        (connect(address, connections).unwrap(), server)
+    }
+
+    #[test]
+    fn every_connection_gets_as_many_requests_as_were_planned() {
+        for clients in [1, 2, 3, 7] {
+            let (mut streams, server) = served(5, b"pong!\n");
+            ask(&mut streams, clients, Plan { connections: 5, rounds: 3, timed: 0 }, &PAIR).unwrap();
+            drop(streams);
+            assert_eq!(server.join().unwrap(), [3; 5], "{clients} clients");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_begins_otherwise_is_an_error_and_so_is_a_server_that_has_gone() {
+        let plan = Plan { connections: 1, rounds: 2, timed: 0 };
+        let (mut streams, server) = served(1, b"error!");
+        let error = ask(&mut streams, 1, plan, &PAIR).unwrap_err();
+        assert_eq!(error.to_string(), "an answer of \"er\"");
+        drop(streams);
+        server.join().unwrap();
+
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut streams = connect(listener.local_addr().unwrap(), 1).unwrap();
+        drop(listener.accept().unwrap());
+        let error = ask(&mut streams, 1, plan, &PAIR).unwrap_err();
+        use ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        assert!([BrokenPipe, ConnectionReset, UnexpectedEof].contains(&error.kind()), "{error}");
+    }
+
+    #[test]
+    fn what_is_timed_comes_after_a_quarter_as_much() {
+        let mut waits = Waits::new(8);
+        for _ in 0..10 {
+            waits.note(Instant::now()).unwrap();
+        }
+        assert_eq!((waits.warm_up, waits.left, waits.histogram.len()), (0, 0, 8));
+        waits.note(Instant::now()).unwrap();
+        assert_eq!(waits.histogram.len(), 8);
+    }
+}

@@ -1,0 +1,104 @@
+//! Writing from several buffers at once.
+//!
+//! The system takes a list of buffers more slowly than one buffer. So what is small is copied together first: the head and the
+//! body of a short HTTP answer, say.
+
+use std::io::{self, IoSlice, Write};
+
+/// As many bytes are copied at the most.
+const MOST: usize = 1024;
+
+/// Writes from `bufs` in turn, by one call of the system. Returns how many bytes it took.
+pub(super) fn write(mut socket: impl Write, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    let mut filled = bufs.iter().filter(|buf| !buf.is_empty());
+    let first = filled.next();
+    if filled.next().is_none() {
+        return socket.write(first.map_or(&[], |only| &**only));
+    }
+    let mut copy = [0; MOST];
+    let mut length = 0;
+    for buf in bufs {
+        let Some(place) = copy.get_mut(length..length + buf.len()) else {
+            return socket.write_vectored(bufs);
+        };
+        place.copy_from_slice(buf);
+        length += buf.len();
+    }
+    socket.write(&copy[..length])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes what it is given, up to a number of bytes, and counts the calls of each kind.
+    #[derive(Default)]
+    struct Socket {
+        room: usize,
+        took: Vec<u8>,
+        single: usize,
+        vectored: usize,
+    }
+
+    impl Write for &mut Socket {
+        fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+            self.single += 1;
+            let count = buf.len().min(self.room);
+            self.took.extend(&buf[..count]);
+            Ok(count)
+        }
+
+        fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+            self.vectored += 1;
+            let all: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+            let count = all.len().min(self.room);
+            self.took.extend(&all[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn written(room: usize, bufs: &[&[u8]]) -> (Socket, usize) {
+        let mut socket = Socket { room, ..Socket::default() };
+        let slices: Vec<_> = bufs.iter().map(|buf| IoSlice::new(buf)).collect();
+        let count = write(&mut socket, &slices).unwrap();
+        (socket, count)
+    }
+
+    #[test]
+    fn small_buffers_are_written_as_one_and_large_ones_as_a_list() {
+        for (first, second, at_once) in
+            [(1, 1, true), (MOST - 1, 1, true), (MOST, 1, false), (1, 1 << 16, false)]
+        {
+            let (first, second) = (vec![b'a'; first], vec![b'b'; second]);
+            let (socket, count) = written(usize::MAX, &[&first, &[], &second]);
+            assert_eq!((count, socket.took), (first.len() + second.len(), [first, second].concat()));
+            assert_eq!((socket.single, socket.vectored), (usize::from(at_once), usize::from(!at_once)));
+        }
+    }
+
+    #[test]
+    fn a_buffer_that_alone_has_bytes_is_written_as_it_is() {
+        let large = vec![b'x'; 2 * MOST];
+        for bufs in [&[&large[..]][..], &[&[], &large, &[]]] {
+            let (socket, count) = written(usize::MAX, bufs);
+            assert_eq!((count, socket.single, socket.vectored), (2 * MOST, 1, 0));
+        }
+        for bufs in [&[][..], &[&[][..], &[]]] {
+            let (socket, count) = written(usize::MAX, bufs);
+            assert_eq!((count, socket.single, socket.vectored), (0, 1, 0));
+        }
+    }
+
+    #[test]
+    fn what_the_system_took_is_counted_across_buffers() {
+        let (socket, count) = written(4, &[b"abc", b"def"]);
+        assert_eq!((count, &socket.took[..]), (4, &b"abcd"[..]));
+        let large = [b'x'; MOST];
+        let (socket, count) = written(5, &[b"abc", &large]);
+        assert_eq!((count, &socket.took[..]), (5, &b"abcxx"[..]));
+    }
+}

@@ -1,0 +1,246 @@
+//! When the tasks of a turn have had their time.
+//!
+//! They run in stretches:
+//!
+//! ```text
+//!   begin ─▶ stretch: so many polls ─▶ is_over: reads the clock ──yes──▶ park
+//!               ▲                                  │ no
+//!               └──────────────────────────────────┘
+//! ```
+//!
+//! They end when nothing is ready, when the next deadline has passed, or when it is time to look at the sockets: [`INTERVAL`]
+//! after the last look. While tasks are ready that were ready at that look it is not yet time, for up to [`LONGEST`]: what
+//! another look finds goes behind them.
+//!
+//! A reading of the clock costs more than a cheap poll. So it is read after as many polls as are expected
+//! to fit into the time that is left, by what polls cost of late: after each one that takes a millisecond, and once for
+//! sixty that take nothing. At the beginning of a turn it is read sooner, because what has just become ready may be
+//! of another kind.
+//!
+//! Ground rules:
+//!
+//! * While tasks that a timer woke are waiting, a deadline that passes does not end the turn: its task would wait
+//!   behind them. Nor does it while timers have had more than their share: none would fire.
+//! * Under a loop of somebody else a turn is never longer than [`INTERVAL`], since what that loop finds need not wait.
+//! * Where time stands, or is moved by the program, the clock says nothing about how long polls take. A turn is bounded
+//!   by a count of polls then, and so are the lanes: two runs do the same.
+
+use mainspring_driver::Nanos;
+
+use super::Handle;
+use crate::clock::system;
+use crate::coop::{self, Slice};
+use crate::executor::{Executor, Lane};
+
+/// How long a turn may go on without a look at the sockets, in nanoseconds.
+const INTERVAL: u64 = 50_000;
+
+/// How long while tasks are ready that were ready at that look.
+const LONGEST: u64 = 1_000_000;
+
+/// Polls between two readings of the clock: so many at the beginning of a turn, then ever more.
+const FIRST: usize = 1;
+
+/// So many at the most.
+const MOST: usize = 61;
+
+/// A slice of time that is shorter than this, in nanoseconds, is not worth the switch to another task.
+const LEAST: u64 = 5_000;
+
+/// How the turn under way is bounded.
+pub(super) struct Pace {
+    /// Polls after which a turn ends, if there is such a bound.
+    interval: Option<usize>,
+    /// The clock is advanced by the program: it is no measure of how long polls take, and there is no waiting for a time.
+    pub(super) test_clock: bool,
+    /// The thread belongs to a loop of somebody else.
+    hosted: bool,
+    /// The bound is a count of polls alone.
+    counted: bool,
+    /// Polls left in this turn.
+    left: usize,
+    /// At the earliest after so many polls nothing is ready of what was ready at the look at the sockets.
+    ready: usize,
+    /// When the sockets were looked at, and the turn began.
+    pub(super) looked: Nanos,
+    /// The latest reading of the clock.
+    read: Nanos,
+    /// The turn before ended because a deadline had passed.
+    for_timers: bool,
+    /// So many polls, at the most, until the next reading.
+    most: usize,
+}
+
+impl Pace {
+    /// Turns end after so many polls, if there is a number, in any case. `test_clock`: the clock is advanced by the program.
+    pub(super) fn new(interval: Option<usize>, test_clock: bool) -> Pace {
+        Pace {
+            interval,
+            test_clock,
+            counted: false,
+            left: 0,
+            ready: 0,
+            hosted: false,
+            looked: Nanos::ZERO,
+            read: Nanos::ZERO,
+            for_timers: false,
+            most: FIRST,
+        }
+    }
+
+    /// Whether the thread belongs to a loop of somebody else, from now on.
+    pub(super) fn set_hosted(&mut self, hosted: bool) {
+        self.hosted = hosted;
+    }
+
+    /// A turn begins. The sockets were looked at `now`.
+    pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor, now: Nanos) {
+        let counted_before = self.counted;
+        self.counted = self.test_clock || handle.timers().is_paused();
+        self.left = self.interval.unwrap_or(if self.counted { MOST } else { usize::MAX });
+        if !self.counted {
+            executor.begin_charging();
+            if self.for_timers {
+                // The look at the sockets is part of what timers cost.
+                self.fired(executor, now);
+            }
+        }
+        self.for_timers = false;
+        self.ready = if self.hosted { 0 } else { executor.waiting(Lane::Woken) };
+        self.looked = now;
+        self.read = now;
+        self.most = FIRST;
+        if self.counted && !counted_before {
+            executor.begin_counting();
+        }
+    }
+
+    /// What the driver did for timers has taken until `now`.
+    pub(super) fn fired(&mut self, executor: &Executor, now: Nanos) {
+        if !self.counted {
+            executor.charge_lane(Lane::Timer, now.get().saturating_sub(self.read.get()));
+            self.read = now;
+        }
+    }
+
+    /// How many polls there may be before [`is_over`](Pace::is_over) is asked. At least one.
+    pub(super) fn stretch(&self, handle: &Handle, executor: &Executor) -> usize {
+        if self.counted {
+            coop::set_slice(None);
+            return self.left;
+        }
+        let due = self.next_deadline(handle, executor);
+        coop::set_slice(Some(self.slice(handle, due)));
+        let cost = executor.next_cost();
+        let fit = |end: Nanos| end.min(due).get().saturating_sub(self.read.get()) / cost;
+        // What was ready at the look has more time; nothing else has.
+        let fit = fit(self.after(INTERVAL)).max(fit(self.after(LONGEST)).min(self.ready as u64));
+        // At least one; and no more than `most`, a small number.
+        let fit = fit.clamp(1, self.most as u64) as usize;
+        fit.min(self.left)
+    }
+
+    /// The stretch has ended after so many polls. Whether the turn is over.
+    pub(super) fn is_over(&mut self, handle: &Handle, executor: &Executor, polls: usize) -> bool {
+        // At least one, so that a turn ends also if all there is was aborted.
+        self.left = self.left.saturating_sub(polls.max(1));
+        self.ready = self.ready.saturating_sub(polls.max(1));
+        if self.counted {
+            return self.left == 0;
+        }
+        let now = handle.timers().now();
+        executor.charge(now.get().saturating_sub(self.read.get()));
+        handle.remote().polling().set_since(now.get());
+        self.read = now;
+        self.most = (2 * self.most).min(MOST);
+        self.for_timers = now >= self.next_deadline(handle, executor);
+        let interval = if self.ready > 0 { LONGEST } else { INTERVAL };
+        // A poll that would hardly fit belongs to the next turn: to come closer in ever smaller steps is not worth it.
+        let next = now.get().saturating_add(executor.next_cost() / 2);
+        self.left == 0 || self.for_timers || next >= self.after(interval).get()
+    }
+
+    /// When so many nanoseconds have passed since the look at the sockets.
+    fn after(&self, interval: u64) -> Nanos {
+        Nanos::new(self.looked.get().saturating_add(interval))
+    }
+
+    /// The deadline that ends the turn.
+    fn next_deadline(&self, handle: &Handle, executor: &Executor) -> Nanos {
+        let in_vain = executor.is_waiting(Lane::Timer) || executor.must_wait(Lane::Timer);
+        if in_vain { Nanos::NEVER } else { handle.timers().earliest_due() }
+    }
+
+    /// Until when a poll may go on taking results: to the next deadline, but no longer than a slice.
+    fn slice(&self, handle: &Handle, due: Nanos) -> Slice {
+        let left = due.get().saturating_sub(self.read.get()).clamp(LEAST, coop::SLICE);
+        // Another clock than the process's may stand or jump, and is dearer to read.
+        let read = if handle.clock().is_system() { self.read } else { system::now() };
+        Slice { until: Nanos::new(read.get().saturating_add(left)), now: system::now }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::runtime::{Builder, Runtime};
+    use crate::task::yield_now;
+    use crate::time::{Clock, TestClock, sleep};
+    use std::time::Duration;
+
+    const POLL: Duration = Duration::from_micros(40);
+
+    /// How many polls of 40 µs there are in a turn with so many tasks that are ready at its beginning.
+    fn polls(runtime: &Runtime, clock: &TestClock, ready: usize, hosted: bool) -> usize {
+        let (handle, executor) = (runtime.handle(), &runtime.executor);
+        let tasks: Vec<_> = (0..ready).map(|_| runtime.spawn(std::future::pending::<()>())).collect();
+        // A clock that is read as the system's is.
+        let mut pace = Pace::new(None, false);
+        pace.set_hosted(hosted);
+        pace.begin(handle, executor, handle.timers().now());
+        let mut polls = 0;
+        loop {
+            let stretch = pace.stretch(handle, executor);
+            clock.advance(POLL * stretch as u32);
+            polls += stretch;
+            if pace.is_over(handle, executor, stretch) {
+                break;
+            }
+        }
+        tasks.iter().for_each(|task| task.abort());
+        runtime.block_on(yield_now());
+        polls
+    }
+
+    fn runtime() -> (Runtime, TestClock) {
+        let clock = TestClock::new();
+        (Builder::new().clock(Clock::Test(clock.clone())).build().unwrap(), clock)
+    }
+
+    #[test]
+    fn a_turn_has_time_for_what_was_ready_at_the_look_and_little_for_anything_else() {
+        let (runtime, clock) = runtime();
+        assert!(polls(&runtime, &clock, 0, false) <= 3);
+        assert_eq!(polls(&runtime, &clock, 10, false), 10);
+        assert_eq!(polls(&runtime, &clock, 20, false), 20);
+        let most = polls(&runtime, &clock, 1_000, false);
+        // Polls in which no time passed would have been expected to take less.
+        assert!((25..25 + MOST).contains(&most), "{most}");
+    }
+
+    #[test]
+    fn a_turn_under_somebody_elses_loop_ends_as_soon_whatever_is_ready() {
+        let (runtime, clock) = runtime();
+        assert!(polls(&runtime, &clock, 1_000, true) <= 3);
+    }
+
+    #[test]
+    fn a_deadline_ends_a_turn_also_while_tasks_are_ready() {
+        let (runtime, clock) = runtime();
+        let task = runtime.spawn(sleep(3 * POLL));
+        runtime.block_on(yield_now());
+        let polls = polls(&runtime, &clock, 20, false);
+        assert!((3..=7).contains(&polls), "{polls}");
+        task.abort();
+    }
+}
