@@ -5,7 +5,7 @@
 //! * The server goes over from one kind of read to the other every so many requests, within one process and on
 //!   the same connections, so that whatever disturbs the machine disturbs both. The first requests after each
 //!   change are not measured: reads of the other kind are still waiting.
-//! * Each connection has a client of its own ([`clients`]).
+//! * Each connection has a client of its own ([`Clients`]).
 
 use std::cell::{Cell, RefCell};
 use std::io;

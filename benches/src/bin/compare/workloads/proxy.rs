@@ -1,5 +1,5 @@
 //! W16: a proxy over TCP, between clients and servers that are one process beside it, plain and the same for every peer, so
-//! that the CPU time is the proxy's alone. They never sleep, for the reason given in [`clients`].
+//! that the CPU time is the proxy's alone. They never sleep, for the reason given in [`Clients`].
 //!
 //! Ground rules:
 //!
