@@ -128,36 +128,28 @@ pub(super) fn ask(
     let mut buffer = vec![0; exchange.answer];
     let mut waits = Waits::new(plan.timed);
     let mut asking = Vec::with_capacity(clients);
-    for (first, stream) in streams.iter_mut().enumerate().take(clients) {
-        let sent = Instant::now();
-        stream.write_all(exchange.request)?;
-        asking.push(Asking { stream: first, round: 0, sent, read: 0 });
+    for stream in 0..clients {
+        asking.push(Asking::begin(streams, stream, 0, exchange.request)?);
     }
     while !asking.is_empty() {
         let mut idle = true;
-        let mut at = 0;
-        while let Some(client) = asking.get_mut(at) {
-            if !client.read(&streams[client.stream], exchange, &mut buffer)? {
-                at += 1;
-                continue;
+        for client in &mut asking {
+            idle &= !client.read(&streams[client.stream], exchange, &mut buffer)?;
+            if client.read == exchange.answer {
+                if let Some(p99) = waits.note(client.sent) {
+                    writeln!(io::stdout(), "{p99}")?;
+                }
+                let (stream, round) = client.next(clients, streams.len());
+                if round < plan.rounds {
+                    *client = Asking::begin(streams, stream, round, exchange.request)?;
+                } else {
+                    client.round = round;
+                }
             }
-            idle = false;
-            if client.read < exchange.answer {
-                at += 1;
-                continue;
-            }
-            waits.note(client.sent)?;
-            client.go_on(clients, streams.len());
-            if client.round == plan.rounds {
-                asking.swap_remove(at);
-                continue;
-            }
-            client.sent = Instant::now();
-            streams[client.stream].write_all(exchange.request)?;
-            at += 1;
         }
+        asking.retain(|client| client.round < plan.rounds);
         if idle {
-            // Whoever else wants this CPU.
+            // Others may want this CPU.
             thread::yield_now();
         }
     }
@@ -177,6 +169,13 @@ struct Asking {
 }
 
 impl Asking {
+    /// Sends a request.
+    fn begin(streams: &mut [TcpStream], stream: usize, round: usize, request: &[u8]) -> io::Result<Asking> {
+        let sent = Instant::now();
+        streams[stream].write_all(request)?;
+        Ok(Asking { stream, round, sent, read: 0 })
+    }
+
     /// Reads what there is. Whether there is anything.
     fn read(
         &mut self,
@@ -200,14 +199,10 @@ impl Asking {
         Ok(true)
     }
 
-    /// Goes on to its next connection, one of so many.
-    fn go_on(&mut self, clients: usize, streams: usize) {
-        self.read = 0;
-        self.stream += clients;
-        if self.stream >= streams {
-            self.stream %= clients;
-            self.round += 1;
-        }
+    /// On which connection, and in which round, it makes its next request, if it is one of so many `clients`.
+    fn next(&self, clients: usize, streams: usize) -> (usize, usize) {
+        let next = self.stream + clients;
+        if next < streams { (next, self.round) } else { (next % clients, self.round + 1) }
     }
 }
 
@@ -223,18 +218,16 @@ impl Waits {
         Waits { warm_up: timed / 4, left: timed, histogram: histogram() }
     }
 
-    /// An answer is there; its request was `sent` then. With the last one whose time is taken, tells of them all.
-    fn note(&mut self, sent: Instant) -> io::Result<()> {
+    /// An answer is there; its request was `sent` then. With the last one whose time is taken, the 99th percentile of all.
+    fn note(&mut self, sent: Instant) -> Option<u64> {
         if self.warm_up > 0 {
             self.warm_up -= 1;
         } else if self.left > 0 {
             self.left -= 1;
             self.histogram.saturating_record(sent.elapsed().as_nanos() as u64);
-            if self.left == 0 {
-                writeln!(io::stdout(), "{}", self.histogram.value_at_quantile(0.99))?;
-            }
+            return (self.left == 0).then(|| self.histogram.value_at_quantile(0.99));
         }
-        Ok(())
+        None
     }
 }
 
@@ -276,6 +269,7 @@ impl Write for Sleepless {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::time::Duration;
 
     use super::*;
 
@@ -336,11 +330,9 @@ mod tests {
     #[test]
     fn what_is_timed_comes_after_a_quarter_as_much() {
         let mut waits = Waits::new(8);
-        for _ in 0..10 {
-            waits.note(Instant::now()).unwrap();
-        }
-        assert_eq!((waits.warm_up, waits.left, waits.histogram.len()), (0, 0, 8));
-        waits.note(Instant::now()).unwrap();
-        assert_eq!(waits.histogram.len(), 8);
+        let long_ago = Instant::now() - Duration::from_secs(1);
+        let told: Vec<_> = (0..12).filter_map(|at| Some((at, waits.note(long_ago)?))).collect();
+        assert_eq!((told.len(), told[0].0, waits.histogram.len()), (1, 9, 8));
+        assert!(told[0].1 >= 1_000_000_000, "{told:?}");
     }
 }
