@@ -10,7 +10,8 @@
 //!
 //! * The budget belongs to the thread and is set anew by [`fresh`] around each poll of a task.
 //! * The slice belongs to the thread too. The runtime sets it when it reads the clock, which is not before each poll.
-//! * The clock is read after every few results: as many as recent ones say fit into an eighth of a slice.
+//! * The clock is read after every few results: as many as fit into an eighth of a slice, by what results took of late. What one
+//!   is expected to take grows at once and shrinks in small steps, because short and long ones often come in turn.
 //! * Outside a task (a foreign executor, a plain thread) there is no limit. An executor that runs inside a task is known by
 //!   this: it polls on although it is refused ([`REFUSALS`] times), and has no limit from then on.
 //! * Only a result that was really taken is charged: a leaf that turns out to be pending pays nothing.
@@ -241,6 +242,9 @@ pub(crate) const LIMIT: u32 = 128;
 /// How long one poll of a task may go on taking ready results, in nanoseconds.
 pub(crate) const SLICE: u64 = 100_000;
 
+/// So far apart are two readings of the clock, in nanoseconds, where it is read more often than after each result.
+const APART: u64 = SLICE / 8;
+
 /// At most so many results are taken between two readings of the clock.
 const MOST: u32 = 16;
 
@@ -282,7 +286,9 @@ struct Budget {
     exhausted: Cell<bool>,
     /// How often the running poll was refused since then.
     refused: Cell<u32>,
-    /// Results between two looks at the clock; fewer than the limit.
+    /// What a result may well take, in nanoseconds: what it took of late, when it took long.
+    each: Cell<u64>,
+    /// Results between two looks at the clock, which follow from that; fewer than the limit.
     every: Cell<u32>,
     /// The latest look.
     looked: Cell<Nanos>,
@@ -295,6 +301,7 @@ thread_local! {
             left: Cell::new(Left::NO_LIMIT),
             exhausted: Cell::new(false),
             refused: Cell::new(0),
+            each: Cell::new(APART / (MOST / 2) as u64),
             every: Cell::new(MOST / 2),
             looked: Cell::new(Nanos::ZERO),
             slice: Cell::new(None),
@@ -323,25 +330,43 @@ impl Budget {
             let now = (slice.now)();
             over = now >= slice.until;
             let before = self.looked.replace(now);
-            self.every.set(if after < LIMIT - every {
-                let each = now.get().saturating_sub(before.get()) / u64::from(every);
-                // At most MOST.
-                (SLICE / 8 / each.max(1)).clamp(1, u64::from(MOST)) as u32
+            if after < LIMIT - every {
+                let took = now.get().saturating_sub(before.get()) / u64::from(every);
+                let each = self.each.get();
+                self.expect(if took > each { took } else { each - (each - took).div_ceil(4) });
             } else if over {
                 // The first look of this poll. How long its results took is not known, but too long.
-                (every / 2).max(1)
-            } else {
-                every
-            });
+                self.expect(APART / u64::from((every / 2).max(1)));
+            }
         }
         if over {
-            self.exhausted.set(true);
-            self.refused.set(0);
-            self.left.set(Left { until_look: 0, after: 0 });
+            self.end();
         } else {
             let until_look = self.every.get().min(after);
             self.left.set(Left { until_look, after: after - until_look });
         }
+    }
+
+    /// Ends the budget if it has a limit and the slice is over.
+    fn end_with_the_slice(&self) {
+        let limited = !matches!(self.left.get().until_look, 0 | u32::MAX);
+        if limited && self.slice.get().is_some_and(|slice| (slice.now)() >= slice.until) {
+            self.end();
+        }
+    }
+
+    /// The budget is used up.
+    fn end(&self) {
+        self.exhausted.set(true);
+        self.refused.set(0);
+        self.left.set(Left { until_look: 0, after: 0 });
+    }
+
+    /// A result may well take so long.
+    fn expect(&self, each: u64) {
+        self.each.set(each);
+        // At most MOST.
+        self.every.set((APART / each.max(1)).clamp(1, u64::from(MOST)) as u32);
     }
 
     /// Whether the running poll, which has used its budget up, must not take another result.
@@ -383,6 +408,16 @@ pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<Permit> {
         return Poll::Pending;
     }
     Poll::Ready(Permit(()))
+}
+
+/// Waits until the running poll may take another result. For what the system does at once and takes its time for, such as the
+/// beginning of a connection: the clock is read before it.
+pub(crate) async fn permit() -> Permit {
+    poll_fn(|cx| {
+        BUDGET.with(Budget::end_with_the_slice);
+        poll_proceed(cx)
+    })
+    .await
 }
 
 /// Whether a poll has used its budget up since the last call.

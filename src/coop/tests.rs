@@ -113,10 +113,56 @@ fn the_clock_is_looked_at_as_often_as_results_of_the_same_poll_were_long() {
     assert_eq!(poll(2 * MOST, 3_000), 4);
     // The first look of a poll comes too late.
     assert_eq!([poll(4, 50_000), poll(2, 150_000), poll(1, 150_000)], [2, 1, 1]);
-    // And none is too late again.
-    assert_eq!(poll(1 + 1 + 12, 1_000), 12);
+    // And none is too late again: what is expected shrinks by a quarter a look.
+    assert_eq!([poll(2, 1_000), poll(2, 1_000), poll(2, 1_000)], [1, 1, 2]);
+    while poll(LIMIT / 2, 1_000) < 12 {}
+    assert_eq!(poll(LIMIT / 2, 1_000), 12);
     assert_eq!(poll(LIMIT, 1), MOST);
     set_slice(None);
+}
+
+#[test]
+fn a_short_result_does_not_put_the_look_off_at_a_long_one() {
+    let took = |until: u64| {
+        let began = now();
+        set_slice(Some(Slice { until: Nanos::new(began.get() + until), now }));
+        fresh(|| {
+            for took in [12_000, 2_000].into_iter().cycle() {
+                if !take() {
+                    break;
+                }
+                NOW.with(|now| now.set(now.get() + took));
+            }
+        });
+        now().get() - began.get()
+    };
+    // What results take is not known yet.
+    (0..4).for_each(|_| _ = took(SLICE));
+    for until in (SLICE / 2..SLICE).step_by(1_000) {
+        // A result is charged before it takes its time here.
+        assert!(took(until) <= until + 12_000 + 2_000, "a slice of {until} ns");
+    }
+    set_slice(None);
+}
+
+#[test]
+fn what_takes_long_does_not_begin_after_the_end_of_the_slice() {
+    let begin = || {
+        let mut cx = Context::from_waker(noop_waker_ref());
+        std::pin::pin!(permit()).poll(&mut cx).map(Permit::spend).is_ready()
+    };
+    set_slice(Some(Slice { until: Nanos::new(now().get() + 1_000), now }));
+    fresh(|| {
+        assert!(begin());
+        // The task does something else, for longer than the slice.
+        NOW.with(|now| now.set(now.get() + 1_000));
+        assert!(!begin() && !has_budget_remaining());
+        unlimited(|| assert!(begin()));
+    });
+    assert!(take_exhausted());
+    assert!(begin());
+    set_slice(None);
+    fresh(|| assert!(begin()));
 }
 
 #[test]

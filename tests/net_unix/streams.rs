@@ -1,14 +1,14 @@
 //! Streams and listeners, their halves, and peers that go.
 
 use crate::Place;
-use crate::common::{is_ready, ms};
+use crate::common::{is_ready, ms, paused};
 use crate::net_support::run;
 use futures::stream::FusedStream;
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
 use mainspring::io::Interest;
 use mainspring::net::ReuniteError;
 use mainspring::net::unix::{UnixListener, UnixStream};
-use mainspring::task::yield_now;
+use mainspring::task::{has_budget_remaining, yield_now};
 use mainspring::{sleep, spawn};
 use std::io::{self, ErrorKind};
 use std::os::unix::net;
@@ -166,5 +166,20 @@ fn halves_are_put_together_again_and_strange_ones_given_back() {
         one.read_exact(&mut [0]).await.unwrap();
         drop(one.into_split().1);
         assert_eq!((&other).read(&mut [0]).await.unwrap(), 0);
+    });
+}
+
+/// The budget counts, because time is paused: no slice ends meanwhile.
+#[test]
+fn connections_take_part_in_the_budget() {
+    paused().block_on(async {
+        let place = Place::new("budget");
+        let _listener = net::UnixListener::bind(&place).unwrap();
+        yield_now().await;
+        let mut streams = Vec::new();
+        while has_budget_remaining() && streams.len() < 1000 {
+            streams.push(UnixStream::connect(&place).await.unwrap());
+        }
+        assert_eq!(streams.len(), 128);
     });
 }

@@ -6,6 +6,7 @@
 //! * Options that the system has and this type lacks are set by its descriptor, with the crate `socket2`.
 
 use super::{TcpListener, TcpStream};
+use crate::coop;
 use crate::runtime::context;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
@@ -110,6 +111,8 @@ impl TcpSocket {
     pub async fn connect(self, addr: SocketAddr) -> io::Result<TcpStream> {
         let io = context::io()?;
         self.socket.set_nonblocking(true)?;
+        // The connection is charged for when it is there.
+        drop(coop::permit().await);
         match self.socket.connect(&addr.into()) {
             Err(error) if !is_under_way(&error) => return Err(error),
             _ => {}

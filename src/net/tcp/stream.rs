@@ -1,5 +1,6 @@
 //! A TCP connection.
 
+use crate::coop;
 use crate::io::{read_by_ref, write_by_ref};
 use crate::net::split::{self, OwnedReadHalf, OwnedWriteHalf};
 use crate::net::{ToSocketAddrs, addr, first_of, gather};
@@ -79,6 +80,8 @@ impl TcpStream {
 
     async fn connect_one(addr: SocketAddr) -> io::Result<TcpStream> {
         let io = context::io()?;
+        // The connection is charged for when it is there.
+        drop(coop::permit().await);
         TcpStream::connecting(&io, mio::net::TcpStream::connect(addr)?).await
     }
 

@@ -4,6 +4,7 @@
 //! along. So only `WouldBlock` makes the next one wait.
 
 use super::{Pauses, SocketAddr};
+use crate::coop;
 use crate::io::{read_by_ref, write_by_ref};
 use crate::net::gather;
 use crate::net::split::{self, OwnedReadHalf, OwnedWriteHalf};
@@ -76,7 +77,10 @@ impl UnixStream {
         let io = context::io()?;
         let mut pauses = Pauses::new();
         loop {
-            match mio::net::UnixStream::connect_addr(addr) {
+            let permit = coop::permit().await;
+            let connected = mio::net::UnixStream::connect_addr(addr);
+            permit.spend();
+            match connected {
                 Ok(socket) => return UnixStream::new(&io, socket.into()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(pauses.next()).await,
                 Err(error) => return Err(error),
