@@ -348,6 +348,7 @@ impl Budget {
     }
 
     /// Ends the budget if it has a limit and the slice is over.
+    #[cfg(any(feature = "net", test))]
     fn end_with_the_slice(&self) {
         let limited = !matches!(self.left.get().until_look, 0 | u32::MAX);
         if limited && self.slice.get().is_some_and(|slice| (slice.now)() >= slice.until) {
@@ -412,6 +413,7 @@ pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<Permit> {
 
 /// Waits until the running poll may take another result. For what the system does at once and takes its time for, such as the
 /// beginning of a connection: the clock is read before it.
+#[cfg(any(feature = "net", test))]
 pub(crate) async fn permit() -> Permit {
     poll_fn(|cx| {
         BUDGET.with(Budget::end_with_the_slice);
