@@ -177,7 +177,7 @@ fn connections_take_part_in_the_budget() {
         let _listener = net::UnixListener::bind(&place).unwrap();
         yield_now().await;
         let mut streams = Vec::new();
-        while has_budget_remaining() && streams.len() < 1000 {
+        while has_budget_remaining() && streams.len() < 129 {
             streams.push(UnixStream::connect(&place).await.unwrap());
         }
         assert_eq!(streams.len(), 128);
