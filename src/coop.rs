@@ -347,11 +347,13 @@ impl Budget {
         }
     }
 
-    /// Ends the budget if it has a limit and the slice is over.
+    /// Ends the budget if it has a limit and the slice is over. A poll that has taken nothing yet may take one result: else a
+    /// task that does much before would come to none.
     #[cfg(any(feature = "net", test))]
     fn end_with_the_slice(&self) {
-        let limited = !matches!(self.left.get().until_look, 0 | u32::MAX);
-        if limited && self.slice.get().is_some_and(|slice| (slice.now)() >= slice.until) {
+        let left = self.left.get();
+        let has_taken = !matches!(left.until_look, 0 | u32::MAX) && left.until_look + left.after < LIMIT;
+        if has_taken && self.slice.get().is_some_and(|slice| (slice.now)() >= slice.until) {
             self.end();
         }
     }

@@ -159,7 +159,7 @@ fn loom_fire_against_a_look_at_the_deadline() {
             entry.as_mut().reset(Nanos::new(FAR));
             (entry.deadline(), entry)
         });
-        fire_all(&mut driver, FAR);
+        assert_eq!(fire_all(&mut driver, FAR), 1);
         let (seen, entry) = owner.join().unwrap();
         assert_eq!((seen, entry.deadline()), (Nanos::new(FAR), Nanos::new(FAR)), "an older deadline");
     });

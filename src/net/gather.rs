@@ -15,13 +15,13 @@ pub(super) fn write(mut socket: impl Write, bufs: &[IoSlice<'_>]) -> io::Result<
     if filled.next().is_none() {
         return socket.write(first.map_or(&[], |only| &**only));
     }
+    if bufs.iter().map(|buf| buf.len()).fold(0, usize::saturating_add) > MOST {
+        return socket.write_vectored(bufs);
+    }
     let mut copy = [0; MOST];
     let mut length = 0;
     for buf in bufs {
-        let Some(place) = copy.get_mut(length..length + buf.len()) else {
-            return socket.write_vectored(bufs);
-        };
-        place.copy_from_slice(buf);
+        copy[length..][..buf.len()].copy_from_slice(buf);
         length += buf.len();
     }
     socket.write(&copy[..length])

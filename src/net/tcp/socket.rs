@@ -6,7 +6,6 @@
 //! * Options that the system has and this type lacks are set by its descriptor, with the crate `socket2`.
 
 use super::{TcpListener, TcpStream};
-use crate::coop;
 use crate::runtime::context;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
@@ -111,13 +110,11 @@ impl TcpSocket {
     pub async fn connect(self, addr: SocketAddr) -> io::Result<TcpStream> {
         let io = context::io()?;
         self.socket.set_nonblocking(true)?;
-        // The connection is charged for when it is there.
-        drop(coop::permit().await);
-        match self.socket.connect(&addr.into()) {
-            Err(error) if !is_under_way(&error) => return Err(error),
-            _ => {}
-        }
-        TcpStream::connecting(&io, mio::net::TcpStream::from_std(self.socket.into())).await
+        let begin = || match self.socket.connect(&addr.into()) {
+            Err(error) if !is_under_way(&error) => Err(error),
+            _ => Ok(mio::net::TcpStream::from_std(self.socket.into())),
+        };
+        TcpStream::connecting(&io, begin).await
     }
 
     /// Returns the address that the socket is bound to.

@@ -79,15 +79,17 @@ impl TcpStream {
     }
 
     async fn connect_one(addr: SocketAddr) -> io::Result<TcpStream> {
-        let io = context::io()?;
-        // The connection is charged for when it is there.
-        drop(coop::permit().await);
-        TcpStream::connecting(&io, mio::net::TcpStream::connect(addr)?).await
+        TcpStream::connecting(&context::io()?, || mio::net::TcpStream::connect(addr)).await
     }
 
-    /// The stream of a socket that is being connected, once it is.
-    pub(super) async fn connecting(io: &Arc<Io>, socket: mio::net::TcpStream) -> io::Result<TcpStream> {
-        let stream = TcpStream::new(io, socket)?;
+    /// The stream of a socket that `begin` begins to connect, once it is connected.
+    pub(super) async fn connecting(
+        io: &Arc<Io>,
+        begin: impl FnOnce() -> io::Result<mio::net::TcpStream>,
+    ) -> io::Result<TcpStream> {
+        // The connection is charged for when it is there.
+        drop(coop::permit().await);
+        let stream = TcpStream::new(io, begin()?)?;
         let connected = |socket: &mio::net::TcpStream| {
             // The error goes first: it is reported once only, and afterwards a refused socket looks like
             // one that has not got anywhere yet.

@@ -78,12 +78,13 @@ impl UnixStream {
         let mut pauses = Pauses::new();
         loop {
             let permit = coop::permit().await;
-            let connected = mio::net::UnixStream::connect_addr(addr);
-            permit.spend();
-            match connected {
-                Ok(socket) => return UnixStream::new(&io, socket.into()),
+            match mio::net::UnixStream::connect_addr(addr) {
+                // To wait is free.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(pauses.next()).await,
-                Err(error) => return Err(error),
+                connected => {
+                    permit.spend();
+                    return UnixStream::new(&io, connected?.into());
+                }
             }
         }
     }

@@ -79,7 +79,7 @@ fn requests<P: Http>(scale: &Scale, part: &Part, cpu: Option<usize>) -> Result<M
     let answered = Rc::new(move || _ = counted.count());
     // The clients go on until the server is gone. The server sees more requests than those whose time is taken.
     let plan =
-        Plan { connections: part.connections(scale), rounds: usize::MAX, timed: requests - requests / 4 };
+        Plan { connections: 1 + part.connections(scale), rounds: usize::MAX, timed: requests - requests / 4 };
     let (streams, mut clients) = connect(plan, cpu)?;
     let body = Bytes::from(vec![b'x'; part.body]);
     let cost = in_task(move |peer: P| async move {
@@ -131,7 +131,7 @@ async fn serve<P: Http>(stream: P::Stream, body: Bytes, answered: Rc<impl Fn() +
     let _ = builder.timer(P::timer()).serve_connection(P::io(stream), service).await;
 }
 
-/// The server's ends of the connections, in the order in which the clients use them.
+/// The server's ends of the connections. The first is asked once and alone, for how long an answer is; then it stays idle.
 fn connect(plan: Plan, cpu: Option<usize>) -> Result<(Vec<TcpStream>, Clients), String> {
     allow_descriptors(plan.connections)?;
     Clients::connect("the server", child::HTTP_CLIENTS, plan, cpu)
@@ -166,19 +166,16 @@ pub(crate) fn clients(server: SocketAddr, plan: Plan) -> io::Result<()> {
 fn ask(mut streams: Vec<TcpStream>, plan: Plan) -> io::Result<()> {
     const REQUEST: &[u8] =
         b"GET /page HTTP/1.1\r\nhost: localhost\r\nuser-agent: compare\r\naccept: */*\r\n\r\n";
-    let first = &mut streams[0];
+    let (first, rest) = streams.split_first_mut().expect("there is one more than are used");
     first.write_all(REQUEST)?;
-    let answer = length(first)?;
-    let exchange = Exchange { request: REQUEST, answer, begin: b"HTTP/1.1 200 " };
-    // The first connection has had its request.
-    let (asked, rest) = match plan.rounds {
-        1 => streams.split_at_mut(1),
-        _ => streams.split_at_mut(0),
-    };
+    let exchange = Exchange { request: REQUEST, answer: length(first)?, begin: BEGIN };
     clients::ask(rest, AT_ONCE, plan, &exchange)?;
     // Kept alive, idle, until the server ends.
-    asked.iter_mut().chain(rest).try_for_each(|stream| stream.read_exact(&mut [0]))
+    first.read_exact(&mut [0])
 }
+
+/// How an answer begins.
+const BEGIN: &[u8] = b"HTTP/1.1 200 ";
 
 /// Reads an answer whole. Returns how long it is, as all of them are.
 fn length(stream: &mut impl Read) -> io::Result<usize> {
@@ -189,6 +186,9 @@ fn length(stream: &mut impl Read) -> io::Result<usize> {
         head.extend(byte);
     }
     let text = String::from_utf8_lossy(&head);
+    if !head.starts_with(BEGIN) {
+        return Err(io::Error::other(format!("an answer of {text:?}")));
+    }
     let body = text.lines().find_map(|line| line.strip_prefix("content-length: "));
     let body: usize = body.and_then(|text| text.parse().ok()).ok_or_else(|| io::Error::other("no length"))?;
     stream.read_exact(&mut vec![0; body])?;
@@ -208,6 +208,12 @@ mod tests {
         assert_eq!(length(&mut rest).unwrap(), both.len() / 2);
         assert_eq!(length(&mut rest).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         assert!(length(&mut &b"HTTP/1.1 200 OK\r\n\r\n"[..]).is_err());
+    }
+
+    #[test]
+    fn an_answer_that_is_an_error_is_one() {
+        let page = b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\nab";
+        assert!(length(&mut &page[..]).is_err());
     }
 
     #[test]
