@@ -238,28 +238,28 @@ fn a_picture_is_drawn_within_its_frame() {
     Report::of(&run("load", &[&[url.as_str()], &flags[..], &[name]].concat()));
     let svg = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
-    assert!(svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n"), "{svg}");
-    assert!(svg.contains("/?a=1&amp;b=2: 100 requests, 500 per second</title>"), "{svg}");
-    let curves: Vec<&str> = svg.lines().filter_map(|line| line.strip_prefix("<polyline points=\"")).collect();
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
+    assert!(svg.contains("/?a=1&amp;b=2: 100 requests, 500 per second\n</text>"), "{svg}");
+    assert!(
+        ["latency", "until taken", "pacing error"].iter().all(|name| svg.contains(&format!("\n{name}\n")))
+    );
+    // The lines of axes and of the legend have two points.
+    let curves: Vec<Vec<[i32; 2]>> =
+        svg.split("points=\"").skip(1).map(points).filter(|curve| curve.len() > 2).collect();
     assert_eq!(curves.len(), 3, "{svg}");
     for curve in curves {
-        let points: Vec<[f64; 2]> = curve
-            .split('"')
-            .next()
-            .unwrap()
-            .split(' ')
-            .map(|point| {
-                point.split_once(',').map(|(x, y)| [x.parse().unwrap(), y.parse().unwrap()]).unwrap()
-            })
-            .collect();
-        assert!(points.len() > 2, "{curve}");
         // To the right, and up.
-        assert!(points.is_sorted_by(|a, b| a[0] <= b[0] && a[1] >= b[1]), "{curve}");
-        assert!(
-            points.iter().all(|[x, y]| (80.0..=760.0).contains(x) && (50.0..=370.0).contains(y)),
-            "{curve}"
-        );
+        assert!(curve.is_sorted_by(|a, b| a[0] <= b[0] && a[1] >= b[1]), "{curve:?}");
+        assert!(curve.iter().all(|[x, y]| (60..=764).contains(x) && (44..=380).contains(y)), "{curve:?}");
     }
+}
+
+/// The points of a line, up to a quotation mark.
+fn points(line: &str) -> Vec<[i32; 2]> {
+    let points = line.split('"').next().unwrap().split_whitespace();
+    points
+        .map(|point| point.split(',').map(|at| at.parse().unwrap()).collect::<Vec<_>>().try_into().unwrap())
+        .collect()
 }
 
 #[cfg(unix)]

@@ -142,7 +142,7 @@ async fn run(options: &Options) -> Result<bool, String> {
         let title = format!("{}: {arrived} requests, {rate} per second", options.url);
         let curves =
             [("latency", &tally.latency), ("until taken", &tally.taken), ("pacing error", &tally.pacing)];
-        file.write_all(svg::picture(&title, &curves).as_bytes()).map_err(unwritable(path))?;
+        file.write_all(svg::picture(&title, &curves)?.as_bytes()).map_err(unwritable(path))?;
     }
     Ok(tally.answered() > 0)
 }
