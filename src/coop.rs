@@ -10,8 +10,9 @@
 //!
 //! * The budget belongs to the thread and is set anew by [`fresh`] around each poll of a task.
 //! * The slice belongs to the thread too. The runtime sets it when it reads the clock, which is not before each poll.
-//! * The clock is read after every few results: as many as fit into an eighth of a slice, by what results took of late. What one
-//!   is expected to take grows at once and shrinks in small steps, because short and long ones often come in turn.
+//! * The clock is read after every few results: as many as fit into an eighth of a slice, or into what is left of it, by what
+//!   results took of late. What one is expected to take grows at once and shrinks in small steps, because short and long ones
+//!   often come in turn.
 //! * Outside a task (a foreign executor, a plain thread) there is no limit. An executor that runs inside a task is known by
 //!   this: it polls on although it is refused ([`REFUSALS`] times), and has no limit from then on.
 //! * Only a result that was really taken is charged: a leaf that turns out to be pending pays nothing.
@@ -246,7 +247,7 @@ pub(crate) const SLICE: u64 = 100_000;
 const APART: u64 = SLICE / 8;
 
 /// At most so many results are taken between two readings of the clock.
-const MOST: u32 = 16;
+const MOST: u16 = 16;
 
 /// So often one poll is refused a result at the most. What goes on asking does not return when it should: it is
 /// an executor of its own.
@@ -257,6 +258,8 @@ const REFUSALS: u32 = 1024;
 pub(crate) struct Slice {
     /// The end, by that clock.
     pub(crate) until: Nanos,
+    /// How long it is, in nanoseconds.
+    pub(crate) length: u64,
     /// Reads the clock.
     pub(crate) now: fn() -> Nanos,
 }
@@ -267,16 +270,18 @@ struct Left {
     /// Results until the clock is looked at, or the budget is used up. Zero: it is.
     until_look: u32,
     /// Results after that.
-    after: u32,
+    after: u16,
+    /// Results between the look before and that look; zero if it is the first of this poll.
+    between: u16,
 }
 
 impl Left {
-    const NO_LIMIT: Left = Left { until_look: u32::MAX, after: u32::MAX };
+    const NO_LIMIT: Left = Left { until_look: u32::MAX, after: 0, between: 0 };
 
-    /// All of it.
+    /// All of it; the clock is looked at after so many.
     #[inline]
-    fn full(every: u32) -> Left {
-        Left { until_look: every, after: LIMIT - every }
+    fn full(first: u16) -> Left {
+        Left { until_look: u32::from(first), after: LIMIT as u16 - first, between: 0 }
     }
 }
 
@@ -289,7 +294,9 @@ struct Budget {
     /// What a result may well take, in nanoseconds: what it took of late, when it took long.
     each: Cell<u64>,
     /// Results between two looks at the clock, which follow from that; fewer than the limit.
-    every: Cell<u32>,
+    every: Cell<u16>,
+    /// Results before the first look of a poll; no more than that.
+    first: Cell<u16>,
     /// The latest look.
     looked: Cell<Nanos>,
     slice: Cell<Option<Slice>>,
@@ -303,6 +310,7 @@ thread_local! {
             refused: Cell::new(0),
             each: Cell::new(APART / (MOST / 2) as u64),
             every: Cell::new(MOST / 2),
+            first: Cell::new(MOST / 2),
             looked: Cell::new(Nanos::ZERO),
             slice: Cell::new(None),
         }
@@ -316,35 +324,45 @@ impl Budget {
         match left.until_look {
             // No limit, or a permit that was given before the last result was taken.
             0 | u32::MAX => {}
-            1 => self.look_at_the_clock(left.after),
+            1 => self.look_at_the_clock(left),
             n => self.left.set(Left { until_look: n - 1, ..left }),
         }
     }
 
     /// Ends the budget if it is used up or the slice is over; else finds out how soon to look again.
     #[cold]
-    fn look_at_the_clock(&self, after: u32) {
-        let every = self.every.get();
+    fn look_at_the_clock(&self, Left { after, between, .. }: Left) {
         let mut over = after == 0;
+        let mut next = self.every.get();
         if let (Some(slice), false) = (self.slice.get(), over) {
             let now = (slice.now)();
             over = now >= slice.until;
             let before = self.looked.replace(now);
-            if after < LIMIT - every {
-                let took = now.get().saturating_sub(before.get()) / u64::from(every);
+            if between > 0 {
+                let took = now.get().saturating_sub(before.get()) / u64::from(between);
                 let each = self.each.get();
                 self.expect(if took > each { took } else { each - (each - took).div_ceil(4) });
-            } else if over {
-                // The first look of this poll. How long its results took is not known, but too long.
-                self.expect(APART / u64::from((every / 2).max(1)));
+            } else {
+                // The first look of this poll. How long its results took is not known; too long, if more so than expected.
+                let expected = u64::from(LIMIT as u16 - after) * self.each.get();
+                if now.get().saturating_sub(slice.until.get()) > expected {
+                    self.expect(APART / u64::from((self.every.get() / 2).max(1)));
+                }
             }
+            next = self.within(slice.until.get().saturating_sub(now.get()));
         }
         if over {
             self.end();
         } else {
-            let until_look = self.every.get().min(after);
-            self.left.set(Left { until_look, after: after - until_look });
+            let between = next.min(after);
+            self.left.set(Left { until_look: u32::from(between), after: after - between, between });
         }
+    }
+
+    /// How many results to take before the next look at the clock, of those that fit into so many nanoseconds. At least one.
+    fn within(&self, left: u64) -> u16 {
+        let every = self.every.get();
+        if left >= APART { every } else { (left / self.each.get().max(1)).clamp(1, u64::from(every)) as u16 }
     }
 
     /// Ends the budget if it has a limit and the slice is over. A poll that has taken nothing yet may take one result: else a
@@ -352,7 +370,8 @@ impl Budget {
     #[cfg(any(feature = "net", test))]
     fn end_with_the_slice(&self) {
         let left = self.left.get();
-        let has_taken = !matches!(left.until_look, 0 | u32::MAX) && left.until_look + left.after < LIMIT;
+        let has_taken =
+            !matches!(left.until_look, 0 | u32::MAX) && left.until_look + u32::from(left.after) < LIMIT;
         if has_taken && self.slice.get().is_some_and(|slice| (slice.now)() >= slice.until) {
             self.end();
         }
@@ -362,14 +381,16 @@ impl Budget {
     fn end(&self) {
         self.exhausted.set(true);
         self.refused.set(0);
-        self.left.set(Left { until_look: 0, after: 0 });
+        self.left.set(Left { until_look: 0, after: 0, between: 0 });
     }
 
     /// A result may well take so long.
     fn expect(&self, each: u64) {
         self.each.set(each);
         // At most MOST.
-        self.every.set((APART / each.max(1)).clamp(1, u64::from(MOST)) as u32);
+        let every = (APART / each.max(1)).clamp(1, u64::from(MOST)) as u16;
+        self.every.set(every);
+        self.first.set(every.min(self.first.get()));
     }
 
     /// Whether the running poll, which has used its budget up, must not take another result.
@@ -432,13 +453,16 @@ pub(crate) fn take_exhausted() -> bool {
 
 /// Polls on this thread may take results until then; `None`: for as long as they want.
 pub(crate) fn set_slice(slice: Option<Slice>) {
-    BUDGET.with(|budget| budget.slice.set(slice));
+    BUDGET.with(|budget| {
+        budget.slice.set(slice);
+        budget.first.set(slice.map_or(budget.every.get(), |slice| budget.within(slice.length)));
+    });
 }
 
 /// Runs `f`, one poll of a task, with a full budget; the caller's own budget is untouched by it.
 #[inline]
 pub(crate) fn fresh<R>(f: impl FnOnce() -> R) -> R {
-    with(|budget| Left::full(budget.every.get()), f)
+    with(|budget| Left::full(budget.first.get()), f)
 }
 
 /// Runs `f` without a limit.

@@ -3,6 +3,8 @@
 use super::*;
 use futures_task::noop_waker_ref;
 
+const MOST: u32 = super::MOST as u32;
+
 fn take() -> bool {
     match poll_proceed(&mut Context::from_waker(noop_waker_ref())) {
         Poll::Ready(permit) => {
@@ -61,6 +63,11 @@ fn now() -> Nanos {
     Nanos::new(NOW.with(Cell::get))
 }
 
+/// A slice that begins now.
+fn slice(length: u64) -> Slice {
+    Slice { until: Nanos::new(now().get() + length), length, now }
+}
+
 /// Takes results that take so long each, until it is refused or has as many as the limit; returns how many.
 fn take_for(each: u64) -> u64 {
     fresh(|| {
@@ -78,8 +85,7 @@ fn a_slice_ends_a_poll_one_result_late_at_the_most_once_the_results_are_known() 
     for each in [1, 300, 2_000, 30_000, 90_000, 5_000_000] {
         let mut took = 0;
         for _ in 0..8 {
-            let began = now();
-            set_slice(Some(Slice { until: Nanos::new(began.get() + SLICE), now }));
+            set_slice(Some(slice(SLICE)));
             took = take_for(each) * each;
         }
         // A result is charged before it takes its time here, and the clock is looked at an eighth of a slice apart.
@@ -95,15 +101,14 @@ fn a_slice_ends_a_poll_one_result_late_at_the_most_once_the_results_are_known() 
 fn the_clock_is_looked_at_as_often_as_results_of_the_same_poll_were_long() {
     // Takes so many results in one poll, after which the clock is looked at after so many.
     let poll = |results: u32, each| {
-        let until = Nanos::new(now().get() + SLICE);
-        set_slice(Some(Slice { until, now }));
+        set_slice(Some(slice(SLICE)));
         fresh(|| {
             for _ in 0..results {
                 assert!(take());
                 NOW.with(|now| now.set(now.get() + each));
             }
         });
-        BUDGET.with(|budget| budget.every.get())
+        BUDGET.with(|budget| u32::from(budget.every.get()))
     };
     assert_eq!(poll(LIMIT, 1), MOST);
     // The time between two polls is not that of a result.
@@ -122,10 +127,45 @@ fn the_clock_is_looked_at_as_often_as_results_of_the_same_poll_were_long() {
 }
 
 #[test]
+fn a_slice_of_any_length_ends_a_poll_close_to_its_end() {
+    for each in [700, 1_500, 4_000] {
+        // What results take is not known yet.
+        for _ in 0..30 {
+            set_slice(Some(slice(SLICE)));
+            take_for(each);
+        }
+        for length in (5_000..=60_000).step_by(500) {
+            set_slice(Some(slice(length)));
+            let took = take_for(each) * each;
+            // The last of them, and what is expected of one more than it takes.
+            assert!(took <= length + 2 * each, "{length} ns, {each} ns each: {took} ns");
+            assert!(took + each >= length, "{length} ns, {each} ns each: only {took} ns");
+        }
+    }
+    set_slice(None);
+}
+
+#[test]
+fn results_that_take_longer_than_short_slices_are_noticed() {
+    // They took little once.
+    (0..100).for_each(|_| {
+        set_slice(Some(slice(SLICE)));
+        take_for(100);
+    });
+    let taken = [(); 8].map(|()| {
+        set_slice(Some(slice(5_000)));
+        take_for(100_000)
+    });
+    // A result is charged before it takes its time here.
+    assert!(taken[0] > 4 && taken[7] == 2, "{taken:?}");
+    set_slice(None);
+}
+
+#[test]
 fn a_short_result_does_not_put_the_look_off_at_a_long_one() {
     let took = |until: u64| {
         let began = now();
-        set_slice(Some(Slice { until: Nanos::new(began.get() + until), now }));
+        set_slice(Some(slice(until)));
         fresh(|| {
             for took in [12_000, 2_000].into_iter().cycle() {
                 if !take() {
@@ -151,7 +191,7 @@ fn what_takes_long_does_not_begin_after_the_end_of_the_slice() {
         let mut cx = Context::from_waker(noop_waker_ref());
         std::pin::pin!(permit()).poll(&mut cx).map(Permit::spend).is_ready()
     };
-    set_slice(Some(Slice { until: Nanos::new(now().get() + 1_000), now }));
+    set_slice(Some(slice(1_000)));
     fresh(|| {
         assert!(begin());
         // The task does something else, for longer than the slice.

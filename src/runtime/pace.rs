@@ -173,10 +173,10 @@ impl Pace {
 
     /// Until when a poll may go on taking results: to the next deadline, but no longer than a slice.
     fn slice(&self, handle: &Handle, due: Nanos) -> Slice {
-        let left = due.get().saturating_sub(self.read.get()).clamp(LEAST, coop::SLICE);
+        let length = due.get().saturating_sub(self.read.get()).clamp(LEAST, coop::SLICE);
         // Another clock than the process's may stand or jump, and is dearer to read.
         let read = if handle.clock().is_system() { self.read } else { system::now() };
-        Slice { until: Nanos::new(read.get().saturating_add(left)), now: system::now }
+        Slice { until: Nanos::new(read.get().saturating_add(length)), length, now: system::now }
     }
 }
 
