@@ -4,6 +4,9 @@
 //!
 //! The loop, made with the crate `polling`, has a socket of its own to look after. Beside it, it watches one descriptor: the
 //! runtime's, which becomes readable whenever a turn is needed. In between the thread sleeps, and nothing wakes it for nothing.
+//!
+//! With `--frames` it is the loop of a window: it draws what tasks and its own events have changed, in one line of text, at most
+//! so many times a second, and not at all while nothing changes.
 
 #[path = "common/duration.rs"]
 mod duration;
@@ -25,6 +28,9 @@ struct Options {
     /// How often a task of the runtime ticks
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = duration::parse)]
     tick: Duration,
+    /// Draw a window, as a line of text, at most so many times a second
+    #[arg(long, value_name = "PER SECOND", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    frames: Option<u32>,
 }
 
 fn main() -> ExitCode {
@@ -40,11 +46,11 @@ fn main() -> ExitCode {
 #[cfg(unix)]
 mod host {
     use std::cell::Cell;
-    use std::io::{self, ErrorKind};
+    use std::io::{self, ErrorKind, IsTerminal, Write};
     use std::net::{SocketAddr, UdpSocket};
     use std::rc::Rc;
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use mainspring::{Runtime, interval, sleep};
     use polling::{Event, Events, Poller};
@@ -85,6 +91,7 @@ mod host {
             poller.add(&runtime, Event::readable(RUNTIME))?;
         }
         let mut events = Events::new();
+        let mut window = options.frames.map(Window::open);
         let (mut sleeps, mut datagrams) = (0_u64, 0_u64);
         loop {
             // One turn at a time, so that the loop's own work never waits for long.
@@ -92,7 +99,13 @@ mod host {
             if end.is_finished() {
                 break;
             }
-            let timeout = if more { Some(Duration::ZERO) } else { runtime.next_wake() };
+            let frame = match &mut window {
+                Some(window) => window.show(ticks.get(), datagrams)?,
+                None => None,
+            };
+            // Asked last. The sleep ends with whichever comes first.
+            let wake = if more { Some(Duration::ZERO) } else { runtime.next_wake() };
+            let timeout = wake.into_iter().chain(frame).min();
             events.clear();
             poller.wait(&mut events, timeout)?;
             sleeps += u64::from(timeout != Some(Duration::ZERO));
@@ -110,12 +123,74 @@ mod host {
         poller.delete(&socket)?;
         poller.delete(&runtime)?;
 
-        println!("{} ticks of a task, {datagrams} datagrams for the loop, {sleeps} sleeps", ticks.get());
+        let ended =
+            format!("{} ticks of a task, {datagrams} datagrams for the loop, {sleeps} sleeps", ticks.get());
+        match window {
+            Some(window) => writeln!(io::stdout(), "{}{ended}, {} frames", window.end(), window.frames)?,
+            None => writeln!(io::stdout(), "{ended}")?,
+        }
         ticking.abort();
         // The task sees its end.
         let unfinished = runtime.shutdown_timeout(Duration::from_secs(1));
         assert_eq!(unfinished, 0, "what was aborted has ended");
         Ok(())
+    }
+
+    /// A window, drawn as a line of text.
+    struct Window {
+        /// Between two frames.
+        period: Duration,
+        /// When the next frame may be drawn.
+        next: Instant,
+        /// What is to be seen.
+        shown: String,
+        frames: u64,
+        is_terminal: bool,
+    }
+
+    impl Window {
+        /// The widest that its bar becomes.
+        const WIDTH: u64 = 20;
+
+        fn open(frames_per_second: u32) -> Window {
+            Window {
+                period: Duration::from_secs(1) / frames_per_second,
+                next: Instant::now(),
+                shown: String::new(),
+                frames: 0,
+                is_terminal: io::stdout().is_terminal(),
+            }
+        }
+
+        /// Draws, if anything has changed and it is time. Returns how long to wait, if it is not.
+        fn show(&mut self, ticks: u64, datagrams: u64) -> io::Result<Option<Duration>> {
+            let filled = (ticks % (Window::WIDTH + 1)) as usize;
+            let bar = "#".repeat(filled) + &".".repeat(Window::WIDTH as usize - filled);
+            let line = format!("[{bar}] ticks: {ticks}, datagrams: {datagrams}");
+            if line == self.shown {
+                return Ok(None);
+            }
+            let now = Instant::now();
+            if now < self.next {
+                return Ok(Some(self.next - now));
+            }
+            self.next = now + self.period;
+            self.shown = line;
+            self.frames += 1;
+            let mut out = io::stdout().lock();
+            // A terminal shows one line, which each frame draws over.
+            match self.is_terminal {
+                true => write!(out, "\r{}\x1b[K", self.shown)?,
+                false => writeln!(out, "{}", self.shown)?,
+            }
+            out.flush()?;
+            Ok(None)
+        }
+
+        /// What ends the line on which it was drawn.
+        fn end(&self) -> &'static str {
+            if self.is_terminal { "\n" } else { "" }
+        }
     }
 
     /// A thread that has something for the loop, which is none of the runtime's business.
@@ -147,7 +222,7 @@ mod host {
     use std::io;
 
     pub(super) fn run(options: &super::Options) -> io::Result<()> {
-        let _ = (options.duration, options.tick);
+        let _ = (options.duration, options.tick, options.frames);
         Err(io::Error::new(io::ErrorKind::Unsupported, "a runtime has a descriptor to watch on Unix only"))
     }
 }

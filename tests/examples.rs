@@ -40,6 +40,22 @@ fn a_loop_of_another_library_drives_the_runtime_to_its_end() {
 }
 
 #[test]
+fn a_window_shows_what_a_task_has_done_and_draws_no_frame_in_which_nothing_has_changed() {
+    let output = run("under_loop", &["--duration", "2s", "--tick", "50ms", "--frames", "1000"]);
+    let said = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let (frames, end): (Vec<&str>, Vec<&str>) = said.lines().partition(|line| line.starts_with('['));
+    let [end] = end[..] else { panic!("{said}") };
+    let counts: Vec<usize> = end.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let [ticks, datagrams, _sleeps, drawn] = counts[..] else { panic!("{said}") };
+    assert_eq!(drawn, frames.len(), "{said}");
+    assert!(frames.windows(2).all(|two| two[0] != two[1]), "{said}");
+    // A tick changes something, and so does a datagram.
+    assert!((3..=1 + ticks + datagrams).contains(&drawn), "{said}");
+    assert!(frames[1..].iter().any(|frame| frame.contains("#]") || frame.contains("#.")), "{said}");
+}
+
+#[test]
 fn bad_options_say_what_to_do() {
     for (name, arguments, hint) in [
         ("thread_per_core", ["--cores", "0"], "1..=256"),
@@ -49,6 +65,7 @@ fn bad_options_say_what_to_do() {
         ("thread_per_core", ["--threads", "2"], "--threads"),
         ("under_loop", ["--tick", "0"], "longer than zero"),
         ("under_loop", ["--duration", "soon"], "for example 50ms"),
+        ("under_loop", ["--frames", "0"], "1..=1000"),
     ] {
         let output = run(name, &arguments);
         let said = stderr(&output);

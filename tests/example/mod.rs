@@ -68,6 +68,8 @@ impl Running {
 
     /// Starts what ends up as an example.
     pub(crate) fn spawn(command: &mut Command) -> Running {
+        #[cfg(unix)]
+        obey_ctrl_c();
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the example starts");
         let lines = lines_of(child.stdout.take().expect("standard output is piped"));
@@ -145,6 +147,19 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Makes Ctrl-C end what this process starts, also where this process ignores it, as the background job of some shells does: what
+/// is ignored stays so in a child, and what has a handler gets its default action. The handler takes that action here, too.
+#[cfg(unix)]
+fn obey_ctrl_c() {
+    use signal_hook::{consts::SIGINT, flag::register_conditional_default};
+    use std::sync::{Arc, Once, atomic::AtomicBool};
+
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        register_conditional_default(SIGINT, Arc::new(AtomicBool::new(true))).expect("it can be handled");
+    });
 }
 
 /// The lines of a pipe, read on a thread so that the process never waits for us.
