@@ -46,6 +46,8 @@ use store::Store;
 
 /// A key-value server.
 ///
+/// A client sends lines, for example by nc: SET key value, GET key, DEL key, EXPIRE key 90s, PERSIST key, TTL key, COUNT, SAVE, QUIT.
+///
 /// Durations are written as 50ms or 30s; a plain number is in milliseconds.
 #[derive(Debug, Parser)]
 #[command(name = "kv_server")]
