@@ -146,6 +146,26 @@ fn a_slice_of_any_length_ends_a_poll_close_to_its_end() {
 }
 
 #[test]
+fn results_are_not_taken_for_long_because_a_poll_comes_to_them_late() {
+    for _ in 0..30 {
+        set_slice(Some(slice(SLICE)));
+        take_for(1_500);
+    }
+    let every = || BUDGET.with(|budget| budget.every.get());
+    let before = every();
+    set_slice(Some(slice(5_000)));
+    fresh(|| {
+        // Something else, which takes most of the slice. Three results would have fitted into all of it.
+        NOW.with(|now| now.set(now.get() + 4_000));
+        while take() {
+            NOW.with(|now| now.set(now.get() + 1_500));
+        }
+    });
+    assert!(before > 4 && every() == before, "{before}, then {}", every());
+    set_slice(None);
+}
+
+#[test]
 fn results_that_take_longer_than_short_slices_are_noticed() {
     // They took little once.
     (0..100).for_each(|_| {
