@@ -155,8 +155,8 @@ fn results_are_not_taken_for_long_because_a_poll_comes_to_them_late() {
     let before = every();
     set_slice(Some(slice(5_000)));
     fresh(|| {
-        // Something else, which takes most of the slice. Three results would have fitted into all of it.
-        NOW.with(|now| now.set(now.get() + 4_000));
+        // Something else. Three results would have fitted into the slice, and the third ends as late as that can make it.
+        NOW.with(|now| now.set(now.get() + 5_000 + 1_500));
         while take() {
             NOW.with(|now| now.set(now.get() + 1_500));
         }
