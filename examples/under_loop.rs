@@ -150,7 +150,7 @@ mod host {
 
     impl Window {
         /// The widest that its bar becomes.
-        const WIDTH: u64 = 20;
+        const WIDTH: usize = 20;
 
         fn open(frames_per_second: u32) -> Window {
             Window {
@@ -164,9 +164,8 @@ mod host {
 
         /// Draws, if anything has changed and it is time. Returns how long to wait, if it is not.
         fn show(&mut self, ticks: u64, datagrams: u64) -> io::Result<Option<Duration>> {
-            let filled = (ticks % (Window::WIDTH + 1)) as usize;
-            let bar = "#".repeat(filled) + &".".repeat(Window::WIDTH as usize - filled);
-            let line = format!("[{bar}] ticks: {ticks}, datagrams: {datagrams}");
+            let bar = "#".repeat(ticks as usize % (Window::WIDTH + 1));
+            let line = format!("[{bar:.<0$}] ticks: {ticks}, datagrams: {datagrams}", Window::WIDTH);
             if line == self.shown {
                 return Ok(None);
             }

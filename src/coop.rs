@@ -247,7 +247,7 @@ pub(crate) const SLICE: u64 = 100_000;
 const APART: u64 = SLICE / 8;
 
 /// At most so many results are taken between two readings of the clock.
-const MOST: u16 = 16;
+const MOST: u32 = 16;
 
 /// So often one poll is refused a result at the most. What goes on asking does not return when it should: it is
 /// an executor of its own.
@@ -270,9 +270,9 @@ struct Left {
     /// Results until the clock is looked at, or the budget is used up. Zero: it is.
     until_look: u32,
     /// Results after that.
-    after: u16,
+    after: u32,
     /// Results between the look before and that look; zero if it is the first of this poll.
-    between: u16,
+    between: u32,
 }
 
 impl Left {
@@ -280,8 +280,8 @@ impl Left {
 
     /// All of it; the clock is looked at after so many.
     #[inline]
-    fn full(first: u16) -> Left {
-        Left { until_look: u32::from(first), after: LIMIT as u16 - first, between: 0 }
+    fn full(first: u32) -> Left {
+        Left { until_look: first, after: LIMIT - first, between: 0 }
     }
 }
 
@@ -294,9 +294,9 @@ struct Budget {
     /// What a result may well take, in nanoseconds: what it took of late, when it took long.
     each: Cell<u64>,
     /// Results between two looks at the clock, which follow from that; fewer than the limit.
-    every: Cell<u16>,
+    every: Cell<u32>,
     /// Results before the first look of a poll; no more than that.
-    first: Cell<u16>,
+    first: Cell<u32>,
     /// The latest look.
     looked: Cell<Nanos>,
     slice: Cell<Option<Slice>>,
@@ -344,7 +344,7 @@ impl Budget {
                 self.expect(if took > each { took } else { each - (each - took).div_ceil(4) });
             } else {
                 // The first look of this poll. How long its results took is not known; too long, if more so than expected.
-                let expected = u64::from(LIMIT as u16 - after) * self.each.get();
+                let expected = u64::from(LIMIT - after) * self.each.get();
                 if now.get().saturating_sub(slice.until.get()) > expected {
                     self.expect(APART / u64::from((self.every.get() / 2).max(1)));
                 }
@@ -355,23 +355,22 @@ impl Budget {
             self.end();
         } else {
             let between = next.min(after);
-            self.left.set(Left { until_look: u32::from(between), after: after - between, between });
+            self.left.set(Left { until_look: between, after: after - between, between });
         }
     }
 
     /// How many results to take before the next look at the clock, of those that fit into so many nanoseconds. At least one.
-    fn within(&self, left: u64) -> u16 {
+    fn within(&self, left: u64) -> u32 {
         let every = self.every.get();
-        if left >= APART { every } else { (left / self.each.get().max(1)).clamp(1, u64::from(every)) as u16 }
+        if left >= APART { every } else { (left / self.each.get().max(1)).clamp(1, u64::from(every)) as u32 }
     }
 
     /// Ends the budget if it has a limit and the slice is over. A poll that has taken nothing yet may take one result: else a
     /// task that does much before would come to none.
     #[cfg(any(feature = "net", test))]
     fn end_with_the_slice(&self) {
-        let left = self.left.get();
-        let has_taken =
-            !matches!(left.until_look, 0 | u32::MAX) && left.until_look + u32::from(left.after) < LIMIT;
+        let Left { until_look, after, .. } = self.left.get();
+        let has_taken = (1..LIMIT).contains(&(until_look + after));
         if has_taken && self.slice.get().is_some_and(|slice| (slice.now)() >= slice.until) {
             self.end();
         }
@@ -388,7 +387,7 @@ impl Budget {
     fn expect(&self, each: u64) {
         self.each.set(each);
         // At most MOST.
-        let every = (APART / each.max(1)).clamp(1, u64::from(MOST)) as u16;
+        let every = (APART / each.max(1)).clamp(1, u64::from(MOST)) as u32;
         self.every.set(every);
         self.first.set(every.min(self.first.get()));
     }

@@ -238,6 +238,7 @@ fn a_picture_is_drawn_within_its_frame() {
     Report::of(&run("load", &[&[url.as_str()], &flags[..], &[name]].concat()));
     let svg = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
+    assert!(svg.lines().next().unwrap().contains("xmlns=\"http://www.w3.org/2000/svg\""), "{svg}");
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
     assert!(svg.contains("/?a=1&amp;b=2: 100 requests, 500 per second\n</text>"), "{svg}");
     assert!(
@@ -250,16 +251,15 @@ fn a_picture_is_drawn_within_its_frame() {
     for curve in curves {
         // To the right, and up.
         assert!(curve.is_sorted_by(|a, b| a[0] <= b[0] && a[1] >= b[1]), "{curve:?}");
-        assert!(curve.iter().all(|[x, y]| (60..=764).contains(x) && (44..=380).contains(y)), "{curve:?}");
+        assert!(curve.iter().all(|[x, y]| (76..=764).contains(x) && (44..=374).contains(y)), "{curve:?}");
     }
 }
 
 /// The points of a line, up to a quotation mark.
 fn points(line: &str) -> Vec<[i32; 2]> {
     let points = line.split('"').next().unwrap().split_whitespace();
-    points
-        .map(|point| point.split(',').map(|at| at.parse().unwrap()).collect::<Vec<_>>().try_into().unwrap())
-        .collect()
+    let pairs = points.map(|point| point.split_once(',').unwrap());
+    pairs.map(|(x, y)| [x.parse().unwrap(), y.parse().unwrap()]).collect()
 }
 
 #[cfg(unix)]

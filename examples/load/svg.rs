@@ -82,12 +82,12 @@ fn nines(quantile: f64) -> f64 {
 
 /// The quantile of so many nines.
 fn percent(nines: f64) -> String {
-    format!("{:.*} %", (nines as usize).saturating_sub(2), 100.0 - 100.0 * 0.1_f64.powf(nines))
+    format!("{:.*} %", (nines.round() as usize).saturating_sub(2), 100.0 - 100.0 * 0.1_f64.powf(nines))
 }
 
 /// A power of ten of nanoseconds.
 fn unit(power: f64) -> String {
-    let power = power.max(0.0) as u32;
+    let power = power.round() as u32;
     let unit = (power / 3).min(3);
     format!("{} {}", 10_u64.saturating_pow(power - 3 * unit), ["ns", "µs", "ms", "s"][unit as usize])
 }

@@ -3,8 +3,6 @@
 use super::*;
 use futures_task::noop_waker_ref;
 
-const MOST: u32 = super::MOST as u32;
-
 fn take() -> bool {
     match poll_proceed(&mut Context::from_waker(noop_waker_ref())) {
         Poll::Ready(permit) => {
@@ -108,7 +106,7 @@ fn the_clock_is_looked_at_as_often_as_results_of_the_same_poll_were_long() {
                 NOW.with(|now| now.set(now.get() + each));
             }
         });
-        BUDGET.with(|budget| u32::from(budget.every.get()))
+        BUDGET.with(|budget| budget.every.get())
     };
     assert_eq!(poll(LIMIT, 1), MOST);
     // The time between two polls is not that of a result.
@@ -120,7 +118,7 @@ fn the_clock_is_looked_at_as_often_as_results_of_the_same_poll_were_long() {
     assert_eq!([poll(4, 50_000), poll(2, 150_000), poll(1, 150_000)], [2, 1, 1]);
     // And none is too late again: what is expected shrinks by a quarter a look.
     assert_eq!([poll(2, 1_000), poll(2, 1_000), poll(2, 1_000)], [1, 1, 2]);
-    while poll(LIMIT / 2, 1_000) < 12 {}
+    assert!((0..20).any(|_| poll(LIMIT / 2, 1_000) >= 12));
     assert_eq!(poll(LIMIT / 2, 1_000), 12);
     assert_eq!(poll(LIMIT, 1), MOST);
     set_slice(None);
