@@ -247,7 +247,7 @@ pub(crate) const SLICE: u64 = 100_000;
 const APART: u64 = SLICE / 8;
 
 /// At most so many results are taken between two readings of the clock.
-const MOST: u32 = 16;
+const MOST: u16 = 16;
 
 /// So often one poll is refused a result at the most. What goes on asking does not return when it should: it is
 /// an executor of its own.
@@ -264,15 +264,15 @@ pub(crate) struct Slice {
     pub(crate) now: fn() -> Nanos,
 }
 
-/// What a poll may still take.
+/// What a poll may still take. Eight bytes, which are put aside and back around each poll: with twelve a yield took 1.04 of the time.
 #[derive(Clone, Copy)]
 struct Left {
     /// Results until the clock is looked at, or the budget is used up. Zero: it is.
     until_look: u32,
     /// Results after that.
-    after: u32,
+    after: u16,
     /// Results between the look before and that look; zero if it is the first of this poll.
-    between: u32,
+    between: u16,
 }
 
 impl Left {
@@ -280,8 +280,8 @@ impl Left {
 
     /// All of it; the clock is looked at after so many.
     #[inline]
-    fn full(first: u32) -> Left {
-        Left { until_look: first, after: LIMIT - first, between: 0 }
+    fn full(first: u16) -> Left {
+        Left { until_look: u32::from(first), after: LIMIT as u16 - first, between: 0 }
     }
 }
 
@@ -294,9 +294,9 @@ struct Budget {
     /// What a result may well take, in nanoseconds: what it took of late, when it took long.
     each: Cell<u64>,
     /// Results between two looks at the clock, which follow from that; fewer than the limit.
-    every: Cell<u32>,
+    every: Cell<u16>,
     /// Results before the first look of a poll; no more than that.
-    first: Cell<u32>,
+    first: Cell<u16>,
     /// The latest look.
     looked: Cell<Nanos>,
     slice: Cell<Option<Slice>>,
@@ -344,7 +344,7 @@ impl Budget {
                 self.expect(if took > each { took } else { each - (each - took).div_ceil(4) });
             } else {
                 // The first look of this poll. How long its results took is not known; too long, if more so than expected.
-                let expected = u64::from(LIMIT - after) * self.each.get();
+                let expected = u64::from(LIMIT as u16 - after) * self.each.get();
                 if now.get().saturating_sub(slice.until.get()) > expected {
                     self.expect(APART / u64::from((self.every.get() / 2).max(1)));
                 }
@@ -355,14 +355,14 @@ impl Budget {
             self.end();
         } else {
             let between = next.min(after);
-            self.left.set(Left { until_look: between, after: after - between, between });
+            self.left.set(Left { until_look: u32::from(between), after: after - between, between });
         }
     }
 
     /// How many results to take before the next look at the clock, of those that fit into so many nanoseconds. At least one.
-    fn within(&self, left: u64) -> u32 {
+    fn within(&self, left: u64) -> u16 {
         let every = self.every.get();
-        if left >= APART { every } else { (left / self.each.get().max(1)).clamp(1, u64::from(every)) as u32 }
+        if left >= APART { every } else { (left / self.each.get().max(1)).clamp(1, u64::from(every)) as u16 }
     }
 
     /// Ends the budget if it has a limit and the slice is over. A poll that has taken nothing yet may take one result: else a
@@ -370,7 +370,7 @@ impl Budget {
     #[cfg(any(feature = "net", test))]
     fn end_with_the_slice(&self) {
         let Left { until_look, after, .. } = self.left.get();
-        let has_taken = (1..LIMIT).contains(&(until_look + after));
+        let has_taken = (1..LIMIT).contains(&(until_look + u32::from(after)));
         if has_taken && self.slice.get().is_some_and(|slice| (slice.now)() >= slice.until) {
             self.end();
         }
@@ -387,7 +387,7 @@ impl Budget {
     fn expect(&self, each: u64) {
         self.each.set(each);
         // At most MOST.
-        let every = (APART / each.max(1)).clamp(1, u64::from(MOST)) as u32;
+        let every = (APART / each.max(1)).clamp(1, u64::from(MOST)) as u16;
         self.every.set(every);
         self.first.set(every.min(self.first.get()));
     }
