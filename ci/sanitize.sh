@@ -139,6 +139,10 @@ valgrind() {
         run "$(type -P valgrind)" --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect \
             --show-leak-kinds=definite,indirect --fair-sched=yes "$program" --test-threads=1
     done
+    # And a whole runtime, with its clocks, its poller and its alarm.
+    run cargo build --locked --target-dir "$target/valgrind" --example hello
+    run "$(type -P valgrind)" --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect \
+        "$target/valgrind/debug/examples/hello"
 }
 
 abort() {
