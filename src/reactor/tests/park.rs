@@ -78,14 +78,14 @@ fn a_short_wait_takes_one_poll_and_is_never_early() {
     let mut parks = 0;
     for _ in 0..WAITS {
         let deadline = Instant::now() + Duration::from_micros(900);
-        while Instant::now() < deadline {
-            let left = deadline - Instant::now();
-            if reactor.park(after(left)).unwrap().slept {
-                parks += 1;
-            }
+        // Nothing is left to wait for if the machine has stopped this thread for so long.
+        while let Some(left) = deadline.checked_duration_since(Instant::now()) {
+            let slept = reactor.park(after(left)).unwrap().slept;
+            assert!(slept || Instant::now() >= deadline, "it returned at once with {left:?} to go");
+            parks += 1;
         }
     }
-    assert!((WAITS..=2 * WAITS).contains(&parks), "{parks} polls for {WAITS} waits");
+    assert!(parks <= 2 * WAITS, "{parks} polls for {WAITS} waits");
 }
 
 /// tokio #5207 and #8383.
