@@ -4,13 +4,16 @@
 
 mod common;
 
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use common::{LONG, Probe, ms, panicked, watchdog};
 use mainspring::net::{TcpListener, TcpStream, UdpSocket};
+use mainspring::task::unblock;
 use mainspring::{Runtime, sleep};
 
 /// What a waker of [`hostile`] has been through, and when it panics: at which clone, drop or wake, counted from one. Zero
@@ -183,7 +186,11 @@ fn a_waker_that_panics_on_the_thread_of_a_lookup_loses_no_answer() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     let mut waited = 0;
-    for _ in 0..20 {
+    for round in 0.. {
+        if waited == 5 {
+            break;
+        }
+        assert!(round < 20_000, "nothing was tested");
         let _entered = runtime.handle().enter();
         let mut lookup = Box::pin(TcpListener::bind(("localhost", 0)));
         let (script, waker) = hostile();
@@ -199,7 +206,42 @@ fn a_waker_that_panics_on_the_thread_of_a_lookup_loses_no_answer() {
             assert!(lookup.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
         }
     }
-    assert!(waited > 0, "nothing was tested");
+}
+
+/// Some polls leave their waker just as the answer comes, and it is the poll that wakes then.
+#[test]
+fn a_waker_that_panics_as_the_answer_comes_breaks_no_poll() {
+    let _watchdog = watchdog(LONG);
+    for round in 0..1_000 {
+        let meeting = Arc::new((AtomicBool::new(false), AtomicBool::new(false)));
+        let theirs = meeting.clone();
+        let mut answer = pin!(unblock(move || {
+            theirs.0.store(true, Ordering::SeqCst);
+            while !theirs.1.load(Ordering::SeqCst) {
+                std::hint::spin_loop();
+            }
+            round
+        }));
+        let (script, waker) = hostile();
+        script.wakes.panic_at(1);
+        while !meeting.0.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        meeting.1.store(true, Ordering::SeqCst);
+        // The two are apart by another time in each round.
+        for turn in 0..round % 250 {
+            std::hint::black_box(turn);
+        }
+        match answer.as_mut().poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(value) => assert_eq!(value, round),
+            Poll::Pending => {
+                while script.wakes.count.load(Ordering::SeqCst) == 0 {
+                    std::thread::yield_now();
+                }
+                assert_eq!(answer.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(round));
+            }
+        }
+    }
 }
 
 /// Whoever waits to write is as safe.
