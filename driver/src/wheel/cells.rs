@@ -27,8 +27,9 @@ const WINDOW_BITS: u32 = 30;
 
 /// Where a timer is, or was.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cell<K> {
-    /// When the timer is due, as far as the wheel knows: its cached deadline.
+pub(crate) struct Cell<K> {
+    /// When the timer is due, as far as the wheel knows: its cached deadline. In a hole, if its row has lost its order, the index
+    /// of the next hole.
     pub(super) when: Nanos,
     pub(super) rank: Rank,
     /// Whose it is. A hole has none.
@@ -99,6 +100,15 @@ pub(super) struct Rest<K> {
 pub(super) struct Compaction {
     pub(super) write: usize,
     pub(super) read: usize,
+}
+
+impl Compaction {
+    /// The row has become this short. What is put in from here on lies behind both.
+    #[inline]
+    fn end_by(&mut self, len: usize) {
+        self.write = self.write.min(len);
+        self.read = self.read.min(len);
+    }
 }
 
 impl<K> Rest<K> {
@@ -205,6 +215,10 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
     #[inline]
     pub(super) fn pop(&mut self, buffers: &mut Buffers<K>) -> Option<Cell<K>> {
         let cell = self.tail.pop();
+        let len = self.len();
+        if let Some(compaction) = self.rest.as_deref_mut().and_then(|rest| rest.compaction.as_mut()) {
+            compaction.end_by(len);
+        }
         if self.tail.is_empty() {
             self.end_page(buffers);
         }

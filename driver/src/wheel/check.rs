@@ -46,8 +46,9 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             let live = slot.live();
             assert!(live > 0, "the bit of {id:?} is wrong");
             assert_eq!(slot.timers().count(), live, "{id:?} counts wrong");
-            // While a row is compacted, each removal makes one more hole and looks at eight cells.
-            assert!(slot.len_with_holes() <= 3 * live + 2 * PAGE + HOLES, "{id:?} has too many holes");
+            // While a row is compacted, each removal makes one more hole and looks at sixteen cells.
+            assert!(slot.len_with_holes() <= 6 * live + 2 * PAGE + HOLES, "{id:?} has too many holes");
+            assert!(slot.finds_holes(), "{id:?} takes something else for a hole");
             for (index, timer) in slot.timers() {
                 let when = timer.when;
                 assert_eq!(SlotId::of(self.elapsed, when), Some(id), "{when:?} lies in the wrong slot");
@@ -66,6 +67,12 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             len += check_run(run, &place_of);
         }
         len += self.cascading.as_ref().map_or(0, |(_, run)| check_run(run, &place_of));
+        for (_, timer) in
+            self.runs.iter().chain(self.cascading.iter().map(|(_, run)| run)).flat_map(Run::timers)
+        {
+            let ahead = SlotId::of(self.elapsed, timer.when).is_some();
+            assert!(!ahead || timer.when <= self.opened_until, "{:?} is taken for one in a slot", timer.when);
+        }
         assert!(self.cascading.as_ref().is_none_or(|(_, run)| !run.is_empty()), "nothing is left to cascade");
         self.crowd.timers().for_each(|(timer, place)| is_at(timer.key, place));
         let earliest = self.occupied.earliest().map(|id| id.start(self.elapsed));

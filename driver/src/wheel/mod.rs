@@ -25,6 +25,7 @@
 //! * A place leads from a timer to its cell: the deadline says in which slot the cell lies, and the index where in the slot. After
 //!   the slot has been opened the index may be out of date; then the cell is found by its deadline, because what was sorted is
 //!   searched.
+//! * Whoever leaves makes no other cell move, until the slot is tidied. So several may leave together, whose owners are gone.
 //! * All cells of a level's run are due before its next slot starts. So a level has one run.
 //! * A timer in the 16 ns in which the wheel stands goes to the run of level 0 if it is among the last in its order, and to `crowd`,
 //!   a tree, if not. That is also where a crowd ends that no slot can tell apart.
@@ -40,6 +41,7 @@ mod slot;
 
 use std::fmt;
 
+pub(crate) use cells::Cell;
 use cells::{Buffers, Timer};
 use level::{LEVELS, Occupied, SLOTS, SlotId};
 use run::{Crowd, Run};
@@ -97,6 +99,15 @@ impl fmt::Debug for Place {
             Place { when, index } => write!(f, "cell {index} of the slot of {when:?}"),
         }
     }
+}
+
+/// A timer that is to be removed.
+#[derive(Clone, Copy)]
+pub(crate) struct Leaving<K> {
+    key: K,
+    /// Where its cell lies in the slot.
+    index: u32,
+    id: SlotId,
 }
 
 /// A timer's sequence number, which orders equal deadlines, and its slack.
@@ -189,6 +200,8 @@ pub struct Wheel<K, const PAGE: usize = { cells::LARGEST }> {
     elapsed: Nanos,
     /// No slot starts before or at this.
     clear_until: Nanos,
+    /// No timer of an opened slot is filed under a later time.
+    opened_until: Nanos,
     /// What is left of the slot that each level has opened last.
     runs: [Run<K, PAGE>; LEVELS],
     /// Which runs hold timers: a bit each.
@@ -229,6 +242,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             slots: (0..LEVELS * SLOTS).map(|_| Slot::new()).collect(),
             elapsed: at,
             clear_until: Nanos::NEVER,
+            opened_until: at,
             runs: std::array::from_fn(|_| Run::new()),
             running: 0,
             crowd: Crowd::new(),
@@ -285,6 +299,56 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         self.take(store, key).is_some()
     }
 
+    /// Removes a timer from the place that was told last for it, if that is the end of a slot's row. Says whether it was.
+    #[inline]
+    pub(crate) fn remove_last(&mut self, key: K, place: Place) -> bool {
+        let Some(id) = SlotId::of(self.elapsed, place.when) else { return false };
+        let slot = &mut self.slots[id.index()];
+        let removed = slot.remove_last(key, place.index, &mut self.buffers).is_some();
+        if removed {
+            self.len -= 1;
+            if slot.is_empty() {
+                self.occupied.clear(id);
+            }
+            self.debug_check();
+        }
+        removed
+    }
+
+    /// How to [remove](Wheel::remove_all) a timer later, if it lies in a slot by `place`, the last that was told for it.
+    #[inline]
+    pub(crate) fn leaving(&self, key: K, place: Place) -> Option<Leaving<K>> {
+        let id = SlotId::of(self.elapsed, place.when).filter(|_| place.when > self.opened_until)?;
+        Some(Leaving { key, index: place.index, id })
+    }
+
+    /// What [`remove_all`](Wheel::remove_all) is going to look at, to be fetched.
+    #[inline]
+    pub(crate) fn cell_of(&self, leaving: &Leaving<K>) -> Option<&Cell<K>> {
+        self.slots[leaving.id.index()].cell(leaving.index)
+    }
+
+    /// Removes several timers, whose cells are waited for together. The store is not asked for them, nor told: their owners may
+    /// be gone. Says whether all were there; if not, some may still be.
+    ///
+    /// Since it was asked how they are [leaving](Wheel::leaving), timers may have been inserted, and others removed that were
+    /// [last](Wheel::remove_last). Nothing else was done.
+    pub(crate) fn remove_all(&mut self, store: &mut impl Store<K>, timers: &[Leaving<K>]) -> bool {
+        let (mut found, mut untidy) = (0, false);
+        for &Leaving { key, index, id } in timers {
+            let slot = &mut self.slots[id.index()];
+            found += usize::from(slot.remove(key, index).is_some());
+            untidy |= slot.is_untidy();
+        }
+        self.len -= found;
+        // Only from here on cells move, and their owners are told.
+        if found == timers.len() && untidy {
+            timers.iter().for_each(|leaving| self.tidy(store, leaving.id));
+        }
+        self.debug_check();
+        found == timers.len()
+    }
+
     /// Files a timer under another deadline and with another slack; it keeps its sequence number. Says whether it was in the
     /// wheel. O(1), and cheapest if it stays in its slot.
     #[inline]
@@ -316,18 +380,28 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     #[inline]
     fn take(&mut self, store: &mut impl Store<K>, key: K) -> Option<Rank> {
         let place = store.place(key);
-        let waiting = SlotId::of(self.elapsed, place.when).and_then(|id| {
+        let id = SlotId::of(self.elapsed, place.when);
+        let waiting = id.and_then(|id| {
             let slot = &mut self.slots[id.index()];
-            let rank = slot.remove(store, key, place.index, &mut self.buffers)?;
-            if slot.is_empty() {
-                self.occupied.clear(id);
-            }
+            let last = slot.remove_last(key, place.index, &mut self.buffers);
+            let rank = last.or_else(|| slot.remove(key, place.index))?;
+            self.tidy(store, id);
             Some(rank)
         });
         let rank = waiting.or_else(|| self.take_opened(key, place))?;
         self.len -= 1;
         self.debug_check();
         Some(rank)
+    }
+
+    /// What is left to do when a timer has left this slot.
+    #[inline]
+    fn tidy(&mut self, store: &mut impl Store<K>, id: SlotId) {
+        let slot = &mut self.slots[id.index()];
+        slot.tidy(store, &mut self.buffers);
+        if slot.is_empty() {
+            self.occupied.clear(id);
+        }
     }
 
     /// Removes a timer whose slot has been opened.

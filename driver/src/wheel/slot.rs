@@ -7,17 +7,24 @@
 //!   live cells behind it. So a crowd that was armed in order stays so while some of it is cancelled.
 //! * The bounds enclose the truth: no cell is due before `earliest` or after `latest`, none wants the park to end
 //!   before `wake`, and none has less slack than `slack`.
-//! * While a slot is ordered, a removal leaves a hole. Holes are at most as many as live cells and a few: beyond that a short
-//!   slot is compacted at once, a long one a few cells with each removal. When it is not, the last cell fills the hole.
+//! * A removal leaves a hole, unless it is the last cell that goes. A slot that has lost its order puts the next timer into the
+//!   hole that was made last: `free` leads there, and from hole to hole. It is `NONE` while the slot is ordered, and begins anew
+//!   when cells are compacted.
+//! * Of a row's cells at least a quarter are live, but for a few: beyond that a short row is compacted at once, a long one a few
+//!   cells with each removal, until it is so again. Compaction keeps the order.
 
 use super::cells::{Buffers, Cell, Cells, Compaction, Timer};
 use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
 
-/// So many holes are no reason to compact.
+/// No hole.
+const NONE: u32 = u32::MAX;
+/// A row with so many times as many cells as timers is compacted.
+const SPARSE: usize = 4;
+/// So many cells more are no reason to.
 pub(super) const HOLES: usize = 32;
-/// A long slot is compacted by so many cells with each removal.
-const COMPACTED: usize = 8;
+/// A long row is compacted by so many cells with each removal.
+const COMPACTED: usize = 16;
 /// So many holes at the end are removed with the last cell.
 const TRAILING: usize = 64;
 /// At most so many cells are looked at to find out how long a park may last.
@@ -34,6 +41,8 @@ pub(super) struct Slot<K, const PAGE: usize> {
     /// No cell wants the park to end before this.
     wake: Nanos,
     live: u32,
+    /// The hole that the next timer takes. It names the next hole.
+    free: u32,
     /// No cell has less.
     slack: Slack,
     ordered: bool,
@@ -47,6 +56,7 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
             latest: Nanos::ZERO,
             wake: Nanos::NEVER,
             live: 0,
+            free: NONE,
             slack: Slack::MAX,
             ordered: true,
         }
@@ -93,7 +103,7 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         self.cells.is_one_page()
     }
 
-    /// Puts a timer behind the last one, and tells its owner.
+    /// Puts a timer behind the last one or in a hole, and tells its owner.
     #[inline]
     pub(super) fn push(&mut self, store: &mut impl Store<K>, timer: Timer<K>, buffers: &mut Buffers<K>) {
         if self.live == 0 {
@@ -103,52 +113,81 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
             self.ordered = self.ordered && follows(self.cells.last(), &timer);
         }
         self.include(&timer);
-        let index = self.cells.len();
-        assert!(index < u32::MAX as usize, "more than four thousand million timers in a slot");
-        store.set_place(timer.key, Place { when: timer.when, index: index as u32 });
-        self.cells.push(timer.into_cell(), buffers);
         self.live += 1;
+        let index = match self.cells.get_mut(self.free as usize).filter(|_| self.free != NONE) {
+            Some(hole) => {
+                let next = hole.when.get() as u32;
+                *hole = timer.into_cell();
+                std::mem::replace(&mut self.free, next)
+            }
+            None => {
+                let end = self.cells.len();
+                assert!(end < NONE as usize, "more than four thousand million timers in a slot");
+                self.cells.push(timer.into_cell(), buffers);
+                end as u32
+            }
+        };
+        store.set_place(timer.key, Place { when: timer.when, index });
     }
 
-    /// Removes the timer of `key`, if it is at `index`. Returns its rank.
+    /// Removes the timer of `key`, if it is at `index`, and leaves a hole. Returns its rank. The slot is to be
+    /// [tidied](Slot::tidy) afterwards.
     #[inline]
-    pub(super) fn remove(
-        &mut self,
-        store: &mut impl Store<K>,
-        key: K,
-        index: u32,
-        buffers: &mut Buffers<K>,
-    ) -> Option<Rank> {
-        let (index, len) = (index as usize, self.cells.len());
-        let last = self.cells.last().copied()?;
-        let cell = self.cells.get_mut(index).filter(|cell| cell.key == Some(key))?;
+    pub(super) fn remove(&mut self, key: K, index: u32) -> Option<Rank> {
+        let cell = self.cells.get_mut(index as usize).filter(|cell| cell.key == Some(key))?;
         let rank = cell.rank;
-        if self.ordered || len != self.live as usize {
-            cell.key = None;
-            self.live -= 1;
-            self.leave_hole(store, index, buffers);
-            return Some(rank);
+        cell.key = None;
+        if !self.ordered {
+            cell.when = Nanos::new(self.free.into());
+            self.free = index;
         }
-        *cell = last;
+        self.live -= 1;
+        Some(rank)
+    }
+
+    /// Removes the timer of `key`, if it is at `index` and that is the end. Returns its rank.
+    #[inline]
+    pub(super) fn remove_last(&mut self, key: K, index: u32, buffers: &mut Buffers<K>) -> Option<Rank> {
+        if index as usize + 1 != self.cells.len() {
+            return None;
+        }
+        let rank = self.cells.last().filter(|cell| cell.key == Some(key))?.rank;
         self.live -= 1;
         self.cells.pop(buffers);
-        if let Some(key) = last.key.filter(|_| index + 1 < len) {
-            store.set_place(key, Place { when: last.when, index: index as u32 });
+        if self.live == 0 {
+            self.clear(buffers);
+        } else if self.ordered {
+            self.pop_holes(buffers);
         }
         Some(rank)
     }
 
-    /// There is a hole at `index` now: removes it if it is at the end, fills it if the order is lost, and compacts a slot
-    /// that has many.
-    fn leave_hole(&mut self, store: &mut impl Store<K>, index: usize, buffers: &mut Buffers<K>) {
-        let len = self.cells.len();
-        if self.live == 0 || index + 1 == len {
-            self.pop_holes(buffers);
-        } else if !self.ordered {
-            self.fill(store, index, buffers);
-        } else if len > 2 * self.live() + HOLES || self.is_compacting() {
+    /// The cell at `index`.
+    #[inline]
+    pub(super) fn cell(&self, index: u32) -> Option<&Cell<K>> {
+        self.cells.get(index as usize)
+    }
+
+    /// Whether it has far more cells than timers.
+    #[inline]
+    pub(super) fn is_untidy(&self) -> bool {
+        self.live == 0 || self.cells.len() > SPARSE * self.live() + HOLES
+    }
+
+    /// Gives up the cells of a slot without timers, and compacts a row that has many holes.
+    #[inline]
+    pub(super) fn tidy(&mut self, store: &mut impl Store<K>, buffers: &mut Buffers<K>) {
+        if self.live == 0 {
+            self.clear(buffers);
+        } else if self.is_untidy() {
             self.compact(store, buffers);
         }
+    }
+
+    #[inline]
+    fn clear(&mut self, buffers: &mut Buffers<K>) {
+        self.free = NONE;
+        self.cells.clear(buffers);
     }
 
     /// Takes out the last timer; `None` if some holes were in the way.
@@ -158,6 +197,7 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         let taken = cell.timer();
         cell.key = None;
         self.live -= u32::from(taken.is_some());
+        self.free = NONE;
         self.pop_holes(buffers);
         taken
     }
@@ -231,6 +271,18 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         self.cells.allocated_bytes()
     }
 
+    /// Whether `free` leads to holes and ends.
+    pub(super) fn finds_holes(&self) -> bool {
+        let mut next = self.free;
+        (0..=self.cells.len()).any(|_| match self.cells.get(next as usize) {
+            Some(hole) if next != NONE && hole.key.is_none() => {
+                next = hole.when.get() as u32;
+                false
+            }
+            _ => true,
+        }) && next == NONE
+    }
+
     /// How many cells there are, holes included.
     pub(super) fn len_with_holes(&self) -> usize {
         self.cells.len()
@@ -265,34 +317,15 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         }
     }
 
-    /// Moves the last timer to the hole at `index`: the order is lost already.
-    #[inline]
-    fn fill(&mut self, store: &mut impl Store<K>, index: usize, buffers: &mut Buffers<K>) {
-        self.pop_holes(buffers);
-        let last = self.cells.len() - 1;
-        if let Some(timer) = self.cells.last().and_then(Cell::timer).filter(|_| index < last) {
-            if let Some(hole) = self.cells.get_mut(index) {
-                *hole = timer.into_cell();
-            }
-            self.cells.pop(buffers);
-            store.set_place(timer.key, Place { when: timer.when, index: index as u32 });
-        }
-    }
-
-    #[inline]
-    fn is_compacting(&mut self) -> bool {
-        self.cells.rest().is_some_and(|rest| rest.compaction.is_some())
-    }
-
     /// Moves live cells over holes: a few, or all of a short slot. The order stays.
     #[cold]
     fn compact(&mut self, store: &mut impl Store<K>, buffers: &mut Buffers<K>) {
         let steps = if self.cells.is_one_page() { PAGE } else { COMPACTED };
         let len = self.cells.len();
+        // Holes are going to be filled, and to be cut off.
+        self.free = NONE;
         let Compaction { mut write, mut read } =
             self.cells.rest().and_then(|rest| rest.compaction).unwrap_or_default();
-        // Holes at the end may have been removed since.
-        (write, read) = (write.min(len), read.min(len));
         for _ in 0..steps {
             let Some(cell) = self.cells.get(read) else { break };
             if let Some(timer) = cell.timer() {

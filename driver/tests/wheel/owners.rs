@@ -30,32 +30,58 @@ fn a_timer_that_is_not_in_the_wheel_is_not_found() {
 fn timers_that_are_cancelled_in_a_crowd_in_order_move_no_other_until_the_holes_are_many() {
     let mut bench = Paged::of([1 << 20; 200]);
     let before = bench.owners.place.clone();
-    // As many holes as timers, and 32: then the others move together.
-    (1..=116).for_each(|key| bench.cancel(key));
+    // Three times as many holes as timers, and 32: then the others move together.
+    (1..=158).for_each(|key| bench.cancel(key));
     assert_eq!(bench.owners.place, before);
-    bench.cancel(117);
-    assert!((118..200).all(|key| bench.owners.place[key] != before[key]));
+    bench.cancel(159);
+    assert!((160..200).all(|key| bench.owners.place[key] != before[key]));
     bench.check();
 }
 
+/// Where in its slot a timer lies.
+fn index(bench: &Bench, key: usize) -> usize {
+    let place = format!("{:?}", bench.owners.place[key]);
+    place.split(' ').nth(1).expect("it says `cell 3 of the slot of`").parse().expect("a number")
+}
+
 #[test]
-fn holes_of_a_crowd_that_has_lost_its_order_are_filled() {
-    // A long hole, made while it was in order; then one comes out of order, and the last two go.
-    let mut bench = Bench::of([(1 << 20) + 10; 200]);
-    (100..199).for_each(|key| bench.cancel(key));
-    let early = bench.add((1 << 20) + 5);
-    for key in [199, early, 99] {
+fn holes_of_a_crowd_that_has_lost_its_order_are_filled_by_those_that_come() {
+    let slot = 1 << 20;
+    let mut bench = Bench::of((0..20).map(|key| slot + 20 - key));
+    for key in [3, 19, 7, 11] {
         bench.cancel(key);
         bench.check();
     }
-    let early = bench.add((1 << 20) + 5);
-    // A hole in the middle is never more than one.
-    for key in 5..95 {
+    // The cell at the end is gone. The others are filled, the latest first; then the row grows again.
+    let others = bench.owners.place.clone();
+    for (deadline, expected) in [(40, 11), (30, 7), (50, 3), (60, 19)] {
+        let key = bench.add(slot + deadline);
+        assert_eq!(index(&bench, key), expected);
+        bench.check();
+    }
+    assert_eq!(bench.owners.place[..20], others[..], "nobody else was moved");
+    let left = (0..20).rev().filter(|key| ![3, 7, 11, 19].contains(key));
+    assert_eq!(bench.advance(slot + 60, 100), left.chain([21, 20, 22, 23]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_crowd_that_has_lost_its_order_is_compacted_when_few_are_left() {
+    let slot = 1 << 20;
+    let mut bench = Bench::of((0..400).map(|key| slot + 500 - key));
+    let allocated = bench.wheel.allocated_bytes();
+    for key in 0..390 {
         bench.cancel(key);
         bench.check();
     }
-    let left: Vec<usize> = (0..5).chain(95..99).collect();
-    assert_eq!(bench.advance((1 << 20) + 10, 100), [&[early], &left[..]].concat());
+    assert!((390..400).all(|key| index(&bench, key) < 80));
+    // Those who come take no cell that is about to be cut off, and the memory that was given up.
+    for key in 0..200 {
+        bench.add(slot + 1000 - key);
+        bench.check();
+    }
+    assert!(bench.wheel.allocated_bytes() < allocated + 4096);
+    let left = (390..400).rev().chain((400..600).rev());
+    assert_eq!(bench.advance(slot + 1000, 100), left.collect::<Vec<_>>());
 }
 
 #[test]
@@ -120,5 +146,34 @@ fn a_wheel_whose_store_knows_no_deadlines_keeps_those_it_was_told() {
     for expected in [2, 3, 1] {
         let due = wheel.next_due(&mut places, Nanos::new(1_000), &mut 100);
         assert!(matches!(due, Due::Fire { key, .. } if key == expected), "{due:?}");
+    }
+}
+
+#[test]
+fn a_row_that_becomes_short_while_it_is_compacted_loses_no_timer() {
+    let (slot, mut random) = (1 << 20, 0x9e37_79b9_7f4a_7c15u64);
+    let mut next = |below: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random as usize % below
+    };
+    for round in 0..300 {
+        let mut bench = Bench::of([slot; 300]);
+        let mut live: Vec<usize> = (0..300).collect();
+        // Of three kinds, in stretches: anybody leaves, the last leaves, one comes.
+        for _ in 0..60 {
+            let kind = next(3);
+            for _ in 0..next(if kind == 2 { 8 } else { 30 }) {
+                if kind == 2 {
+                    live.push(bench.add(slot + 1));
+                } else if !live.is_empty() {
+                    let index = if kind == 0 { next(live.len()) } else { live.len() - 1 };
+                    bench.cancel(live.remove(index));
+                }
+            }
+            bench.check();
+        }
+        assert_eq!(bench.advance(slot + 1, 100), live, "round {round}");
     }
 }

@@ -5,7 +5,7 @@
 //! and the driver (the holder of the driver's lock):
 //!
 //! * The state cell says whose the rest is. While it is a deadline the entry is linked: the wheel holds an
-//!   `EntryRef` to it, its place is valid and its waker present. In any other state the driver has no
+//!   `EntryRef` to it, its place is valid and its waker present. In any other state the driver follows no
 //!   pointer to it, and all of it is the owner's.
 //! * Only the owner writes the waker, and only under the lock while linked. It may compare it without the
 //!   lock (`will_wake` reads bits that nobody else writes). It clones before locking and drops after
@@ -315,7 +315,7 @@ impl Future for TimerEntry {
 impl Drop for TimerEntry {
     #[inline]
     fn drop(&mut self) {
-        // A state that is no deadline means that the driver has no pointer to the entry, and no lock is
+        // A state that is no deadline means that the driver follows no pointer to the entry, and no lock is
         // needed: `load` acquires the driver's last touch.
         if let State::Deadline(_) = self.state.load() {
             self.disarm();

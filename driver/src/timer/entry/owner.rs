@@ -203,9 +203,9 @@ impl TimerEntry {
     fn take_out(&self, locked: &mut Inner) -> Waker {
         locked.entries.remove(self);
         self.waker.with(|held| {
-            // SAFETY: the state is a deadline, so the waker is present; the lock is held and the wheel has no
-            // pointer to the entry any more, so nobody copies it; the caller leaves the deadline state (or
-            // writes a new waker) before unlocking, so it is moved out once.
+            // SAFETY: the state is a deadline, so the waker is present; the lock is held and no pointer to the
+            // entry is followed any more, so nobody copies it; the caller leaves the deadline state before
+            // unlocking, so it is moved out once.
             unsafe { (*held).assume_init_read() }
         })
     }
