@@ -211,6 +211,32 @@ fn of_timers_that_are_gone_the_driver_does_not_speak() {
 }
 
 #[test]
+fn a_timer_that_leaves_at_once_moves_none_that_is_about_to_leave() {
+    // Of what was opened none is due later than this. So whatever is due by then leaves at once, also from a slot.
+    const OPENED: u64 = (1 << 28) + (3 << 22) + 1_000;
+    let leave: [fn(&mut probe::Timer); 2] =
+        [|timer| timer.as_mut().cancel(), |timer| timer.as_mut().reset(Nanos::new((1 << 28) + 1_000))];
+    for leave in leave {
+        let mut f = Fixture::new();
+        let (_first, _opened) = (f.armed(1 << 28, Waker::noop()), f.armed(OPENED, Waker::noop()));
+        assert_eq!(f.advance_to(1 << 28), 1);
+        // A row of which so few are left that it is compacted when one more leaves.
+        let at = |key: u64| if key == 83 { OPENED - 1 } else { OPENED + key };
+        let mut row: Vec<_> = (0..100).map(|key| f.armed(at(key), Waker::noop())).collect();
+        row[..83].iter_mut().for_each(|timer| timer.as_mut().cancel());
+        f.handle.check();
+        row[84..99].iter_mut().for_each(|timer| timer.as_mut().cancel());
+        leave(&mut row[83]);
+        f.handle.check();
+        row[84..99].iter_mut().for_each(|timer| assert!(poll(timer, Waker::noop()).is_pending()));
+        f.handle.check();
+        let left = f.live();
+        assert!([17, 18].contains(&left));
+        assert_eq!(f.advance_to(2 * OPENED), left);
+    }
+}
+
+#[test]
 fn a_cancelled_timer_does_not_fire_and_can_be_armed_again() {
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);

@@ -357,3 +357,36 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
 pub(super) fn follows<K: Copy>(last: Option<&Cell<K>>, timer: &Timer<K>) -> bool {
     last.is_none_or(|last| last.order() < timer.order())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody asks for the places.
+    struct Nobody;
+    impl Store<usize> for Nobody {
+        fn set_place(&mut self, _: usize, _: Place) {}
+        fn place(&self, _: usize) -> Place {
+            Place::NOWHERE
+        }
+    }
+
+    #[test]
+    fn the_last_of_a_row_in_order_takes_the_holes_before_it_along() {
+        let mut buffers = Buffers::new();
+        for (deadlines, expected) in [([10, 20, 30, 40], 1), ([10, 20, 40, 30], 3)] {
+            let mut slot = Slot::<usize, 8>::new();
+            for (key, when) in deadlines.into_iter().enumerate() {
+                let rank = Rank::new(key as u64, Slack::ZERO);
+                slot.push(&mut Nobody, Timer { when: Nanos::new(when), rank, key }, &mut buffers);
+            }
+            assert!(slot.remove(1, 1).is_some() && slot.remove(2, 2).is_some());
+            assert!(slot.remove_last(3, 2, &mut buffers).is_none(), "it lies at the end");
+            assert!(slot.remove_last(2, 3, &mut buffers).is_none(), "another lies at the end");
+            assert!(slot.remove_last(3, 3, &mut buffers).is_some());
+            // What has lost its order has its holes in a list, where they stay.
+            assert_eq!((slot.live(), slot.len_with_holes()), (1, expected));
+            assert!(slot.finds_holes());
+        }
+    }
+}

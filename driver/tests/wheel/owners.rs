@@ -177,3 +177,27 @@ fn a_row_that_becomes_short_while_it_is_compacted_loses_no_timer() {
         assert_eq!(bench.advance(slot + 1, 100), live, "round {round}");
     }
 }
+
+#[test]
+fn a_compaction_goes_on_at_the_end_of_a_row_that_has_become_shorter_than_what_was_compacted() {
+    let slot = 1 << 20;
+    let mut bench = Bench::of([slot; 120]);
+    let cancel = |bench: &mut Bench, keys: &mut dyn Iterator<Item = usize>| {
+        for key in keys {
+            bench.cancel(key);
+            bench.check();
+        }
+    };
+    // Sixteen stay, and have been compacted. The row ends behind them when the last one takes all holes along.
+    cancel(&mut bench, &mut (16..115));
+    cancel(&mut bench, &mut (115..120).rev());
+    let last = bench.add(slot);
+    cancel(&mut bench, &mut [last].into_iter());
+    assert_eq!(last, 120);
+    // Then it becomes shorter still, and grows.
+    cancel(&mut bench, &mut (10..16).rev());
+    (121..321).for_each(|key| assert_eq!(bench.add(slot), key));
+    assert_eq!(index(&bench, 121), 10);
+    cancel(&mut bench, &mut (141..320));
+    assert_eq!(bench.advance(slot, 100), (0..10).chain(121..141).chain([320]).collect::<Vec<_>>());
+}
