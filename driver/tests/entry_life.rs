@@ -193,21 +193,70 @@ fn of_timers_that_are_gone_the_driver_does_not_speak() {
             }
         },
     ];
-    for (number, action) in actions.into_iter().enumerate() {
-        // Up to two lots of sixteen. Miri takes a minute for so many.
-        for dropped in if cfg!(miri) { &[5, 17][..] } else { &[1, 5, 15, 16, 17, 33] } {
+    // In the wheel when they are dropped, or not yet.
+    for ((number, action), filed) in
+        actions.into_iter().enumerate().flat_map(|one| [(one, true), (one, false)])
+    {
+        // Up to two lots of sixteen leave, up to two of sixty-four arrive. Miri takes a minute for so many.
+        for dropped in if cfg!(miri) { &[5, 17][..] } else { &[1, 5, 15, 16, 17, 33, 57, 58, 130] } {
             let mut f = Fixture::new();
             let all = dropped + 7;
             let mut timers: Vec<_> =
                 (0..all as u64).map(|key| f.armed(9 * MS - key * 1_000, Waker::noop())).collect();
+            if filed {
+                f.handle.check();
+            }
             drop(timers.drain(1..1 + dropped));
             assert_eq!(f.live(), 7);
             action(&mut f, &mut timers);
             f.handle.check();
-            assert_eq!(f.live(), timers.len(), "action {number}, {dropped} dropped");
-            assert_eq!(f.advance_to(9 * MS), timers.len(), "action {number}, {dropped} dropped");
+            let case = format!("action {number}, {dropped} dropped, filed: {filed}");
+            assert_eq!(f.live(), timers.len(), "{case}");
+            assert_eq!(f.advance_to(9 * MS), timers.len(), "{case}");
         }
     }
+}
+
+#[test]
+fn timers_that_have_just_been_armed_fire_in_their_order_whatever_is_done_to_them() {
+    // More than are filed together; what is done to them finds some of them filed and others not.
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    let mut timers: Vec<_> = (0..100).map(|key| f.armed(MS + 1_000 * (key % 10), &probe.waker())).collect();
+    for (key, timer) in timers.iter_mut().enumerate() {
+        match key % 5 {
+            0 => timer.as_mut().cancel(),
+            // Earlier, later, and later than it was and then earlier.
+            1 => timer.as_mut().reset(Nanos::new(MS - key as u64)),
+            2 => timer.as_mut().reset(Nanos::new(2 * MS + key as u64)),
+            3 => {
+                timer.as_mut().reset(Nanos::new(3 * MS));
+                timer.as_mut().reset(Nanos::new(MS + 500 - key as u64));
+            }
+            _ => {}
+        }
+        assert_eq!(f.live(), 100 - key / 5 - 1);
+    }
+    let mut expected: Vec<_> = timers.iter().enumerate().filter(|(key, _)| key % 5 > 0).collect();
+    expected.sort_by_key(|(key, timer)| (timer.deadline(), *key));
+    let pending: Vec<_> = f.handle.pending().iter().map(|pending| pending.deadline).collect();
+    assert_eq!(pending, expected.iter().map(|(_, timer)| timer.deadline()).collect::<Vec<_>>());
+    f.handle.check();
+    let mut now = 0;
+    for (_, timer) in &expected {
+        let at = timer.deadline().get();
+        assert_eq!(timer.is_elapsed(), at == now, "{at}");
+        if at > now {
+            f.advance_to(at - 1);
+            assert!(!timer.is_elapsed(), "{at}");
+            f.advance_to(at);
+            assert!(timer.is_elapsed(), "{at}");
+        }
+        now = at;
+    }
+    assert_eq!((f.live(), probe.wakes()), (0, 80));
+    drop(timers);
+    assert_eq!(probe.wakers(), 0);
 }
 
 #[test]
@@ -223,6 +272,7 @@ fn a_timer_that_leaves_at_once_moves_none_that_is_about_to_leave() {
         // A row of which so few are left that it is compacted when one more leaves.
         let at = |key: u64| if key == 83 { OPENED - 1 } else { OPENED + key };
         let mut row: Vec<_> = (0..100).map(|key| f.armed(at(key), Waker::noop())).collect();
+        f.handle.check();
         row[..83].iter_mut().for_each(|timer| timer.as_mut().cancel());
         f.handle.check();
         row[84..99].iter_mut().for_each(|timer| timer.as_mut().cancel());

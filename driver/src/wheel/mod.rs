@@ -299,22 +299,6 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         self.take(store, key).is_some()
     }
 
-    /// Removes a timer from the place that was told last for it, if that is the end of a slot's row. Says whether it was.
-    #[inline]
-    pub(crate) fn remove_last(&mut self, key: K, place: Place) -> bool {
-        let Some(id) = SlotId::of(self.elapsed, place.when) else { return false };
-        let slot = &mut self.slots[id.index()];
-        let removed = slot.remove_last(key, place.index, &mut self.buffers).is_some();
-        if removed {
-            self.len -= 1;
-            if slot.is_empty() {
-                self.occupied.clear(id);
-            }
-            self.debug_check();
-        }
-        removed
-    }
-
     /// How to [remove](Wheel::remove_all) a timer later, if it lies in a slot by `place`, the last that was told for it.
     #[inline]
     pub(crate) fn leaving(&self, key: K, place: Place) -> Option<Leaving<K>> {
@@ -331,13 +315,12 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// Removes several timers, whose cells are waited for together. The store is not asked for them, nor told: their owners may
     /// be gone. Says whether all were there; if not, some may still be.
     ///
-    /// Since it was asked how they are [leaving](Wheel::leaving), timers may have been inserted, and others removed that were
-    /// [last](Wheel::remove_last). Nothing else was done.
+    /// Since it was asked how they are [leaving](Wheel::leaving), nothing was done but that others were removed in this way.
     pub(crate) fn remove_all(&mut self, store: &mut impl Store<K>, timers: &[Leaving<K>]) -> bool {
         let (mut found, mut untidy) = (0, false);
         for &Leaving { key, index, id } in timers {
             let slot = &mut self.slots[id.index()];
-            found += usize::from(slot.remove(key, index).is_some());
+            found += usize::from(slot.remove(key, index, &mut self.buffers).is_some());
             untidy |= slot.is_untidy();
         }
         self.len -= found;
@@ -383,8 +366,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         let id = SlotId::of(self.elapsed, place.when);
         let waiting = id.and_then(|id| {
             let slot = &mut self.slots[id.index()];
-            let last = slot.remove_last(key, place.index, &mut self.buffers);
-            let rank = last.or_else(|| slot.remove(key, place.index))?;
+            let rank = slot.remove(key, place.index, &mut self.buffers)?;
             self.tidy(store, id);
             Some(rank)
         });

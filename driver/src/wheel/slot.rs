@@ -130,34 +130,25 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         store.set_place(timer.key, Place { when: timer.when, index });
     }
 
-    /// Removes the timer of `key`, if it is at `index`, and leaves a hole. Returns its rank. The slot is to be
+    /// Removes the timer of `key`, if it is at `index`, and leaves a hole or shortens the row. Returns its rank. The slot is to be
     /// [tidied](Slot::tidy) afterwards.
     #[inline]
-    pub(super) fn remove(&mut self, key: K, index: u32) -> Option<Rank> {
+    pub(super) fn remove(&mut self, key: K, index: u32, buffers: &mut Buffers<K>) -> Option<Rank> {
+        let last = index as usize + 1 == self.cells.len();
         let cell = self.cells.get_mut(index as usize).filter(|cell| cell.key == Some(key))?;
         let rank = cell.rank;
+        self.live -= 1;
+        if last {
+            self.cells.pop(buffers);
+            if self.ordered {
+                self.pop_holes(buffers);
+            }
+            return Some(rank);
+        }
         cell.key = None;
         if !self.ordered {
             cell.when = Nanos::new(self.free.into());
             self.free = index;
-        }
-        self.live -= 1;
-        Some(rank)
-    }
-
-    /// Removes the timer of `key`, if it is at `index` and that is the end. Returns its rank.
-    #[inline]
-    pub(super) fn remove_last(&mut self, key: K, index: u32, buffers: &mut Buffers<K>) -> Option<Rank> {
-        if index as usize + 1 != self.cells.len() {
-            return None;
-        }
-        let rank = self.cells.last().filter(|cell| cell.key == Some(key))?.rank;
-        self.live -= 1;
-        self.cells.pop(buffers);
-        if self.live == 0 {
-            self.clear(buffers);
-        } else if self.ordered {
-            self.pop_holes(buffers);
         }
         Some(rank)
     }
@@ -380,10 +371,10 @@ mod tests {
                 let rank = Rank::new(key as u64, Slack::ZERO);
                 slot.push(&mut Nobody, Timer { when: Nanos::new(when), rank, key }, &mut buffers);
             }
-            assert!(slot.remove(1, 1).is_some() && slot.remove(2, 2).is_some());
-            assert!(slot.remove_last(3, 2, &mut buffers).is_none(), "it lies at the end");
-            assert!(slot.remove_last(2, 3, &mut buffers).is_none(), "another lies at the end");
-            assert!(slot.remove_last(3, 3, &mut buffers).is_some());
+            assert!(slot.remove(1, 1, &mut buffers).is_some() && slot.remove(2, 2, &mut buffers).is_some());
+            assert!(slot.remove(3, 2, &mut buffers).is_none(), "it lies at the end");
+            assert!(slot.remove(2, 3, &mut buffers).is_none(), "another lies at the end");
+            assert!(slot.remove(3, 3, &mut buffers).is_some());
             // What has lost its order has its holes in a list, where they stay.
             assert_eq!((slot.live(), slot.len_with_holes()), (1, expected));
             assert!(slot.finds_holes());

@@ -56,10 +56,12 @@ impl Case {
         }
     }
 
-    /// What must hold between any two calls.
+    /// What must hold between any two calls. To look at the wheel makes it catch up, so that is done now and then.
     fn check(&mut self) {
         let world = lock(&self.log.world);
-        world.handle.check();
+        if self.tally.steps % 8 == 0 {
+            world.handle.check();
+        }
         let stats = world.handle.stats();
         assert_eq!(stats.live, world.list.len());
         assert_eq!((stats.armed, stats.fired, stats.cancelled), (world.armed, world.fired, world.cancelled));

@@ -6,11 +6,13 @@
 //!   hold the lock.
 //! * The wheel says whether it has found an entry, and removes no other, in every build: if it did not, a
 //!   pointer to an entry that is freed would stay in the wheel.
-//! * An [`EntryRef`] is in the wheel while its entry is linked. Between two unlocks the driver may take one out to fire it; then it
-//!   fires it or files it again.
-//! * The cell of an entry that was unlinked may stay a little longer: cells lie anywhere in memory, and several are removed in the
-//!   time of one. Until then the entry is `leaving`, and may be gone: its cell is compared and never followed. So whatever could
-//!   lead from the wheel to an entry asks [`Entries::wheel`] for it, which removes the leaving first.
+//! * An entry that is linked is `arriving` at first: most timers are dropped soon, and cost the wheel nothing then. The cell of an
+//!   entry that was unlinked stays a little longer: cells lie anywhere in memory, and several are removed in the time of one. Such
+//!   an entry is `leaving`, and may be gone: its cell is compared and never followed.
+//! * [`Entries::wheel`] removes all that are leaving and files all that are arriving. Whatever could lead from the wheel to an entry,
+//!   or must know them all, asks it for the wheel. Between two calls of it nothing happens to the wheel but that some leave.
+//! * So an [`EntryRef`] is arriving or in the wheel while its entry is linked. Between two unlocks the driver may take one out to
+//!   fire it; then it fires it or files it again.
 
 use std::collections::VecDeque;
 use std::panic::Location;
@@ -27,8 +29,10 @@ use crate::wheel::{Due, Leaving, Occupancy, Place, Rank, Slack, Store, Wheel};
 
 /// So many entries ahead of the one that is read are fetched into the cache.
 const AHEAD: usize = 12;
-/// So many entries are removed together.
-const TOGETHER: usize = 16;
+/// At most so many entries are arriving.
+const ARRIVING: usize = 64;
+/// Fewer than so many entries are leaving.
+const LEAVING: usize = 16;
 
 /// The wheel's pointer to a linked entry.
 ///
@@ -126,25 +130,48 @@ pub(crate) enum Next {
     Idle,
 }
 
-/// The wheel of linked entries. It lives under the driver's lock, and nothing else holds an [`EntryRef`].
+/// The linked entries and their wheel. It lives under the driver's lock, and nothing else holds an [`EntryRef`].
 pub(crate) struct Entries {
     wheel: Wheel<EntryRef>,
+    /// Entries that are linked and not in the wheel yet, in the order in which they came. Whoever goes leaves a hole, and the last
+    /// one is none.
+    arriving: Vec<Option<Arrival>>,
     /// Entries that were unlinked, whose cells are still in the wheel. They may be gone.
     leaving: Vec<Leaving<EntryRef>>,
 }
 
+/// An entry that is to be filed.
+#[derive(Clone, Copy)]
+struct Arrival {
+    key: EntryRef,
+    deadline: Nanos,
+    rank: Rank,
+}
+
 impl Entries {
     pub(crate) fn new(at: Nanos) -> Entries {
-        Entries { wheel: Wheel::new(at), leaving: Vec::with_capacity(TOGETHER) }
+        Entries {
+            wheel: Wheel::new(at),
+            arriving: Vec::with_capacity(ARRIVING),
+            leaving: Vec::with_capacity(LEAVING),
+        }
     }
 
-    /// The wheel, with linked entries only.
+    /// The wheel, with all linked entries and no others.
     #[inline]
     fn wheel(&mut self) -> &mut Wheel<EntryRef> {
-        if !self.leaving.is_empty() {
-            self.remove_leaving();
+        if !(self.leaving.is_empty() && self.arriving.is_empty()) {
+            self.catch_up();
         }
         &mut self.wheel
+    }
+
+    #[inline(never)]
+    fn catch_up(&mut self) {
+        self.remove_leaving();
+        for Arrival { key, deadline, rank } in self.arriving.drain(..).flatten() {
+            self.wheel.insert(&mut Places, key, deadline, rank);
+        }
     }
 
     #[inline(never)]
@@ -156,27 +183,34 @@ impl Entries {
         }
     }
 
-    /// Files `entry`, which is being linked.
+    /// Takes in `entry`, which is being linked.
     #[inline]
     pub(super) fn insert(&mut self, entry: Pin<&TimerEntry>, deadline: Nanos, rank: Rank) {
-        // Nobody who is leaving is spoken of: they lie in slots, where those who come make nobody move.
-        self.wheel.insert(&mut Places, EntryRef::new(entry), deadline, rank);
+        if self.arriving.len() == ARRIVING {
+            self.catch_up();
+        }
+        entry.filed.with_mut(|filed| {
+            // SAFETY: the lock is held.
+            unsafe { ((*filed).index, (*filed).arriving) = (self.arriving.len() as u32, true) }
+        });
+        self.arriving.push(Some(Arrival { key: EntryRef::new(entry), deadline, rank }));
     }
 
-    /// Takes `entry`, which is linked, out of the wheel, now or soon.
+    /// Takes out `entry`, which is linked; from the wheel, now or soon.
     #[inline]
     pub(super) fn remove(&mut self, entry: &TimerEntry) {
         let key = EntryRef(NonNull::from(entry));
-        let place = Places.place(key);
-        if self.wheel.remove_last(key, place) {
-            return;
-        }
-        if let Some(leaving) = self.wheel.leaving(key, place) {
+        if let Some(arrival) = self.arrival(entry) {
+            *arrival = None;
+            while let Some(None) = self.arriving.last() {
+                self.arriving.pop();
+            }
+        } else if let Some(leaving) = self.wheel.leaving(key, Places.place(key)) {
             if let Some(cell) = self.wheel.cell_of(&leaving) {
                 prefetch(cell);
             }
             self.leaving.push(leaving);
-            if self.leaving.len() == TOGETHER {
+            if self.leaving.len() == LEAVING {
                 self.remove_leaving();
             }
         } else if !self.wheel().remove(&mut Places, key) {
@@ -187,9 +221,27 @@ impl Entries {
     /// Files `entry`, which is linked, under another deadline.
     #[inline]
     pub(super) fn refile(&mut self, entry: Pin<&TimerEntry>, deadline: Nanos, slack: Slack) {
-        if !self.wheel().refile(&mut Places, EntryRef::new(entry), deadline, slack) {
+        if let Some(Some(arrival)) = self.arrival(&entry) {
+            (arrival.deadline, arrival.rank) = (deadline, arrival.rank.with_slack(slack));
+        } else if !self.wheel().refile(&mut Places, EntryRef::new(entry), deadline, slack) {
             wrong_place(Some(entry.origin));
         }
+    }
+
+    /// The arrival of `entry`, which is linked, if it is arriving.
+    #[inline]
+    fn arrival(&mut self, entry: &TimerEntry) -> Option<&mut Option<Arrival>> {
+        let (index, arriving) = entry.filed.with(|filed| {
+            // SAFETY: the lock is held.
+            unsafe { ((*filed).index, (*filed).arriving) }
+        });
+        if !arriving {
+            return None;
+        }
+        let key = EntryRef(NonNull::from(entry));
+        let arrival = self.arriving.get_mut(index as usize);
+        let own = arrival.filter(|arrival| arrival.is_some_and(|arrival| arrival.key == key));
+        own.or_else(|| wrong_place(Some(entry.origin)))
     }
 
     /// Fires the next entry that is due at `now`.
@@ -238,7 +290,7 @@ impl Entries {
 
     #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.wheel.len() - self.leaving.len()
+        self.wheel.len() + self.arriving.iter().flatten().count() - self.leaving.len()
     }
 
     pub(crate) fn moved(&self) -> u64 {
@@ -276,9 +328,11 @@ impl Entries {
         ahead.into_iter().for_each(look);
     }
 
-    /// Asserts the wheel's invariants.
+    /// Asserts the invariants of what is linked.
     #[cfg(feature = "check")]
     pub(crate) fn check(&mut self) {
+        assert!(self.arriving.last().is_none_or(Option::is_some), "the last arrival is a hole");
+        assert!(self.arriving.len() <= ARRIVING && self.leaving.len() < LEAVING, "the wheel learns too late");
         self.wheel().check(|key| {
             // SAFETY: as in `each`.
             let entry = unsafe { key.entry() };
@@ -300,7 +354,7 @@ impl Store<EntryRef> for Places {
         entry.keep(place.when);
         entry.filed.with_mut(|filed| {
             // SAFETY: the lock is held.
-            unsafe { (*filed).index = place.index }
+            unsafe { ((*filed).index, (*filed).arriving) = (place.index, false) }
         });
     }
 
@@ -383,25 +437,28 @@ mod tests {
         }
         let test = std::thread::current().name().expect("a test's thread has its name").to_owned();
         for how in ["drop", "cancel", "reset", "reset within a slot", "reset to the past"] {
-            for place in ["nowhere", "another's", "its own"] {
+            for (when, place) in ["arriving", "filed"]
+                .into_iter()
+                .flat_map(|when| ["nowhere", "another's", "its own"].map(|place| (when, place)))
+            {
                 let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
-                child.args(["--exact", &test, "--nocapture"]).env(CASE, format!("{how}/{place}"));
+                child.args(["--exact", &test, "--nocapture"]).env(CASE, format!("{how}/{when}/{place}"));
                 let output = child.output().expect("this program runs");
                 let said = String::from_utf8_lossy(&output.stderr);
                 let own = place == "its own";
-                assert_eq!(output.status.success(), own, "{how}, {place}: {said}");
-                assert_eq!(said.contains("aborted"), !own, "{how}, {place}: {said}");
+                assert_eq!(output.status.success(), own, "{how}, {when}, {place}: {said}");
+                assert_eq!(said.contains("aborted"), !own, "{how}, {when}, {place}: {said}");
                 // Who leaves may be gone when the wheel looks for it.
-                let stays = ["reset", "reset within a slot"].contains(&how);
-                assert_eq!(said.contains(file!()), !own && stays, "{how}, {place}: {said}");
-                assert!(!said.contains("panicked"), "{how}, {place}: {said}");
+                let stays = when == "arriving" || ["reset", "reset within a slot"].contains(&how);
+                assert_eq!(said.contains(file!()), !own && stays, "{how}, {when}, {place}: {said}");
+                assert!(!said.contains("panicked"), "{how}, {when}, {place}: {said}");
             }
         }
     }
 
     /// Does something to an entry that believes to lie elsewhere.
     fn play(case: &str) {
-        let driver = Driver::new(TestClock::new(Nanos::ZERO).clock(), || ());
+        let mut driver = Driver::new(TestClock::new(Nanos::ZERO).clock(), || ());
         let arm = |at| {
             let mut entry = Box::pin(driver.handle().sleep_until(Nanos::new(at)));
             let mut cx = std::task::Context::from_waker(Waker::noop());
@@ -409,20 +466,25 @@ mod tests {
             entry
         };
         let (mut entry, other) = (arm((1 << 30) + 100), arm((1 << 30) + 101));
-        let (how, place) = case.split_once('/').expect("two words");
-        let (own, others) = {
-            let locked = driver.handle().lock();
-            let place = |entry: &std::pin::Pin<Box<TimerEntry>>| Places.place(EntryRef::new(entry.as_ref()));
-            let places = (place(&entry), place(&other));
-            drop(locked);
-            places
-        };
-        let place = match place {
-            "nowhere" => Place::NOWHERE,
-            "another's" => others,
-            _ => own,
-        };
-        Places.set_place(EntryRef::new(entry.as_ref()), place);
+        let (how, rest) = case.split_once('/').expect("three words");
+        match rest {
+            "arriving/nowhere" => driver.handle().lock().entries.arriving[0] = None,
+            "arriving/another's" => driver.handle().lock().entries.arriving.swap(0, 1),
+            "arriving/its own" => assert_eq!(driver.handle().lock().entries.arriving.len(), 2),
+            _ => {
+                assert!(driver.next_deadline().is_some());
+                let locked = driver.handle().lock();
+                assert_eq!((locked.entries.arriving.len(), locked.entries.wheel.len()), (0, 2));
+                let place =
+                    |entry: &std::pin::Pin<Box<TimerEntry>>| Places.place(EntryRef::new(entry.as_ref()));
+                let place = match rest {
+                    "filed/nowhere" => Place::NOWHERE,
+                    "filed/another's" => place(&other),
+                    _ => place(&entry),
+                };
+                Places.set_place(EntryRef::new(entry.as_ref()), place);
+            }
+        }
         match how {
             "drop" => drop(entry),
             "cancel" => entry.as_mut().cancel(),

@@ -11,8 +11,8 @@
 //!   lock (`will_wake` reads bits that nobody else writes). It clones before locking and drops after
 //!   unlocking, because both are foreign code.
 //! * The place is read and written under the lock only; the tolerance too, or by the owner while idle.
-//! * While linked, the state is the deadline, so a reset touches nothing else, and `kept` is the cached deadline: that under
-//!   which the wheel has filed the entry. The side that moves the state on from there leaves the deadline in `kept` first.
+//! * While linked, the state is the deadline, so a reset touches nothing else, and `kept`, once the wheel has filed the entry, is
+//!   the cached deadline: that under which it has. The side that moves the state on from there leaves the deadline in `kept` first.
 //! * To fire, the driver, under the lock, copies the waker's bits, then swaps the state as its last touch.
 //!   From that moment the owner may free the entry from another thread. If the swap fails, a reset came
 //!   first: the copy is forgotten, for the waker still belongs to the entry, which is filed again. (Swapping
@@ -106,8 +106,10 @@ pub struct TimerEntry {
 
 /// How and where the wheel has filed the entry.
 struct Filed {
-    /// The index of its place; the deadline of that is `kept`.
+    /// The index of its place, the deadline of which is `kept`; while it is arriving, its index among those that are.
     index: u32,
+    /// It is linked, and the wheel does not have it yet.
+    arriving: bool,
     /// How far a park may outlast the timer's deadline, if not as the driver's tolerance says.
     tolerance: Option<Slack>,
 }
@@ -143,7 +145,7 @@ impl TimerEntry {
             handle,
             waker: UnsafeCell::new(MaybeUninit::uninit()),
             state: StateCell::new(),
-            filed: UnsafeCell::new(Filed { index: Place::NOWHERE.index, tolerance: None }),
+            filed: UnsafeCell::new(Filed { index: Place::NOWHERE.index, arriving: false, tolerance: None }),
             kept: AtomicU64::new(deadline.get()),
             origin,
             _pin: PhantomPinned,
