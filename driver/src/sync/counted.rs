@@ -7,11 +7,14 @@
 //! * Only the own thread reads and writes `held`, which goes below zero when it drops more than it makes.
 //! * Only the own thread ends its counting, by adding `held` to `count`. If it never does, nothing is freed.
 //! * The last reference frees the value, after all other uses of it.
+//! * A thread has the pointer to what it counts [at hand](Counted::keep_at_hand): references lie in memory that may be far away, and
+//!   a processor that only has to compare the two pointers goes on meanwhile with what does not depend on the reference. It forgets
+//!   the pointer as it ends its counting, so what it leads to has not been freed.
 //! * A thread knows itself by a number ([`number`]), which it has from the moment it asks for one. None is used again.
 
 use std::cell::Cell;
 use std::ops::Deref;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic;
 
 use super::{AtomicU64, Ordering};
@@ -52,6 +55,14 @@ impl<T> Counted<T> {
         if shared.own.compare_exchange(NOBODY, claim_number(), Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             // Relaxed: as for any reference that is made.
             shared.count.fetch_add(KEPT, Ordering::Relaxed);
+            self.keep_at_hand();
+        }
+    }
+
+    /// The calling thread, if it counts for itself, has this at hand from here on, and nothing else.
+    pub(crate) fn keep_at_hand(&self) {
+        if self.counts_itself() {
+            AT_HAND.with(|at_hand| at_hand.set(self.0.as_ptr().cast()));
         }
     }
 
@@ -59,6 +70,9 @@ impl<T> Counted<T> {
     pub(crate) fn end_own(&self) {
         let shared = self.shared();
         if self.counts_itself() {
+            if self.at_hand().is_some() {
+                AT_HAND.with(|at_hand| at_hand.set(ptr::null()));
+            }
             shared.own.store(NOBODY, Ordering::Relaxed);
             let held = shared.held.load(Ordering::Relaxed);
             shared.held.store(0, Ordering::Relaxed);
@@ -79,17 +93,46 @@ impl<T> Counted<T> {
         unsafe { self.0.as_ref() }
     }
 
+    /// The same, at once if the calling thread has it at hand: for references that may lie in memory far away.
+    #[inline]
+    pub(crate) fn get(&self) -> &T {
+        match self.at_hand() {
+            Some(shared) => &shared.value,
+            None => self.get_far(),
+        }
+    }
+
+    // Were it inlined, the compiler would see that both ways lead to one place, and read the reference.
+    #[cold]
+    #[inline(never)]
+    fn get_far(&self) -> &T {
+        self
+    }
+
+    /// What this refers to, by the pointer that the calling thread has at hand, if that is it.
+    #[inline]
+    fn at_hand(&self) -> Option<&Shared<T>> {
+        let at_hand = AT_HAND.with(Cell::get).cast::<Shared<T>>();
+        if !ptr::addr_eq(at_hand, self.0.as_ptr()) {
+            return None;
+        }
+        // SAFETY: it points to where this reference does, so to a `Shared<T>`, which is not freed while this reference is counted; and
+        // it was made from a reference to the same one: else that one had been freed before, and forgotten before that.
+        Some(unsafe { &*at_hand })
+    }
+
     #[inline]
     fn counts_itself(&self) -> bool {
         self.shared().own.load(Ordering::Relaxed) == number()
     }
+}
 
+impl<T> Shared<T> {
     /// Changes what the own thread has counted, on that thread.
     #[inline]
     fn hold(&self, more: u64) {
-        let held = &self.shared().held;
         // Relaxed, and not one atomic step: only this thread looks.
-        held.store(held.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        self.held.store(self.held.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
 }
 
@@ -97,7 +140,7 @@ impl<T> Clone for Counted<T> {
     #[inline]
     fn clone(&self) -> Counted<T> {
         if self.counts_itself() {
-            self.hold(1);
+            self.shared().hold(1);
         } else {
             // Relaxed: the value is there as long as `self` is, and whatever hands the new one on orders it.
             self.shared().count.fetch_add(1, Ordering::Relaxed);
@@ -109,8 +152,18 @@ impl<T> Clone for Counted<T> {
 impl<T> Drop for Counted<T> {
     #[inline]
     fn drop(&mut self) {
+        match self.at_hand() {
+            Some(shared) => shared.hold(1_u64.wrapping_neg()),
+            None => self.release(),
+        }
+    }
+}
+
+impl<T> Counted<T> {
+    #[inline(never)]
+    fn release(&mut self) {
         if self.counts_itself() {
-            self.hold(1_u64.wrapping_neg());
+            self.shared().hold(1_u64.wrapping_neg());
             return;
         }
         // Release: the uses of this reference happen before the value is freed.
@@ -118,9 +171,7 @@ impl<T> Drop for Counted<T> {
             self.free();
         }
     }
-}
 
-impl<T> Counted<T> {
     #[cold]
     fn free(&mut self) {
         // Acquire: pairs with the Releases of all others, which are in one sequence with the last.
@@ -141,9 +192,16 @@ impl<T> Deref for Counted<T> {
 }
 
 #[cfg(not(loom))]
-thread_local! { static NUMBER: Cell<u64> = const { Cell::new(0) } }
+thread_local! {
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
+    /// What the thread counts by itself and has at hand; null if there is nothing.
+    static AT_HAND: Cell<*const ()> = const { Cell::new(ptr::null()) };
+}
 #[cfg(loom)]
-loom::thread_local! { static NUMBER: Cell<u64> = Cell::new(0) }
+loom::thread_local! {
+    static NUMBER: Cell<u64> = Cell::new(0);
+    static AT_HAND: Cell<*const ()> = Cell::new(ptr::null());
+}
 
 /// The number of the calling thread; 0 if it has none.
 #[inline(always)]
@@ -160,4 +218,47 @@ pub(super) fn claim_number() -> u64 {
         NUMBER.with(|number| number.set(GIVEN.fetch_add(1, Ordering::Relaxed) + 1));
     }
     number()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn find(reference: &Counted<u32>) -> (u32, bool) {
+        (*reference.get(), reference.at_hand().is_some())
+    }
+
+    #[test]
+    fn what_a_thread_has_at_hand_is_forgotten_before_it_is_freed() {
+        let [first, second, others] = [1, 2, 3].map(Counted::new);
+        assert_eq!([&first, &second, &others].map(find), [(1, false), (2, false), (3, false)]);
+        first.begin_own();
+        assert_eq!(find(&first.clone()), (1, true));
+        // The latest is at hand, and nothing that is counted as by everybody.
+        second.begin_own();
+        others.keep_at_hand();
+        assert_eq!([&first, &second, &others].map(find), [(1, false), (2, true), (3, false)]);
+        first.keep_at_hand();
+        assert_eq!([&first, &second].map(find), [(1, true), (2, false)]);
+        // Every thread has its own, and does not end another's.
+        std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| {
+                others.begin_own();
+                first.end_own();
+                [&first, &second, &others].map(find)
+            });
+            assert_eq!(theirs.join().expect("no panic"), [(1, false), (2, false), (3, true)]);
+        });
+        assert_eq!([&first, &others].map(find), [(1, true), (3, false)]);
+        second.end_own();
+        drop(second);
+        assert_eq!(find(&first), (1, true));
+        let left = first.clone();
+        first.end_own();
+        drop(first);
+        assert_eq!(find(&left), (1, false));
+        left.begin_own();
+        assert_eq!(find(&left), (1, true));
+        left.end_own();
+    }
 }

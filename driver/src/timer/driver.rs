@@ -238,6 +238,7 @@ impl Driver {
 
         // Who drives it mostly is who arms most.
         shared.inner.settle();
+        self.handle.shared.keep_at_hand();
         let mut inner = shared.inner.lock();
         inner.parked_until = None;
         if !inner.draining {

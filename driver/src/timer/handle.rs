@@ -328,6 +328,12 @@ impl Handle {
         self.shared.inner.lock()
     }
 
+    /// The same, for an entry that may lie in memory far away.
+    #[inline]
+    pub(crate) fn lock_at_hand(&self) -> BiasedGuard<'_, Inner> {
+        self.shared.get().inner.lock()
+    }
+
     /// A timer has just been filed. Publishes that, and says whether the driver's thread must be unparked for it.
     #[inline]
     pub(crate) fn filed(&self, locked: &mut Inner, deadline: Nanos, slack: Slack) -> bool {

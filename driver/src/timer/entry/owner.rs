@@ -185,7 +185,7 @@ impl TimerEntry {
     /// Takes the entry out of the wheel, moves it on with `leave`, and returns its waker, to be dropped
     /// without the lock. `None` if it is not linked any more.
     fn unlink(&self, leave: impl FnOnce(&StateCell), count: impl FnOnce(&mut Inner)) -> Option<Waker> {
-        let mut locked = self.handle.lock();
+        let mut locked = self.handle.lock_at_hand();
         match self.state.load() {
             State::Deadline(deadline) => {
                 let waker = self.take_out(&mut locked);
