@@ -245,9 +245,10 @@ mod tests {
             let theirs = scope.spawn(|| {
                 others.begin_own();
                 first.end_own();
-                [&first, &second, &others].map(find)
+                assert_eq!([&first, &second, &others].map(find), [(1, false), (2, false), (3, true)]);
+                others.end_own();
             });
-            assert_eq!(theirs.join().expect("no panic"), [(1, false), (2, false), (3, true)]);
+            theirs.join().expect("no panic");
         });
         assert_eq!([&first, &others].map(find), [(1, true), (3, false)]);
         second.end_own();
