@@ -222,7 +222,8 @@ fn timers_that_have_just_been_armed_fire_in_their_order_whatever_is_done_to_them
     // More than are filed together; what is done to them finds some of them filed and others not.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
-    let mut timers: Vec<_> = (0..100).map(|key| f.armed(MS + 1_000 * (key % 10), &probe.waker())).collect();
+    let all = if cfg!(miri) { 70 } else { 100 };
+    let mut timers: Vec<_> = (0..all).map(|key| f.armed(MS + 1_000 * (key % 10), &probe.waker())).collect();
     for (key, timer) in timers.iter_mut().enumerate() {
         match key % 5 {
             0 => timer.as_mut().cancel(),
@@ -235,7 +236,7 @@ fn timers_that_have_just_been_armed_fire_in_their_order_whatever_is_done_to_them
             }
             _ => {}
         }
-        assert_eq!(f.live(), 100 - key / 5 - 1);
+        assert_eq!(f.live(), all as usize - key / 5 - 1);
     }
     let mut expected: Vec<_> = timers.iter().enumerate().filter(|(key, _)| key % 5 > 0).collect();
     expected.sort_by_key(|(key, timer)| (timer.deadline(), *key));
@@ -254,7 +255,7 @@ fn timers_that_have_just_been_armed_fire_in_their_order_whatever_is_done_to_them
         }
         now = at;
     }
-    assert_eq!((f.live(), probe.wakes()), (0, 80));
+    assert_eq!((f.live(), probe.wakes()), (0, expected.len()));
     drop(timers);
     assert_eq!(probe.wakers(), 0);
 }
