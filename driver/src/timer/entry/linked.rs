@@ -29,10 +29,9 @@ use crate::wheel::{Due, Leaving, Occupancy, Place, Rank, Slack, Store, Wheel};
 
 /// So many entries ahead of the one that is read are fetched into the cache.
 const AHEAD: usize = 12;
-/// At most so many entries are arriving.
-const ARRIVING: usize = 64;
-/// Fewer than so many entries are leaving.
-const LEAVING: usize = 16;
+/// So many entries arrive together, and so many leave. Where many timers are armed and stay, more of them at a time are slower to file:
+/// the first has left the nearest cache by then.
+const TOGETHER: usize = 16;
 
 /// The wheel's pointer to a linked entry.
 ///
@@ -152,8 +151,8 @@ impl Entries {
     pub(crate) fn new(at: Nanos) -> Entries {
         Entries {
             wheel: Wheel::new(at),
-            arriving: Vec::with_capacity(ARRIVING),
-            leaving: Vec::with_capacity(LEAVING),
+            arriving: Vec::with_capacity(TOGETHER),
+            leaving: Vec::with_capacity(TOGETHER),
         }
     }
 
@@ -186,7 +185,7 @@ impl Entries {
     /// Takes in `entry`, which is being linked.
     #[inline]
     pub(super) fn insert(&mut self, entry: Pin<&TimerEntry>, deadline: Nanos, rank: Rank) {
-        if self.arriving.len() == ARRIVING {
+        if self.arriving.len() == TOGETHER {
             self.catch_up();
         }
         entry.filed.with_mut(|filed| {
@@ -210,7 +209,7 @@ impl Entries {
                 prefetch(cell);
             }
             self.leaving.push(leaving);
-            if self.leaving.len() == LEAVING {
+            if self.leaving.len() == TOGETHER {
                 self.remove_leaving();
             }
         } else if !self.wheel().remove(&mut Places, key) {
@@ -332,7 +331,10 @@ impl Entries {
     #[cfg(feature = "check")]
     pub(crate) fn check(&mut self) {
         assert!(self.arriving.last().is_none_or(Option::is_some), "the last arrival is a hole");
-        assert!(self.arriving.len() <= ARRIVING && self.leaving.len() < LEAVING, "the wheel learns too late");
+        assert!(
+            self.arriving.len() <= TOGETHER && self.leaving.len() < TOGETHER,
+            "the wheel learns too late"
+        );
         self.wheel().check(|key| {
             // SAFETY: as in `each`.
             let entry = unsafe { key.entry() };
