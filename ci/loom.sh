@@ -292,10 +292,10 @@ twin "reset to earlier: left to the old deadline" driver/src/timer/entry/mod.rs 
     loom_fire_against_reset_to_earlier
 
 twin "drop: the state is not read again after locking" driver/src/timer/entry/owner.rs \
-'        let mut locked = self.handle.lock();
+'        let mut locked = self.handle.lock_at_hand();
         match self.state.load() {' \
 '        let state = self.state.load();
-        let mut locked = self.handle.lock();
+        let mut locked = self.handle.lock_at_hand();
         match state {' \
     loom_fire_against_drop loom_two_owners_against_fire loom_shutdown_against_drop_and_reset
 
