@@ -363,8 +363,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     #[inline]
     fn take(&mut self, store: &mut impl Store<K>, key: K) -> Option<Rank> {
         let place = store.place(key);
-        let id = SlotId::of(self.elapsed, place.when);
-        let waiting = id.and_then(|id| {
+        let waiting = SlotId::of(self.elapsed, place.when).and_then(|id| {
             let slot = &mut self.slots[id.index()];
             let rank = slot.remove(key, place.index, &mut self.buffers)?;
             self.tidy(store, id);
@@ -438,11 +437,12 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
 mod tests {
     use super::*;
 
-    struct Nowhere;
+    /// Keeps no places.
+    pub(super) struct Nowhere;
 
-    impl Store<u8> for Nowhere {
-        fn set_place(&mut self, _: u8, _: Place) {}
-        fn place(&self, _: u8) -> Place {
+    impl<K> Store<K> for Nowhere {
+        fn set_place(&mut self, _: K, _: Place) {}
+        fn place(&self, _: K) -> Place {
             Place::NOWHERE
         }
     }

@@ -351,16 +351,8 @@ pub(super) fn follows<K: Copy>(last: Option<&Cell<K>>, timer: &Timer<K>) -> bool
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::Nowhere;
     use super::*;
-
-    /// Nobody asks for the places.
-    struct Nobody;
-    impl Store<usize> for Nobody {
-        fn set_place(&mut self, _: usize, _: Place) {}
-        fn place(&self, _: usize) -> Place {
-            Place::NOWHERE
-        }
-    }
 
     #[test]
     fn the_last_of_a_row_in_order_takes_the_holes_before_it_along() {
@@ -369,7 +361,7 @@ mod tests {
             let mut slot = Slot::<usize, 8>::new();
             for (key, when) in deadlines.into_iter().enumerate() {
                 let rank = Rank::new(key as u64, Slack::ZERO);
-                slot.push(&mut Nobody, Timer { when: Nanos::new(when), rank, key }, &mut buffers);
+                slot.push(&mut Nowhere, Timer { when: Nanos::new(when), rank, key }, &mut buffers);
             }
             assert!(slot.remove(1, 1, &mut buffers).is_some() && slot.remove(2, 2, &mut buffers).is_some());
             assert!(slot.remove(3, 2, &mut buffers).is_none(), "it lies at the end");
