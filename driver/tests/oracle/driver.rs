@@ -15,15 +15,22 @@ struct Case {
     clock: TestClock,
     log: Arc<Log>,
     unparks: Arc<AtomicUsize>,
+    /// After so many steps the wheel is looked into. That makes it catch up with what was armed and dropped.
+    look_after: usize,
     tally: Tally,
 }
 
-/// Plays a case.
+/// Plays a case twice: the wheel is looked into after each step, and only now and then.
 ///
 /// # Panics
 ///
 /// If the driver does not do what the list does.
 pub(crate) fn run(bytes: &[u8]) -> Tally {
+    play(bytes, 8);
+    play(bytes, 1)
+}
+
+fn play(bytes: &[u8], look_after: usize) -> Tally {
     let (start, ops) = parse(bytes);
     let clock = TestClock::new(Nanos::new(start.start()));
     let unparks = Arc::new(AtomicUsize::new(0));
@@ -35,7 +42,7 @@ pub(crate) fn run(bytes: &[u8]) -> Tally {
     let tolerance = Tolerance::Fixed { ratio: 1.0 / 128.0, max: Duration::from_millis(1) };
     let driver = driver.with_tolerance(tolerance);
     let log = World::log(driver.handle(), &clock);
-    let mut case = Case { driver, clock, log, unparks, tally: Tally::default() };
+    let mut case = Case { driver, clock, log, unparks, look_after, tally: Tally::default() };
     for op in ops {
         case.play(op);
         case.tally.steps += 1;
@@ -56,10 +63,10 @@ impl Case {
         }
     }
 
-    /// What must hold between any two calls. To look at the wheel makes it catch up, so that is done now and then.
+    /// What must hold between any two calls.
     fn check(&mut self) {
         let world = lock(&self.log.world);
-        if self.tally.steps % 8 == 0 {
+        if self.tally.steps % self.look_after == 0 {
             world.handle.check();
         }
         let stats = world.handle.stats();
@@ -174,6 +181,7 @@ impl Case {
                 world.poll_all(&self.log);
             }
         }
+        self.look_after = 1;
         self.check();
         lock(&self.log.world).drop_all();
         self.check();
