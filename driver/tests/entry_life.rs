@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use mainspring_driver::wheel::Wheel;
-use mainspring_driver::{Driver, Handle, Nanos, TimerEntry};
+use mainspring_driver::{Driver, Handle, Nanos, TestClock, TimerEntry, Tolerance};
 use probe::{Fixture, Probe, READY, poll};
 
 const MS: u64 = 1_000_000;
@@ -258,6 +258,27 @@ fn timers_that_have_just_been_armed_fire_in_their_order_whatever_is_done_to_them
     assert_eq!((f.live(), probe.wakes()), (0, expected.len()));
     drop(timers);
     assert_eq!(probe.wakers(), 0);
+}
+
+#[test]
+fn a_timer_that_is_brought_forward_has_the_tolerance_of_its_new_deadline() {
+    // In the wheel by then, or just armed.
+    for filed in [true, false] {
+        let clock = TestClock::new(Nanos::ZERO);
+        let tolerance = Tolerance::Fixed { ratio: 0.5, max: Duration::from_secs(10) };
+        let mut driver = Driver::new(clock.clock(), || ()).with_tolerance(tolerance);
+        let mut timers =
+            [1_000, 130, 180].map(|at| Box::pin(driver.handle().sleep_until(Nanos::new(at * MS))));
+        for timer in &mut timers {
+            assert!(poll(timer, Waker::noop()).is_pending());
+        }
+        if filed {
+            driver.handle().check();
+        }
+        timers[0].as_mut().reset(Nanos::new(100 * MS));
+        // The first may be up to 50 ms late, and so waits for the second; with half a second it could wait for the third.
+        assert_eq!(driver.next_wake(), Some(Nanos::new(130 * MS)), "filed: {filed}");
+    }
 }
 
 #[test]
