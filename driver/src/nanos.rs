@@ -45,6 +45,13 @@ impl Nanos {
         if nanos > Nanos::NEVER.0 { Nanos::NEVER } else { Nanos(nanos) }
     }
 
+    /// The point of which [`get`](Nanos::get) has given this number.
+    #[inline]
+    pub(crate) fn from_word(word: u64) -> Nanos {
+        debug_assert!(word <= Nanos::NEVER.0, "no point has this number");
+        Nanos(word)
+    }
+
     /// The number of nanoseconds since the clock began.
     #[inline]
     pub const fn get(self) -> u64 {

@@ -301,7 +301,6 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     fn open(&mut self, store: &mut impl Store<K>, id: SlotId, now: Nanos, moves: &mut usize) {
         let slot = self.slots[id.index()].take();
         self.occupied.clear(id);
-        self.opened_until = self.opened_until.max(slot.latest());
         // Nothing is due before the earliest of the slot, so the wheel may stand there already: those that have to cascade
         // come the nearer to their end.
         self.elapsed = self.elapsed.max(slot.earliest().min(now));

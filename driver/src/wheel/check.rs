@@ -67,12 +67,6 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             len += check_run(run, &place_of);
         }
         len += self.cascading.as_ref().map_or(0, |(_, run)| check_run(run, &place_of));
-        for (_, timer) in
-            self.runs.iter().chain(self.cascading.iter().map(|(_, run)| run)).flat_map(Run::timers)
-        {
-            let ahead = SlotId::of(self.elapsed, timer.when).is_some();
-            assert!(!ahead || timer.when <= self.opened_until, "{:?} is taken for one in a slot", timer.when);
-        }
         assert!(self.cascading.as_ref().is_none_or(|(_, run)| !run.is_empty()), "nothing is left to cascade");
         self.crowd.timers().for_each(|(timer, place)| is_at(timer.key, place));
         let earliest = self.occupied.earliest().map(|id| id.start(self.elapsed));

@@ -105,9 +105,17 @@ impl fmt::Debug for Place {
 #[derive(Clone, Copy)]
 pub(crate) struct Leaving<K> {
     key: K,
-    /// Where its cell lies in the slot.
-    index: u32,
-    id: SlotId,
+    /// The last place that was told for it.
+    place: Place,
+    /// The slot of its deadline, once it has been [located](Wheel::locate): there it waits, unless its slot has been opened.
+    slot: Option<SlotId>,
+}
+
+impl<K> Leaving<K> {
+    #[inline]
+    pub(crate) fn new(key: K, place: Place) -> Leaving<K> {
+        Leaving { key, place, slot: None }
+    }
 }
 
 /// A timer's sequence number, which orders equal deadlines, and its slack.
@@ -200,8 +208,6 @@ pub struct Wheel<K, const PAGE: usize = { cells::LARGEST }> {
     elapsed: Nanos,
     /// No slot starts before or at this.
     clear_until: Nanos,
-    /// No timer of an opened slot is filed under a later time.
-    opened_until: Nanos,
     /// What is left of the slot that each level has opened last.
     runs: [Run<K, PAGE>; LEVELS],
     /// Which runs hold timers: a bit each.
@@ -242,7 +248,6 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             slots: (0..LEVELS * SLOTS).map(|_| Slot::new()).collect(),
             elapsed: at,
             clear_until: Nanos::NEVER,
-            opened_until: at,
             runs: std::array::from_fn(|_| Run::new()),
             running: 0,
             crowd: Crowd::new(),
@@ -299,34 +304,27 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         self.take(store, key).is_some()
     }
 
-    /// How to [remove](Wheel::remove_all) a timer later, if it lies in a slot by `place`, the last that was told for it.
+    /// Finds out in which slot a timer waits that is to be removed, if it is in one. Returns its cell, to be fetched.
     #[inline]
-    pub(crate) fn leaving(&self, key: K, place: Place) -> Option<Leaving<K>> {
-        let id = SlotId::of(self.elapsed, place.when).filter(|_| place.when > self.opened_until)?;
-        Some(Leaving { key, index: place.index, id })
+    pub(crate) fn locate(&self, leaving: &mut Leaving<K>) -> Option<&Cell<K>> {
+        leaving.slot = SlotId::of(self.elapsed, leaving.place.when);
+        self.slots[leaving.slot?.index()].cell(leaving.place.index)
     }
 
-    /// What [`remove_all`](Wheel::remove_all) is going to look at, to be fetched.
-    #[inline]
-    pub(crate) fn cell_of(&self, leaving: &Leaving<K>) -> Option<&Cell<K>> {
-        self.slots[leaving.id.index()].cell(leaving.index)
-    }
-
-    /// Removes several timers, whose cells are waited for together. The store is not asked for them, nor told: their owners may
-    /// be gone. Says whether all were there; if not, some may still be.
+    /// Removes several timers, which have been [located](Wheel::locate), and whose cells are waited for together. The store is not
+    /// asked for them, nor told: their owners may be gone. Says whether all were there; if not, some may still be.
     ///
-    /// Since it was asked how they are [leaving](Wheel::leaving), nothing was done but that others were removed in this way.
+    /// Nothing else was done to the wheel since the first of them was to be removed.
     pub(crate) fn remove_all(&mut self, store: &mut impl Store<K>, timers: &[Leaving<K>]) -> bool {
         let (mut found, mut untidy) = (0, false);
-        for &Leaving { key, index, id } in timers {
-            let slot = &mut self.slots[id.index()];
-            found += usize::from(slot.remove(key, index, &mut self.buffers).is_some());
-            untidy |= slot.is_untidy();
+        for &Leaving { key, place, slot } in timers {
+            found += usize::from(self.take_from(slot, key, place).is_some());
+            untidy |= slot.is_some_and(|id| self.slots[id.index()].is_untidy());
         }
         self.len -= found;
         // Only from here on cells move, and their owners are told.
         if found == timers.len() && untidy {
-            timers.iter().for_each(|leaving| self.tidy(store, leaving.id));
+            timers.iter().filter_map(|leaving| leaving.slot).for_each(|id| self.tidy(store, id));
         }
         self.debug_check();
         found == timers.len()
@@ -363,16 +361,20 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     #[inline]
     fn take(&mut self, store: &mut impl Store<K>, key: K) -> Option<Rank> {
         let place = store.place(key);
-        let waiting = SlotId::of(self.elapsed, place.when).and_then(|id| {
-            let slot = &mut self.slots[id.index()];
-            let rank = slot.remove(key, place.index, &mut self.buffers)?;
-            self.tidy(store, id);
-            Some(rank)
-        });
-        let rank = waiting.or_else(|| self.take_opened(key, place))?;
+        let slot = SlotId::of(self.elapsed, place.when);
+        let rank = self.take_from(slot, key, place)?;
+        slot.into_iter().for_each(|id| self.tidy(store, id));
         self.len -= 1;
         self.debug_check();
         Some(rank)
+    }
+
+    /// Takes a timer out of the slot of its deadline, which is to be [tidied](Wheel::tidy) afterwards, or of where it waits since its
+    /// slot has been opened. Returns its rank.
+    #[inline]
+    fn take_from(&mut self, slot: Option<SlotId>, key: K, place: Place) -> Option<Rank> {
+        let waiting = slot.and_then(|id| self.slots[id.index()].remove(key, place.index, &mut self.buffers));
+        waiting.or_else(|| self.take_opened(key, place))
     }
 
     /// What is left to do when a timer has left this slot.

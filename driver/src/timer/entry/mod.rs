@@ -108,8 +108,6 @@ pub struct TimerEntry {
 struct Filed {
     /// The index of its place, the deadline of which is `kept`; while it is arriving, its index among those that are.
     index: u32,
-    /// It is linked, and the wheel does not have it yet.
-    arriving: bool,
     /// How far a park may outlast the timer's deadline, if not as the driver's tolerance says.
     tolerance: Option<Slack>,
 }
@@ -145,7 +143,7 @@ impl TimerEntry {
             handle,
             waker: UnsafeCell::new(MaybeUninit::uninit()),
             state: StateCell::new(),
-            filed: UnsafeCell::new(Filed { index: Place::NOWHERE.index, arriving: false, tolerance: None }),
+            filed: UnsafeCell::new(Filed { index: Place::NOWHERE.index, tolerance: None }),
             kept: AtomicU64::new(deadline.get()),
             origin,
             _pin: PhantomPinned,
@@ -284,7 +282,7 @@ impl TimerEntry {
     fn kept(&self) -> Nanos {
         // Relaxed: while linked it is read and written under the lock; else the owner wrote it, or the driver before it
         // released the state that has been read.
-        Nanos::new(self.kept.load(Ordering::Relaxed))
+        Nanos::from_word(self.kept.load(Ordering::Relaxed))
     }
 
     /// Keeps the deadline, before the state moves on from it; or the cached one, when the wheel files the entry.
