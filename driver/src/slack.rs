@@ -181,7 +181,11 @@ impl SlackPolicy {
         let distance = deadline.saturating_nanos_since(now);
         match self.tolerance {
             Tolerance::Adaptive => {
-                let mut slack = (distance / SHARE).min(MOST);
+                if distance >= SHARE * MOST {
+                    // Load allows no more.
+                    return const { Slack::at_most_nanos(MOST) };
+                }
+                let mut slack = distance / SHARE;
                 if self.busy && now.saturating_nanos_since(self.since) <= 2 * WINDOW {
                     slack = slack.max((distance / BUSY_SHARE).min(BUSY_MOST));
                     self.widened += 1;

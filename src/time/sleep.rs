@@ -53,7 +53,8 @@ use crate::runtime::context;
 #[inline]
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
-    Sleep::new(When::After(duration))
+    // Most sleeps are made here, and know what they wait for as they are compiled.
+    Sleep::from_now(When::After(duration), |timers| timers.deadline_after(duration))
 }
 
 /// Waits until `deadline`; one that has passed by the first poll is ready at that poll.
@@ -172,9 +173,9 @@ pub(super) enum When {
 impl When {
     /// When that is, if it starts to count now, at its first poll. One to a given moment reads the clock, so that a
     /// moment that has passed is known to have.
-    #[inline]
-    fn deadline(self, timers: &Timers) -> Nanos {
-        match self {
+    #[inline(always)]
+    fn deadline(&self, timers: &Timers) -> Nanos {
+        match *self {
             When::After(duration) => timers.deadline_after(duration),
             When::At(deadline) => {
                 timers.now();
@@ -183,6 +184,23 @@ impl When {
             When::Now => timers.now(),
             When::Never => Nanos::NEVER,
         }
+    }
+}
+
+impl Inner {
+    /// Binds it to a runtime, from where it counts, if it does not count yet.
+    #[inline(never)]
+    fn bind(mut self: Pin<&mut Self>) -> Result<(), Error> {
+        if let InnerProj::Waiting { timers, when, tolerance, origin } = self.as_mut().project() {
+            let (tolerance, origin) = (*tolerance, *origin);
+            let timers = timers.take().or_else(|| context::timers().ok()).ok_or(Error(Kind::NoRuntime))?;
+            let at = when.deadline(&timers);
+            self.set(Inner::Bound { entry: TimerEntry::with_origin(timers, at, origin) });
+            if let (InnerProj::Bound { entry }, Some(slack)) = (self.project(), tolerance) {
+                entry.set_tolerance(Some(slack.as_duration()));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -195,8 +213,16 @@ impl Sleep {
             let timers = context::timers().ok();
             return Sleep { inner: Inner::Waiting { timers, when, tolerance: None, origin } };
         }
+        Sleep::from_now(when, |timers| when.deadline(timers))
+    }
+
+    /// A sleep that counts from now, if there is a runtime; `deadline` says what that of `when` is then.
+    #[inline]
+    #[track_caller]
+    fn from_now(when: When, deadline: impl FnOnce(&Timers) -> Nanos) -> Sleep {
+        let origin = Location::caller();
         // The entry is made in its place, not handed through: a copy that straddles fresh stores is slow.
-        match context::with(|handle| (handle.timers().clone(), when.deadline(handle.timers()))) {
+        match context::with(|handle| (handle.timers().clone(), deadline(handle.timers()))) {
             Ok((timers, at)) => {
                 Sleep { inner: Inner::Bound { entry: TimerEntry::with_origin(timers, at, origin) } }
             }
@@ -348,15 +374,8 @@ impl Sleep {
         poll: impl FnOnce(Pin<&mut TimerEntry>) -> Poll<Result<(), Shutdown>>,
     ) -> Poll<Result<(), Error>> {
         let mut inner = self.project().inner;
-        if let InnerProj::Waiting { timers, when, tolerance, origin } = inner.as_mut().project() {
-            let (when, tolerance, origin) = (*when, *tolerance, *origin);
-            let timers = timers.take().or_else(|| context::timers().ok());
-            let Some(timers) = timers else { return Poll::Ready(Err(Error(Kind::NoRuntime))) };
-            let at = when.deadline(&timers);
-            inner.set(Inner::Bound { entry: TimerEntry::with_origin(timers, at, origin) });
-            if let (InnerProj::Bound { entry }, Some(slack)) = (inner.as_mut().project(), tolerance) {
-                entry.set_tolerance(Some(slack.as_duration()));
-            }
+        if let InnerProj::Waiting { .. } = inner.as_mut().project() {
+            inner.as_mut().bind()?;
         }
         match inner.project() {
             InnerProj::Bound { entry } => poll(entry).map_err(|_shutdown| Error(Kind::Shutdown)),

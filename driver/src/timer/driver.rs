@@ -408,7 +408,7 @@ impl Shared {
     #[inline]
     pub(super) fn note(&self, now: Nanos) -> Nanos {
         // Relaxed: only a hint of how late it is; readings of several threads may overtake each other.
-        let latest = Nanos::new(self.latest.load(Ordering::Relaxed));
+        let latest = Nanos::from_word(self.latest.load(Ordering::Relaxed));
         if now <= latest {
             return latest;
         }

@@ -145,7 +145,7 @@ impl Handle {
     #[inline]
     pub fn latest(&self) -> Nanos {
         // Relaxed: a reading that is a little old is as good.
-        Nanos::new(self.shared.latest.load(Ordering::Relaxed))
+        Nanos::from_word(self.shared.latest.load(Ordering::Relaxed))
     }
 
     /// No timer of this driver is due before this. One relaxed load: it is for a host that asks between two polls whether
@@ -178,7 +178,7 @@ impl Handle {
     pub fn earliest_due(&self) -> Nanos {
         // Relaxed: nothing is read on the strength of it but the clock, and then the lock orders all else. A thread sees
         // its own stores; those of others need not be seen at once.
-        Nanos::new(self.shared.earliest.load(Ordering::Relaxed))
+        Nanos::from_word(self.shared.earliest.load(Ordering::Relaxed))
     }
 
     /// The clock that the driver was made on. Its readings are the driver's time as long as that was not

@@ -171,18 +171,20 @@ impl Header {
         if !local::is_current(&self.remote) || self.is_complete() {
             return false;
         }
-        let held = self.held().checked_add(more).unwrap_or_else(|| self.settle(more));
-        // Relaxed, and no atomic step: only this thread looks.
-        self.held.store(held as u8, Ordering::Relaxed);
+        match self.held().checked_add(more) {
+            // Relaxed, and no atomic step: only this thread looks.
+            Some(held) => self.held.store(held as u8, Ordering::Relaxed),
+            None => self.settle(more),
+        }
         true
     }
 
     /// The owner thread has counted as far as its number goes: so many references more, and all that it has counted, go to the
-    /// task's word. Returns what it counts then.
+    /// task's word.
     #[cold]
-    fn settle(&self, more: i8) -> i8 {
+    fn settle(&self, more: i8) {
         self.state.add_refs(i32::from(self.held()) + i32::from(more));
-        0
+        self.held.store(0, Ordering::Relaxed);
     }
 
     /// Whether the task has completed.
@@ -309,6 +311,25 @@ impl TaskRef {
     fn prefetch_at(&self, offset: usize) {
         prefetch(self.header.as_ptr().cast::<u8>().wrapping_add(offset));
     }
+
+    /// Gives up a reference that is counted in the task's word.
+    #[inline(never)]
+    fn drop_in_word(&mut self) {
+        if self.state.drop_ref() {
+            if !self.is_complete() {
+                // Cannot happen, and if it did: a future that is not dropped must keep its place for ever.
+                debug_assert!(
+                    std::thread::panicking(),
+                    "the last reference to a task that has not completed"
+                );
+                return;
+            }
+            // SAFETY: The pointer is that of a task. This was the only reference, and the task is complete: its future has been dropped. The output
+            // belongs to the claim, which gave it up before its reference, or has been dropped by the owner.
+            let remains = unsafe { cell::end(self.header) };
+            local::give_back(remains);
+        }
+    }
 }
 
 /// The bytes of a cache line.
@@ -354,19 +375,8 @@ impl Clone for TaskRef {
 impl Drop for TaskRef {
     #[inline]
     fn drop(&mut self) {
-        if !self.hold(-1) && self.state.drop_ref() {
-            if !self.is_complete() {
-                // Cannot happen, and if it did: a future that is not dropped must keep its place for ever.
-                debug_assert!(
-                    std::thread::panicking(),
-                    "the last reference to a task that has not completed"
-                );
-                return;
-            }
-            // SAFETY: The pointer is that of a task. This was the only reference, and the task is complete: its future has been dropped. The output
-            // belongs to the claim, which gave it up before its reference, or has been dropped by the owner.
-            let remains = unsafe { cell::end(self.header) };
-            local::give_back(remains);
+        if !self.hold(-1) {
+            self.drop_in_word();
         }
     }
 }

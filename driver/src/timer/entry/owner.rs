@@ -200,6 +200,7 @@ impl TimerEntry {
 
     /// Removes a linked entry from the wheel and moves its waker out. The caller changes the state before it
     /// unlocks.
+    #[inline]
     fn take_out(&self, locked: &mut Inner) -> Waker {
         locked.entries.remove(self);
         self.waker.with(|held| {
