@@ -150,6 +150,30 @@ fn loom_fire_against_reset_to_later() {
 }
 
 #[test]
+fn loom_fire_abroad_against_reset_to_later_at_home() {
+    loom::model(|| {
+        let (count, waker) = Count::new();
+        let clock = TestClock::new(Nanos::ZERO);
+        let driver = Driver::new(clock.clock(), || ()).stays_here();
+        let mut entry = Box::pin(driver.handle().sleep_until(Nanos::new(FAR)));
+        assert!(poll(&mut entry, &waker).is_pending());
+        // The lock is this thread's own from here on, until the other one comes.
+        let abroad = thread::spawn(move || {
+            let mut driver = driver;
+            (fire_all(&mut driver, FAR), driver)
+        });
+        entry.as_mut().reset(Nanos::new(LATER));
+        let (fired, mut driver) = abroad.join().unwrap();
+        assert_eq!(count.get(), fired);
+        assert!(poll(&mut entry, &waker).is_pending(), "early");
+        clock.set(Nanos::new(LATER));
+        assert_eq!(fire_all(&mut driver, LATER), 1, "lost");
+        assert!(poll(&mut entry, &waker).is_ready());
+        driver.handle().check();
+    });
+}
+
+#[test]
 fn loom_fire_against_a_look_at_the_deadline() {
     loom::model(|| {
         let (_count, waker) = Count::new();

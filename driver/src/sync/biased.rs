@@ -97,6 +97,12 @@ impl<T> Biased<T> {
         BiasedGuard { lock: self, mutex, _value: PhantomData }
     }
 
+    /// The lock, if the calling thread gets it without an atomic step, and without waiting.
+    #[inline]
+    pub(crate) fn lock_own(&self) -> Option<BiasedGuard<'_, T>> {
+        (EXISTS && self.enter()).then(|| BiasedGuard { lock: self, mutex: None, _value: PhantomData })
+    }
+
     #[inline]
     fn is_own(&self) -> bool {
         self.own.load(Ordering::Relaxed) == number()

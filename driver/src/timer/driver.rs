@@ -404,11 +404,18 @@ impl Shared {
         }
     }
 
+    /// The latest reading of the clock.
+    #[inline]
+    pub(super) fn latest(&self) -> Nanos {
+        // Relaxed: a reading that is a little old is as good.
+        Nanos::from_word(self.latest.load(Ordering::Relaxed))
+    }
+
     /// Remembers a reading of the clock; returns the latest of all.
     #[inline]
     pub(super) fn note(&self, now: Nanos) -> Nanos {
-        // Relaxed: only a hint of how late it is; readings of several threads may overtake each other.
-        let latest = Nanos::from_word(self.latest.load(Ordering::Relaxed));
+        // Readings of several threads may overtake each other: it is only a hint of how late it is.
+        let latest = self.latest();
         if now <= latest {
             return latest;
         }

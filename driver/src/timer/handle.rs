@@ -144,8 +144,7 @@ impl Handle {
     /// The latest reading of the clock that was taken through this driver: not later than now.
     #[inline]
     pub fn latest(&self) -> Nanos {
-        // Relaxed: a reading that is a little old is as good.
-        Nanos::from_word(self.shared.latest.load(Ordering::Relaxed))
+        self.shared.latest()
     }
 
     /// No timer of this driver is due before this. One relaxed load: it is for a host that asks between two polls whether
@@ -334,6 +333,12 @@ impl Handle {
         self.shared.get().inner.lock()
     }
 
+    /// The lock, if the calling thread gets it without an atomic step.
+    #[inline]
+    pub(crate) fn lock_own(&self) -> Option<BiasedGuard<'_, Inner>> {
+        self.shared.get().inner.lock_own()
+    }
+
     /// A timer has just been filed. Publishes that, and says whether the driver's thread must be unparked for it.
     #[inline]
     pub(crate) fn filed(&self, locked: &mut Inner, deadline: Nanos, slack: Slack) -> bool {
@@ -357,9 +362,10 @@ impl Handle {
     #[inline]
     pub(crate) fn is_time_to_look(&self, deadline: Nanos) -> bool {
         // Relaxed, and not one atomic step: a count that is lost only delays a reading.
-        let polls = self.shared.polls.load(Ordering::Relaxed).wrapping_add(1);
-        self.shared.polls.store(polls, Ordering::Relaxed);
-        let near = deadline.saturating_nanos_since(self.latest()) <= NEAR;
+        let shared = self.shared.get();
+        let polls = shared.polls.load(Ordering::Relaxed).wrapping_add(1);
+        shared.polls.store(polls, Ordering::Relaxed);
+        let near = deadline.saturating_nanos_since(shared.latest()) <= NEAR;
         near || polls % POLLS_PER_READING == 0
     }
 
@@ -371,7 +377,8 @@ impl Handle {
     #[inline]
     pub(crate) fn count_reset(&self) {
         // Relaxed, and not one atomic step: only a count, and mostly from one thread.
-        let resets = self.shared.resets.load(Ordering::Relaxed);
-        self.shared.resets.store(resets + 1, Ordering::Relaxed);
+        let shared = self.shared.get();
+        let resets = shared.resets.load(Ordering::Relaxed);
+        shared.resets.store(resets + 1, Ordering::Relaxed);
     }
 }

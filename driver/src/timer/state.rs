@@ -5,7 +5,8 @@
 //! * The word is a deadline or one of four values that stand for a state. [`Nanos`] cannot make one that equals them.
 //! * While it is a deadline, the entry is linked in the wheel and holds a waker; otherwise neither.
 //! * To leave or enter a deadline takes the driver's lock (arrows 1 to 5). To move a deadline to a later one
-//!   takes none (arrow 6): the wheel finds out when the old deadline comes due.
+//!   takes none (arrow 6): the wheel finds out when the old deadline comes due. A thread that has the lock for nothing
+//!   moves it with a plain store.
 //! * `FIRED` and `SHUTDOWN` are the driver's last touch: the owner, who reads them, may free the entry.
 //!
 //! ```text
@@ -27,7 +28,7 @@
 //!                                 a reset finds the deadline in the past (`settle`; from IDLE without the lock)
 //!   4  EntryRef::fire             driver, under the lock, at shutdown
 //!   5  TimerEntry::arm            owner: the driver is closed already
-//!   6  TimerEntry::reset          owner, without the lock, by compare-and-swap
+//!   6  TimerEntry::reset          owner, without the lock, by compare-and-swap; on the lock's own thread under it
 //!   7  TimerEntry::reset, cancel  owner, without the lock
 //! ```
 //!
@@ -162,6 +163,23 @@ impl StateCell {
                 Err(now) => seen = now,
             }
         }
+    }
+
+    /// Arrow 6, as [`extend`](StateCell::extend), under the lock: only the owner calls this, so nobody moves it meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As for [`extend`](StateCell::extend).
+    #[inline]
+    pub(super) fn extend_locked(&self, deadline: Nanos) -> Result<(), State> {
+        // Acquire: the driver's FIRED may be read, see `load`.
+        let seen = self.0.load(Ordering::Acquire);
+        if seen > deadline.get() {
+            return Err(decode(seen));
+        }
+        // Relaxed: as in `arm`.
+        self.0.store(deadline.get(), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Arrow 3, by the driver, as its last touch: `deadline` has passed.

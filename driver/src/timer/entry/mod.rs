@@ -249,15 +249,19 @@ impl TimerEntry {
 
     /// Moves the deadline, to any time.
     ///
-    /// To a later time it is one compare-and-swap, without the lock. To an earlier one the timer is filed
-    /// again; to one that is past, it is ready at the next poll, and its task is woken. (Whether it is past is
+    /// To a later time it is one compare-and-swap, without the lock, or less on the driver's own thread. To an
+    /// earlier one the timer is filed again; to one that is past, it is ready at the next poll, and its task is woken. (Whether it is past is
     /// judged by the latest reading of the clock if it lies more than a millisecond ahead of that; if it is past
     /// all the same, the driver's next step finds out, without a park.) The timer keeps its
     /// place in the order of registration, unless it had fired: then it starts anew at its next poll.
     #[inline]
     pub fn reset(self: Pin<&mut Self>, deadline: Nanos) {
         let this = self.as_ref();
-        match this.state.extend(deadline) {
+        let locked = this.handle.lock_own();
+        let extended =
+            if locked.is_some() { this.state.extend_locked(deadline) } else { this.state.extend(deadline) };
+        drop(locked);
+        match extended {
             Ok(()) => {
                 this.handle.count_reset();
                 this.traced().reset(deadline);
