@@ -286,14 +286,15 @@ pub(super) struct Buffers<K> {
     #[allow(clippy::vec_box, reason = "they go to rows and come back as they are")]
     rests: Vec<Box<Rest<K>>>,
     window: u64,
-    /// Bytes of all buffers, those in use included.
-    bytes: usize,
 }
 
 /// The buffers of one size that are not in use.
 #[derive(Debug)]
 struct Size<K> {
+    /// There is room for all that were made: nothing is allocated where timers leave, in the middle of what they leave behind.
     free: Vec<Vec<Cell<K>>>,
+    /// So many there are, those in use included.
+    made: usize,
     /// So many were not in use at any time in this window, and in the one before.
     low: usize,
     last_low: usize,
@@ -303,8 +304,8 @@ struct Size<K> {
 
 impl<K> Buffers<K> {
     pub(super) fn new() -> Buffers<K> {
-        let size = |_| Size { free: Vec::new(), low: 0, last_low: 0, surplus: 0 };
-        Buffers { sizes: std::array::from_fn(size), rests: Vec::new(), window: 0, bytes: 0 }
+        let size = |_| Size { free: Vec::new(), made: 0, low: 0, last_low: 0, surplus: 0 };
+        Buffers { sizes: std::array::from_fn(size), rests: Vec::new(), window: 0 }
     }
 
     /// Replaces a full buffer by one of at least twice its size, with the same cells. It is not a page yet.
@@ -353,11 +354,9 @@ impl<K> Buffers<K> {
                 size.surplus -= 1;
                 size.low = size.low.saturating_sub(1);
                 size.last_low = size.last_low.saturating_sub(1);
-                if let Some(buffer) = size.free.pop() {
-                    self.bytes -= buffer.capacity() * size_of::<Cell<K>>();
-                }
-                if size.free.capacity() > 4 * size.free.len() + 64 {
-                    size.free.shrink_to(2 * size.free.len());
+                size.made -= usize::from(size.free.pop().is_some());
+                if size.free.capacity() > 4 * size.made + 64 {
+                    size.free.shrink_to(2 * size.made);
                 }
             }
         }
@@ -365,10 +364,13 @@ impl<K> Buffers<K> {
 
     /// Bytes of all buffers, those in use included.
     pub(super) fn allocated_bytes(&self) -> usize {
-        let lists = self.sizes.iter().map(|size| size.free.capacity() * size_of::<Vec<Cell<K>>>());
+        let sizes = self.sizes.iter().enumerate().map(|(number, size)| {
+            let buffers = size.made * (SMALLEST << number) * size_of::<Cell<K>>();
+            buffers + size.free.capacity() * size_of::<Vec<Cell<K>>>()
+        });
         let rests = self.rests.iter().map(|rest| rest.allocated_bytes());
         let list = self.rests.capacity() * size_of::<Box<Rest<K>>>();
-        self.bytes + lists.sum::<usize>() + rests.sum::<usize>() + list
+        sizes.sum::<usize>() + rests.sum::<usize>() + list
     }
 
     /// An empty buffer of the size with this number, or a larger one if there is none.
@@ -386,9 +388,10 @@ impl<K> Buffers<K> {
 
     #[cold]
     fn allocate(&mut self, number: usize) -> Vec<Cell<K>> {
-        let buffer = Vec::with_capacity(SMALLEST << number);
-        self.bytes += buffer.capacity() * size_of::<Cell<K>>();
-        buffer
+        let size = &mut self.sizes[number];
+        size.made += 1;
+        size.free.reserve(size.made - size.free.len());
+        Vec::with_capacity(SMALLEST << number)
     }
 }
 
@@ -432,6 +435,18 @@ mod tests {
             assert!(cells.is_at(len, 0) && cells.len() == len + 1);
             cells.clear(&mut buffers);
         }
+    }
+
+    #[test]
+    fn to_give_buffers_back_allocates_nothing() {
+        let mut buffers = Buffers::new();
+        let mut rows: Vec<_> = (0..100).map(|_| row(5 * PAGE, &mut buffers)).collect();
+        let allocated = buffers.allocated_bytes();
+        rows.iter_mut().for_each(|row| row.clear(&mut buffers));
+        // The rests of the rows are listed besides.
+        let rests = buffers.rests.capacity() * size_of::<Box<Rest<usize>>>()
+            + buffers.rests.iter().map(|rest| rest.allocated_bytes()).sum::<usize>();
+        assert_eq!(buffers.allocated_bytes() - rests, allocated);
     }
 
     #[test]
