@@ -8,6 +8,7 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static LARGE: Cell<u64> = const { Cell::new(0) };
     static FREED: Cell<u64> = const { Cell::new(0) };
     static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
 }
@@ -23,6 +24,7 @@ fn note(allocations: u64, bytes: i64) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(1, layout.size() as i64);
+        LARGE.with(|count| count.set(count.get() + u64::from(layout.size() >= 1024)));
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
@@ -46,6 +48,11 @@ static ALLOCATOR: Counting = Counting;
 
 pub(crate) fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
+}
+
+/// How many allocations were of a kilobyte or more, for which glibc tidies up what was freed.
+pub(crate) fn large_allocations() -> u64 {
+    LARGE.with(Cell::get)
 }
 
 pub(crate) fn live_bytes() -> i64 {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use crate::common::{self, LONG, turn, us, watchdog};
-use crate::counting::{freed, live_bytes};
+use crate::counting::{freed, large_allocations, live_bytes};
 use crate::{alone, often, spread, steady};
 use mainspring::task::yield_now;
 use mainspring::time::{Instant, sleep};
@@ -117,9 +117,12 @@ fn a_burst_of_tasks_gives_its_memory_back_in_small_steps() {
         // As the program goes on and has no use for it.
         let (start, mut most) = (Instant::now(), 0);
         while live_bytes() > before + full / 100 && start.elapsed() < LONG {
-            let (was, turns) = (freed(), common::metrics().turns());
+            let (was, turns, large) = (freed(), common::metrics().turns(), large_allocations());
             turn().await;
             most = most.max((freed() - was) / (common::metrics().turns() - turns).max(1));
+            // What the allocator leaves for later must not become much.
+            let tidied = freed() - was < 64 || large_allocations() > large;
+            assert!(tidied, "{} blocks were freed, and left for later", freed() - was);
         }
         let left = live_bytes() - before;
         assert!(left <= full / 100, "{left} of {full} bytes are left");

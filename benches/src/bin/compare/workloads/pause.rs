@@ -4,10 +4,12 @@
 //! about one turn of the runtimes that look at their timers that often; the other tasks that were polled in
 //! between, each of which a timer woke, are in it.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mainspring_bench::peers::Peer;
 
+use super::gate::Gate;
 use crate::measure::{Metrics, Rng, histogram, in_task, percentiles, wake_itself};
 use crate::scale::Scale;
 
@@ -23,10 +25,16 @@ pub(crate) fn pauses<P: Peer>(scale: &Scale) -> Metrics {
     let (timers, watch) = (scale.pause_timers, scale.pause_watch);
     in_task(move |peer: P| async move {
         let mut rng = Rng::new(9);
+        let gate = Rc::new(Gate::new(timers));
         for _ in 0..timers {
-            let sleep = peer.sleep(rng.duration(Duration::from_millis(1), SPREAD));
-            peer.detach(sleep);
+            let (sleep, gate) = (peer.sleep(rng.duration(Duration::from_millis(1), SPREAD)), gate.clone());
+            peer.detach(async move {
+                gate.pass();
+                sleep.await;
+            });
         }
+        // Where a timer's task goes before new ones, they might not have begun.
+        gate.all_passed().await;
         peer.sleep(SETTLE).await;
         let mut pauses = histogram();
         let end = Instant::now() + watch;
