@@ -58,6 +58,20 @@ fn fire_all(driver: &mut Driver, now: u64) -> usize {
     driver.process(Nanos::new(now), 100).fired
 }
 
+/// Asserts that an entry that was reset to [`LATER`] fires then and not before, and has it fire.
+fn assert_fires_later(
+    clock: &TestClock,
+    driver: &mut Driver,
+    entry: &mut Pin<Box<TimerEntry>>,
+    waker: &Waker,
+) {
+    assert!(poll(entry, waker).is_pending(), "early");
+    clock.set(Nanos::new(LATER));
+    assert_eq!(fire_all(driver, LATER), 1, "lost");
+    assert!(poll(entry, waker).is_ready());
+    driver.handle().check();
+}
+
 #[test]
 fn loom_fire_against_poll_with_another_waker() {
     loom::model(|| {
@@ -141,11 +155,7 @@ fn loom_fire_against_reset_to_later() {
         let mut entry = resetter.join().unwrap();
         // Fired first and then started anew, or moved first: never lost, never early.
         assert_eq!(count.get(), fired);
-        assert!(poll(&mut entry, &waker).is_pending(), "early");
-        clock.set(Nanos::new(LATER));
-        assert_eq!(fire_all(&mut driver, LATER), 1, "lost");
-        assert!(poll(&mut entry, &waker).is_ready());
-        driver.handle().check();
+        assert_fires_later(&clock, &mut driver, &mut entry, &waker);
     });
 }
 
@@ -165,11 +175,7 @@ fn loom_fire_abroad_against_reset_to_later_at_home() {
         entry.as_mut().reset(Nanos::new(LATER));
         let (fired, mut driver) = abroad.join().unwrap();
         assert_eq!(count.get(), fired);
-        assert!(poll(&mut entry, &waker).is_pending(), "early");
-        clock.set(Nanos::new(LATER));
-        assert_eq!(fire_all(&mut driver, LATER), 1, "lost");
-        assert!(poll(&mut entry, &waker).is_ready());
-        driver.handle().check();
+        assert_fires_later(&clock, &mut driver, &mut entry, &waker);
     });
 }
 
