@@ -247,17 +247,24 @@ fn workload(id: Id, scale: &Scale) -> Workload {
             });
             ("lateness of single sleeps".into(), 1, p50.chain(p99).collect())
         }
-        Id::W5b => (
-            format!("{tasks} tasks looping on sleep(1..20 ms)"),
-            1,
-            vec![
-                metric("cpu", "CPU per sleep", Nanoseconds, &[Times(0.8, Tokio)]),
-                metric("late/p99", "lateness, p99", Microseconds, &[Times(0.3, Tokio)]),
-                metric("late/p50", "lateness, p50", Microseconds, &[]),
-                metric("late/max", "lateness, max", Microseconds, &[]),
-                metric("wakeups", "wake-ups", PerSecond, &[]),
-            ],
-        ),
+        Id::W5b => {
+            let metrics = (0..scale.looping.len()).rev().flat_map(|part| {
+                let count = short(scale.looping[part]);
+                let metric = |key: &str, label: &str, unit, goals: &[Goal]| {
+                    metric(&format!("{part}/{key}"), format!("{count}: {label}"), unit, goals)
+                };
+                // Where timers are few most of it are the wake-ups, and tokio wakes at most once a millisecond.
+                let cpu: &[Goal] = if part + 1 == scale.looping.len() { &[Times(0.8, Tokio)] } else { &[] };
+                [
+                    metric("cpu", "CPU per sleep", Nanoseconds, cpu),
+                    metric("late/p99", "lateness, p99", Microseconds, &[Times(0.3, Tokio)]),
+                    metric("late/p50", "lateness, p50", Microseconds, &[]),
+                    metric("late/max", "lateness, max", Microseconds, &[]),
+                    metric("wakeups", "wake-ups", PerSecond, &[]),
+                ]
+            });
+            ("tasks looping on sleep(1..20 ms)".into(), scale.looping.len(), metrics.collect())
+        }
         Id::W6 => (
             format!("{tasks} intervals of 10 ms, phases spread"),
             1,

@@ -23,7 +23,8 @@ pub(crate) struct Scale {
     pub(crate) spread: Duration,
     /// How many sleeps of each length are measured.
     pub(crate) samples: usize,
-    /// How many tasks tick and loop, and how long they are watched; and what is busy.
+    /// How many tasks loop, from few to many; how many tick; how long both are watched, and what is busy.
+    pub(crate) looping: [usize; 3],
     pub(crate) tasks: usize,
     pub(crate) watch: Duration,
     /// How many tasks compute in turn, and how many when one event wakes them.
@@ -70,6 +71,7 @@ impl Scale {
             small_bursts: [10_000, 100_000],
             spread: Duration::from_secs(1),
             samples: 200,
+            looping: [100, 1_000, 10_000],
             tasks: 10_000,
             watch: Duration::from_secs(2),
             crowd: 1_000,
@@ -127,6 +129,7 @@ impl Scale {
             small_bursts: [100, 300],
             spread: Duration::from_millis(10),
             samples: 2,
+            looping: [2, 5, 20],
             tasks: 20,
             watch: Duration::from_millis(60),
             crowd: 20,

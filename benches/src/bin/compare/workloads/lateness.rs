@@ -86,16 +86,16 @@ pub(crate) fn timerfd(scale: &Scale) -> Result<Metrics, String> {
     Ok(metrics)
 }
 
-/// The CPU time per sleep of many tasks that sleep 1 to 20 ms again and again; how late they end; wake-ups per
+/// The CPU time per sleep of tasks, few or many, that sleep 1 to 20 ms again and again; how late they end; wake-ups per
 /// second.
-pub(crate) fn looping<P: Peer>(scale: &Scale) -> Metrics {
+pub(crate) fn looping<P: Peer>(scale: &Scale, part: usize) -> Metrics {
     struct Shared {
         counts: Cell<bool>,
         stop: Cell<bool>,
         sleeps: Cell<u64>,
     }
 
-    let (tasks, watch) = (scale.tasks, scale.watch);
+    let (tasks, watch) = (scale.looping[part], scale.watch);
     in_task(move |peer: P| async move {
         let late = Rc::new(RefCell::new(histogram()));
         let shared =
@@ -126,8 +126,9 @@ pub(crate) fn looping<P: Peer>(scale: &Scale) -> Metrics {
         shared.counts.set(false);
         shared.stop.set(true);
         let sleeps = shared.sleeps.get().max(1) as f64;
-        let mut metrics = vec![("cpu".into(), used / sleeps), ("wakeups".into(), woken / seconds)];
-        percentiles(&mut metrics, "late/", &late.borrow());
+        let mut metrics =
+            vec![(format!("{part}/cpu"), used / sleeps), (format!("{part}/wakeups"), woken / seconds)];
+        percentiles(&mut metrics, &format!("{part}/late/"), &late.borrow());
         metrics
     })
 }

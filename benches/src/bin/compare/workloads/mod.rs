@@ -99,7 +99,7 @@ fn plain<P: Peer>(order: Order<'_>) -> Result<Metrics, String> {
         Id::W4s => return burst::spread::<P>(scale, scale.small_bursts[part], ["0", "1"][part]),
         Id::W4b => return burst::at_once::<P>(scale),
         Id::W5 => lateness::single::<P>(scale),
-        Id::W5b => lateness::looping::<P>(scale),
+        Id::W5b => lateness::looping::<P>(scale, part),
         Id::W6 => ticks::intervals::<P>(scale),
         Id::W8 => tasks::tasks::<P>(scale),
         Id::W9 => return echo::echo::<P>(scale, order.helper_cpu),
