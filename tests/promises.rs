@@ -1,5 +1,6 @@
 //! docs/tests.md names the tests that hold the promises of SECURITY.md, docs/systems.md those that show what other systems do
-//! here, docs/channels.md, docs/files.md and docs/hosting.md what runs, and docs/unsafe.md counts the unsafe code: all of it is true.
+//! here, docs/channels.md, docs/files.md and docs/hosting.md what runs, docs/unsafe.md counts the unsafe code, and
+//! ci/mutants-equivalent.txt quotes the source: all of it is true.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -105,6 +106,23 @@ fn the_pages_on_files_and_on_other_loops_name_tests_that_exist() {
         for (file, name) in named {
             assert!(has_test(&read(&format!("{file}.rs")), name), "{page}: {file}.rs has no test {name}");
         }
+    }
+}
+
+#[test]
+fn every_mutant_that_may_be_missed_quotes_a_line_of_the_source() {
+    let list = read("ci/mutants-equivalent.txt");
+    let mutants: Vec<_> = list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    assert!(mutants.len() >= 30, "only {} mutants", mutants.len());
+    for mutant in mutants {
+        let (file, rest) = mutant.split_once(": ").unwrap_or_else(|| panic!("{mutant:?} names no file"));
+        let source = read(file);
+        // The mutant may have a bar in it, and so may the line.
+        let mut quotes = rest.match_indices(" | ").map(|(at, bar)| &rest[at + bar.len()..]);
+        assert!(
+            quotes.any(|quote| source.lines().any(|line| line.trim() == quote)),
+            "no longer there: {mutant}"
+        );
     }
 }
 

@@ -10,7 +10,6 @@
 //! * A payload is somebody's value. Its drop may panic in turn, and leave a payload whose drop panics: a few are
 //!   dropped in this way, and then one is forgotten.
 //! * Nothing is resumed while the thread unwinds already: that would abort the process.
-//! * No unsafe is needed here: `Option<Waker>` is no larger than `Waker`.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -23,41 +22,35 @@ type Payload = Box<dyn Any + Send + 'static>;
 const DROPS: usize = 8;
 
 /// A batch of wakers.
-pub(crate) struct WakeList {
-    wakers: [Option<Waker>; WakeList::CAPACITY],
-    len: usize,
-}
+pub(crate) struct WakeList(Vec<Waker>);
 
 impl WakeList {
     /// How many wakers a list holds. Large enough that the lock's cost is spread over many, small enough
     /// that nobody waits long for the lock. `tests/wakers.rs` tries its edges.
     pub(crate) const CAPACITY: usize = 32;
 
-    /// An empty list.
-    pub(crate) const fn new() -> WakeList {
-        WakeList { wakers: [const { None }; WakeList::CAPACITY], len: 0 }
+    /// An empty list. It has its memory for good.
+    pub(crate) fn new() -> WakeList {
+        WakeList(Vec::with_capacity(WakeList::CAPACITY))
     }
 
     /// Whether no further waker fits.
     #[inline]
-    pub(crate) const fn is_full(&self) -> bool {
-        self.len == WakeList::CAPACITY
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.len() == WakeList::CAPACITY
     }
 
     /// Adds a waker, for which there is room.
     #[inline]
     pub(crate) fn push(&mut self, waker: Waker) {
-        self.wakers[self.len] = Some(waker);
-        self.len += 1;
+        debug_assert!(!self.is_full());
+        self.0.push(waker);
     }
 
     /// Wakes all in the order in which they came, and empties the list.
     pub(crate) fn wake_all(&mut self, panics: &mut Panics) {
-        let len = std::mem::take(&mut self.len);
-        for slot in &mut self.wakers[..len] {
-            if let Some(waker) = slot.take() {
-                panics.catch(move || waker.wake());
-            }
+        for waker in self.0.drain(..) {
+            panics.catch(move || waker.wake());
         }
     }
 }

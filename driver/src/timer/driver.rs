@@ -116,6 +116,8 @@ pub struct Processed {
 /// ```
 pub struct Driver {
     handle: Handle,
+    /// Empty between two calls.
+    list: WakeList,
 }
 
 impl fmt::Debug for Driver {
@@ -138,7 +140,7 @@ impl Driver {
     }
 
     fn begin(clock: PausableClock, unpark: impl Unpark) -> Driver {
-        Driver { handle: Handle::new(Counted::new(Shared::new(clock, unpark))) }
+        Driver { handle: Handle::new(Counted::new(Shared::new(clock, unpark))), list: WakeList::new() }
     }
 
     /// Sets how much slack timers get that ask for none in particular. The default is
@@ -224,7 +226,7 @@ impl Driver {
     /// If a waker panics: all others are woken first, then the first panic is resumed.
     pub fn process(&mut self, now: Nanos, budget: usize) -> Processed {
         let shared = &*self.handle.shared;
-        let mut list = WakeList::new();
+        let list = &mut self.list;
         let mut batch = Batch::new();
         let mut panics = Panics::new();
         let mut fired = 0;
@@ -302,7 +304,7 @@ impl Driver {
 
     fn close(&mut self) -> Panics {
         let shared = &*self.handle.shared;
-        let mut list = WakeList::new();
+        let list = &mut self.list;
         let mut panics = Panics::new();
         let mut waited = 0;
         let mut inner = shared.inner.lock();

@@ -260,8 +260,9 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// The earliest of all that are in order, and where it is. If it is a hole, none is due before that.
     #[inline]
     fn head(&self) -> Option<(Nanos, Source)> {
-        if self.running.is_power_of_two() && self.crowd.is_empty() {
-            let level = self.running.trailing_zeros() as usize;
+        let is_one_at_most = self.running & self.running.wrapping_sub(1) == 0;
+        if is_one_at_most && self.crowd.is_empty() {
+            let level = bits(self.running).next()?;
             return self.runs[level].head().map(|cell| (cell.when, Source::Run(level)));
         }
         self.head_of_many()

@@ -286,6 +286,8 @@ pub(super) struct Buffers<K> {
     #[allow(clippy::vec_box, reason = "they go to rows and come back as they are")]
     rests: Vec<Box<Rest<K>>>,
     window: u64,
+    /// Some size may have a surplus.
+    releasing: bool,
 }
 
 /// The buffers of one size that are not in use.
@@ -305,7 +307,7 @@ struct Size<K> {
 impl<K> Buffers<K> {
     pub(super) fn new() -> Buffers<K> {
         let size = |_| Size { free: Vec::new(), made: 0, low: 0, last_low: 0, surplus: 0 };
-        Buffers { sizes: std::array::from_fn(size), rests: Vec::new(), window: 0 }
+        Buffers { sizes: std::array::from_fn(size), rests: Vec::new(), window: 0, releasing: false }
     }
 
     /// Replaces a full buffer by one of at least twice its size, with the same cells. It is not a page yet.
@@ -346,7 +348,15 @@ impl<K> Buffers<K> {
                 size.surplus = size.low.min(size.last_low).saturating_sub(kept);
                 (size.last_low, size.low) = (size.low, size.free.len());
             }
+            self.releasing = true;
         }
+        if self.releasing {
+            self.release_two();
+        }
+    }
+
+    #[cold]
+    fn release_two(&mut self) {
         let mut left = 2;
         for size in self.sizes.iter_mut().rev() {
             while size.surplus > 0 && left > 0 {
@@ -360,6 +370,7 @@ impl<K> Buffers<K> {
                 }
             }
         }
+        self.releasing = left == 0;
     }
 
     /// Bytes of all buffers, those in use included.
@@ -390,7 +401,8 @@ impl<K> Buffers<K> {
     fn allocate(&mut self, number: usize) -> Vec<Cell<K>> {
         let size = &mut self.sizes[number];
         size.made += 1;
-        size.free.reserve(size.made - size.free.len());
+        // None is free.
+        size.free.reserve(size.made);
         Vec::with_capacity(SMALLEST << number)
     }
 }

@@ -187,41 +187,60 @@ const fn shift(level: usize) -> u32 {
     SLOT_BITS + LEVEL_BITS * level as u32
 }
 
-/// Which slots hold cells: a bit each. All levels lie in one cache line.
+/// Which slots hold cells, and which levels have such slots: a bit each.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
-pub(super) struct Occupied([u64; LEVELS]);
+pub(super) struct Occupied {
+    levels: u64,
+    slots: [u64; LEVELS],
+}
 
 impl Occupied {
     /// Says whether the bit is new.
     #[inline]
     pub(super) fn set(&mut self, id: SlotId) -> bool {
-        let bits = &mut self.0[id.level()];
-        let before = *bits;
-        *bits |= 1 << id.slot();
-        *bits != before
+        let slots = &mut self.slots[id.level()];
+        let before = *slots;
+        *slots |= 1 << id.slot();
+        self.levels |= 1 << id.level();
+        *slots != before
     }
 
     #[inline]
     pub(super) fn clear(&mut self, id: SlotId) {
-        self.0[id.level()] &= !(1 << id.slot());
+        let slots = &mut self.slots[id.level()];
+        *slots &= !(1 << id.slot());
+        self.levels &= !(u64::from(*slots == 0) << id.level());
     }
 
     #[inline]
     pub(super) fn contains(&self, id: SlotId) -> bool {
-        self.0[id.level()] & 1 << id.slot() != 0
+        self.slots[id.level()] & 1 << id.slot() != 0
     }
 
     /// The occupied slot that starts first: the lowest one of the lowest level that has any.
     #[inline]
     pub(super) fn earliest(&self) -> Option<SlotId> {
-        let level = self.0.iter().position(|&bits| bits != 0)?;
-        Some(SlotId::new(level, self.0[level].trailing_zeros() as usize))
+        let level = bits(self.levels).next()?;
+        Some(SlotId::new(level, self.slots[level].trailing_zeros() as usize))
     }
 
     /// The occupied slots in the order in which they start.
+    #[inline]
     pub(super) fn iter(&self) -> impl Iterator<Item = SlotId> + '_ {
-        (0..LEVELS).flat_map(|level| bits(self.0[level]).map(move |slot| SlotId::new(level, slot)))
+        std::iter::successors(self.earliest(), |id| self.next(*id))
+    }
+
+    /// The occupied slot that starts next after this one.
+    #[inline]
+    fn next(&self, id: SlotId) -> Option<SlotId> {
+        let above = |bits: u64, bit: usize| bits & (u64::MAX - 1) << bit;
+        let slots = above(self.slots[id.level()], id.slot());
+        if slots != 0 {
+            return Some(SlotId::new(id.level(), slots.trailing_zeros() as usize));
+        }
+        let level = bits(above(self.levels, id.level())).next()?;
+        Some(SlotId::new(level, self.slots[level].trailing_zeros() as usize))
     }
 }
 
