@@ -9,8 +9,8 @@
 //! Ground rules:
 //!
 //! * Slack is rounded down, never up. A wake-up may come earlier than its slack allows, never later.
-//! * Slack is computed when a timer is armed, from its distance at that moment, and kept in its cell. A reset
-//!   to a later time keeps it; one to an earlier time computes it anew.
+//! * Slack is computed when the wheel files a timer, soon after it was armed, from the distance to its deadline by the latest reading
+//!   of the clock, and kept in its cell. A reset to a later time keeps it; one to an earlier time computes it anew.
 //! * A timer that asks for a tolerance of its own gets that, however busy the driver is.
 //! * Load counts timers that fire, over windows of 10 ms, and is forgotten when no window was closed lately:
 //!   what is armed after a quiet stretch is not widened.
@@ -175,9 +175,16 @@ impl SlackPolicy {
         self.tolerance = tolerance;
     }
 
-    /// The slack of a timer that is armed now, when the clock was last read at `now`.
+    /// Gives a timer its slack, when the clock was last read at `now`.
     #[inline]
-    pub(crate) fn slack(&mut self, now: Nanos, deadline: Nanos) -> Slack {
+    pub(crate) fn give(&mut self, now: Nanos, deadline: Nanos) -> Slack {
+        self.widened += u64::from(self.widens(now, deadline));
+        self.slack(now, deadline)
+    }
+
+    /// The slack that a timer is given.
+    #[inline]
+    pub(crate) fn slack(&self, now: Nanos, deadline: Nanos) -> Slack {
         let distance = deadline.saturating_nanos_since(now);
         match self.tolerance {
             Tolerance::Adaptive => {
@@ -185,12 +192,8 @@ impl SlackPolicy {
                     // Load allows no more.
                     return const { Slack::at_most_nanos(MOST) };
                 }
-                let mut slack = distance / SHARE;
-                if self.busy && now.saturating_nanos_since(self.since) <= 2 * WINDOW {
-                    slack = slack.max((distance / BUSY_SHARE).min(BUSY_MOST));
-                    self.widened += 1;
-                }
-                Slack::at_most_nanos(slack)
+                let (share, wide) = (distance / SHARE, (distance / BUSY_SHARE).min(BUSY_MOST));
+                Slack::at_most_nanos(if self.widens(now, deadline) { share.max(wide) } else { share })
             }
             // The cast saturates.
             Tolerance::Fixed { ratio, max } => {
@@ -198,6 +201,15 @@ impl SlackPolicy {
             }
             Tolerance::Precise => Slack::ZERO,
         }
+    }
+
+    /// Whether load allows a timer more slack than it would have otherwise.
+    #[inline]
+    fn widens(&self, now: Nanos, deadline: Nanos) -> bool {
+        self.busy
+            && now.saturating_nanos_since(self.since) <= 2 * WINDOW
+            && deadline.saturating_nanos_since(now) < SHARE * MOST
+            && self.tolerance == Tolerance::Adaptive
     }
 
     /// `fired` timers came due in a call of `process` at `now`, and `live` are still armed.
@@ -217,7 +229,7 @@ impl SlackPolicy {
         self.fired = 0;
     }
 
-    /// How many timers were armed with the wider slack.
+    /// How many timers were given the wider slack.
     pub(crate) fn widened(&self) -> u64 {
         self.widened
     }
@@ -230,7 +242,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn slack(policy: &mut SlackPolicy, now: u64, distance: u64) -> u64 {
-        policy.slack(Nanos::new(now), Nanos::new(now + distance)).as_nanos()
+        policy.give(Nanos::new(now), Nanos::new(now + distance)).as_nanos()
     }
 
     #[test]

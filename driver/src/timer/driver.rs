@@ -19,7 +19,6 @@ use std::fmt;
 
 use super::Handle;
 use super::entry::{Entries, Fired, Next};
-use crate::slack::{Slack, SlackPolicy};
 use crate::sync::{AtomicU32, AtomicU64, Biased, Counted, Ordering};
 use crate::time::PausableClock;
 use crate::trace::{self, Batch};
@@ -152,7 +151,7 @@ impl Driver {
     #[track_caller]
     #[must_use]
     pub fn with_tolerance(self, tolerance: Tolerance) -> Driver {
-        self.handle.lock().slack.set(tolerance);
+        self.handle.lock().entries.slack_policy().set(tolerance);
         self
     }
 
@@ -274,7 +273,7 @@ impl Driver {
             }
             if let Some(more) = end {
                 let live = inner.entries.len();
-                inner.slack.count(now, fired, live);
+                inner.entries.slack_policy().count(now, fired, live);
                 let earliest = if more { Nanos::ZERO } else { inner.entries.earliest() };
                 shared.set_earliest(&inner, earliest);
             }
@@ -369,8 +368,7 @@ pub(crate) struct Inner {
     /// while it runs.
     pub(super) parked_until: Option<Nanos>,
     pub(super) closed: bool,
-    pub(super) slack: SlackPolicy,
-    /// How many timers were registered: the sequence number of the latest.
+    /// How many timers were registered.
     pub(super) armed: u64,
     pub(super) fired: u64,
     pub(super) cancelled: u64,
@@ -388,7 +386,6 @@ impl Shared {
             draining: false,
             parked_until: None,
             closed: false,
-            slack: SlackPolicy::new(now),
             armed: 0,
             fired: 0,
             cancelled: 0,
@@ -443,33 +440,6 @@ impl Shared {
 }
 
 impl Inner {
-    /// The sequence number of a timer that is registered now.
-    #[inline]
-    pub(crate) fn next_sequence(&mut self) -> u64 {
-        self.armed += 1;
-        self.armed
-    }
-
-    /// The slack of a timer that is armed now and asks for none in particular.
-    #[inline]
-    pub(crate) fn default_slack(&mut self, latest: Nanos, deadline: Nanos) -> Slack {
-        self.slack.slack(latest, deadline)
-    }
-
-    /// Whether the driver's thread is parked for longer than a timer that has just been filed may wait.
-    #[inline]
-    pub(super) fn must_unpark(&mut self, deadline: Nanos, slack: Slack) -> bool {
-        let Some(until) = self.parked_until else { return false };
-        let wake = deadline.saturating_add_nanos(slack.as_nanos());
-        if wake >= until {
-            return false;
-        }
-        // The park is about to be ended by this thread, which may be held up before it does so. A thread that arms a timer which
-        // is earlier still does not rely on it.
-        self.parked_until = Some(wake);
-        true
-    }
-
     /// A timer that was due at `deadline` has been found due by its own poll, at `now`.
     #[inline]
     pub(crate) fn count_overdue(&mut self, deadline: Nanos, now: Nanos) {

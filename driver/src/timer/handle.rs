@@ -10,11 +10,11 @@
 
 use std::fmt;
 use std::panic::Location;
+use std::pin::Pin;
 use std::time::Duration;
 
 use super::TimerEntry;
 use super::driver::{Inner, Shared};
-use crate::slack::Slack;
 use crate::sync::{BiasedGuard, Counted, Ordering};
 use crate::wheel::Occupancy;
 use crate::{Clock, Lateness, Nanos};
@@ -49,7 +49,7 @@ pub struct Stats {
     pub reset: u64,
     /// Moves of timers within the wheel.
     pub moved: u64,
-    /// Timers that were armed with the wider slack that load allows; see [`Tolerance::Adaptive`](crate::Tolerance::Adaptive).
+    /// Timers that the wheel has filed with the wider slack that load allows; see [`Tolerance::Adaptive`](crate::Tolerance::Adaptive).
     pub timers_widened: u64,
     /// Parks that outlast the earliest deadline, so that timers end together: how often [`Driver::next_wake`](crate::Driver::next_wake) named a time that lies after
     /// the earliest deadline. (If that timer was cancelled or reset since, after the earliest that was filed.)
@@ -198,7 +198,7 @@ impl Handle {
 
     /// What the driver has done so far.
     pub fn stats(&self) -> Stats {
-        let inner = self.lock();
+        let mut inner = self.lock();
         Stats {
             live: inner.entries.len(),
             armed: inner.armed,
@@ -206,7 +206,7 @@ impl Handle {
             cancelled: inner.cancelled,
             reset: self.shared.resets.load(Ordering::Relaxed),
             moved: inner.entries.moved(),
-            timers_widened: inner.slack.widened(),
+            timers_widened: inner.entries.slack_policy().widened(),
             parks_coalesced: inner.parks_coalesced,
         }
     }
@@ -339,11 +339,21 @@ impl Handle {
         self.shared.get().inner.lock_own()
     }
 
-    /// A timer has just been filed. Publishes that, and says whether the driver's thread must be unparked for it.
+    /// A timer has just been linked, or its deadline brought forward. Publishes that, and says whether the driver's thread must be
+    /// unparked for it.
     #[inline]
-    pub(crate) fn filed(&self, locked: &mut Inner, deadline: Nanos, slack: Slack) -> bool {
+    pub(crate) fn linked(&self, locked: &mut Inner, entry: Pin<&TimerEntry>, deadline: Nanos) -> bool {
         self.shared.lower_earliest(locked, deadline);
-        locked.must_unpark(deadline, slack)
+        let Some(parked_until) = locked.parked_until else { return false };
+        let slack = locked.entries.slack(entry, deadline, self.latest());
+        let wake = deadline.saturating_add_nanos(slack.as_nanos());
+        if wake >= parked_until {
+            return false;
+        }
+        // The park is about to be ended by this thread, which may be held up before it does so. A thread that arms a timer which
+        // is earlier still does not rely on it.
+        locked.parked_until = Some(wake);
+        true
     }
 
     pub(crate) fn unpark(&self) {

@@ -9,6 +9,8 @@
 //! * An entry that is linked is `arriving` at first: most timers are dropped soon, and cost the wheel nothing then. The cell of an
 //!   entry that was unlinked stays a little longer: cells lie anywhere in memory, and several are removed in the time of one. Such
 //!   an entry is `leaving`, and may be gone: its cell is compared and never followed.
+//! * An arriving entry is filed under the deadline that its state says then, with the tolerance that it has then; its number says
+//!   in which order they came. So to move its deadline is to store it.
 //! * [`Entries::wheel`] removes all that are leaving and files all that are arriving. Whatever could lead from the wheel to an entry,
 //!   or must know them all, asks it for the wheel. Between two calls of it nothing happens to the wheel but that some leave.
 //! * So an [`EntryRef`] is arriving or in the wheel while its entry is linked. Between two unlocks the driver may take one out to
@@ -24,6 +26,7 @@ use super::super::Pending;
 use super::super::state::{State, StateCell};
 use super::TimerEntry;
 use crate::Nanos;
+use crate::slack::SlackPolicy;
 use crate::trace::TracedTimer;
 use crate::wheel::{Due, Leaving, Occupancy, Place, Rank, Slack, Store, Wheel};
 
@@ -134,17 +137,14 @@ pub(crate) struct Entries {
     wheel: Wheel<EntryRef>,
     /// Entries that are linked and not in the wheel yet, in the order in which they came. Whoever goes leaves a hole, and the last
     /// one is none.
-    arriving: Vec<Option<Arrival>>,
+    arriving: Vec<Option<EntryRef>>,
+    /// The latest reading of the clock when the last of them came.
+    arrived: Nanos,
     /// Entries that were unlinked, whose cells are still in the wheel. They may be gone.
     leaving: Vec<Leaving<EntryRef>>,
-}
-
-/// An entry that is to be filed.
-#[derive(Clone, Copy)]
-struct Arrival {
-    key: EntryRef,
-    deadline: Nanos,
-    rank: Rank,
+    /// How many were filed: the sequence number of the last.
+    sequence: u64,
+    slack: SlackPolicy,
 }
 
 impl Entries {
@@ -152,7 +152,10 @@ impl Entries {
         Entries {
             wheel: Wheel::new(at),
             arriving: Vec::with_capacity(TOGETHER),
+            arrived: at,
             leaving: Vec::with_capacity(TOGETHER),
+            sequence: 0,
+            slack: SlackPolicy::new(at),
         }
     }
 
@@ -165,11 +168,17 @@ impl Entries {
         &mut self.wheel
     }
 
+    /// Removes all that are leaving and files all that are arriving.
     #[inline(never)]
-    fn catch_up(&mut self) {
-        self.remove_leaving();
-        for Arrival { key, deadline, rank } in self.arriving.drain(..).flatten() {
-            self.wheel.insert(&mut Places, key, deadline, rank);
+    pub(super) fn catch_up(&mut self) {
+        if !self.leaving.is_empty() {
+            self.remove_leaving();
+        }
+        for key in self.arriving.drain(..).flatten() {
+            let deadline = Places.deadline(key, Nanos::NEVER);
+            let slack = Places.tolerance(key).unwrap_or_else(|| self.slack.give(self.arrived, deadline));
+            self.sequence += 1;
+            self.wheel.insert(&mut Places, key, deadline, Rank::new(self.sequence, slack));
         }
     }
 
@@ -187,9 +196,9 @@ impl Entries {
         }
     }
 
-    /// Takes in `entry`, which is being linked.
+    /// Takes in `entry`, which is being linked, when the clock was last read at `now`.
     #[inline]
-    pub(super) fn insert(&mut self, entry: Pin<&TimerEntry>, deadline: Nanos, rank: Rank) {
+    pub(super) fn insert(&mut self, entry: Pin<&TimerEntry>, now: Nanos) {
         if self.arriving.len() == TOGETHER {
             self.catch_up();
         }
@@ -197,7 +206,8 @@ impl Entries {
             // SAFETY: the lock is held.
             unsafe { (*filed).index = self.arriving.len() as u32 }
         });
-        self.arriving.push(Some(Arrival { key: EntryRef::new(entry), deadline, rank }));
+        self.arriving.push(Some(EntryRef::new(entry)));
+        self.arrived = now;
     }
 
     /// Takes out `entry`, which is linked; from the wheel, now or soon.
@@ -218,22 +228,34 @@ impl Entries {
         }
     }
 
-    /// Files `entry`, which is linked, under another deadline.
+    /// Files `entry`, which is linked, under an earlier deadline, when the clock was last read at `now`.
     #[inline]
-    pub(super) fn refile(&mut self, entry: Pin<&TimerEntry>, deadline: Nanos, slack: Slack) {
+    pub(super) fn refile(&mut self, entry: Pin<&TimerEntry>, deadline: Nanos, now: Nanos) {
         let key = EntryRef::new(entry);
-        if let Some(Some(arrival)) = self.arrival(key, Places.place(key)) {
-            (arrival.deadline, arrival.rank) = (deadline, arrival.rank.with_slack(slack));
-        } else if !self.wheel().refile(&mut Places, key, deadline, slack) {
+        if self.arrival(key, Places.place(key)).is_some() {
+            // Its state says it already.
+            return;
+        }
+        let slack = Places.tolerance(key).unwrap_or_else(|| self.slack.give(now, deadline));
+        if !self.wheel().refile(&mut Places, key, deadline, slack) {
             wrong_place(Some(entry.origin));
         }
     }
 
+    /// How far a park may outlast `deadline`, which is that of `entry`, when the clock was last read at `now`.
+    pub(crate) fn slack(&self, entry: Pin<&TimerEntry>, deadline: Nanos, now: Nanos) -> Slack {
+        Places.tolerance(EntryRef::new(entry)).unwrap_or_else(|| self.slack.slack(now, deadline))
+    }
+
+    /// What gives slack to those that ask for none in particular.
+    pub(crate) fn slack_policy(&mut self) -> &mut SlackPolicy {
+        &mut self.slack
+    }
+
     /// The arrival of `key`, which is linked and has been told `place` last, if it is arriving.
     #[inline]
-    fn arrival(&mut self, key: EntryRef, place: Place) -> Option<&mut Option<Arrival>> {
-        let arrival = self.arriving.get_mut(place.index as usize);
-        arrival.filter(|arrival| arrival.is_some_and(|arrival| arrival.key == key))
+    fn arrival(&mut self, key: EntryRef, place: Place) -> Option<&mut Option<EntryRef>> {
+        self.arriving.get_mut(place.index as usize).filter(|arrival| **arrival == Some(key))
     }
 
     /// Fires the next entry that is due at `now`.
@@ -339,6 +361,19 @@ impl Entries {
 
 /// Writes places into the entries themselves, and reads their deadlines there.
 struct Places;
+
+impl Places {
+    /// The tolerance that the owner of `key` has set.
+    #[inline]
+    fn tolerance(&self, key: EntryRef) -> Option<Slack> {
+        // SAFETY: only `Entries` calls this, under the lock, and of an entry that is linked or being linked.
+        let entry = unsafe { key.entry() };
+        entry.filed.with(|filed| {
+            // SAFETY: the lock is held.
+            unsafe { (*filed).tolerance }
+        })
+    }
+}
 
 impl Store<EntryRef> for Places {
     #[inline]

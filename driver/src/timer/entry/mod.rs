@@ -204,9 +204,11 @@ impl TimerEntry {
     /// first. The timer fires as soon as the driver runs and it is due. Holds from the next time it is armed.
     pub fn set_tolerance(self: Pin<&mut Self>, tolerance: Option<Duration>) {
         let this = self.as_ref();
-        let _locked;
+        let mut locked;
         if let State::Deadline(_) = this.state.load() {
-            _locked = this.handle.lock();
+            locked = this.handle.lock();
+            // It is filed with the tolerance with which it was armed.
+            locked.entries.catch_up();
         }
         this.filed.with_mut(|filed| {
             // SAFETY: `filed` is ours alone: the lock is held, or the entry is not linked and we are its

@@ -6,10 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 use super::{Shutdown, TimerEntry};
 use crate::Nanos;
-use crate::slack::Slack;
 use crate::timer::driver::Inner;
 use crate::timer::state::{State, StateCell};
-use crate::wheel::Rank;
 
 impl TimerEntry {
     pub(super) fn poll_idle(self: Pin<&Self>, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
@@ -72,10 +70,9 @@ impl TimerEntry {
             self.traced().fired(0);
             return;
         }
-        let slack = self.slack(&mut locked, deadline);
         self.state.arm(deadline);
-        locked.entries.refile(self, deadline, slack);
-        let unpark = self.handle.filed(&mut locked, deadline, slack);
+        locked.entries.refile(self, deadline, self.handle.latest());
+        let unpark = self.handle.linked(&mut locked, self, deadline);
         drop(locked);
         if unpark {
             self.handle.unpark();
@@ -157,20 +154,10 @@ impl TimerEntry {
             return Err((Ok(()), waker));
         }
         self.put_waker(waker);
-        let rank = Rank::new(locked.next_sequence(), self.slack(&mut locked, deadline));
         self.state.arm(deadline);
-        locked.entries.insert(self, deadline, rank);
-        Ok(self.handle.filed(&mut locked, deadline, rank.slack()))
-    }
-
-    /// The slack of this timer, if it is armed now, for this deadline.
-    #[inline]
-    fn slack(&self, locked: &mut Inner, deadline: Nanos) -> Slack {
-        let tolerance = self.filed.with(|filed| {
-            // SAFETY: the lock is held, and the owner, who alone writes it, is the caller.
-            unsafe { (*filed).tolerance }
-        });
-        tolerance.unwrap_or_else(|| locked.default_slack(self.handle.latest(), deadline))
+        locked.armed += 1;
+        locked.entries.insert(self, self.handle.latest());
+        Ok(self.handle.linked(&mut locked, self, deadline))
     }
 
     /// Writes the waker of an entry that is about to be linked.
