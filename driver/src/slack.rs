@@ -178,38 +178,34 @@ impl SlackPolicy {
     /// Gives a timer its slack, when the clock was last read at `now`.
     #[inline]
     pub(crate) fn give(&mut self, now: Nanos, deadline: Nanos) -> Slack {
-        self.widened += u64::from(self.widens(now, deadline));
-        self.slack(now, deadline)
+        let (slack, widened) = self.slack(now, deadline);
+        self.widened += u64::from(widened);
+        slack
     }
 
-    /// The slack that a timer is given.
+    /// The slack that a timer is given, and whether load has widened it.
     #[inline]
-    pub(crate) fn slack(&self, now: Nanos, deadline: Nanos) -> Slack {
+    pub(crate) fn slack(&self, now: Nanos, deadline: Nanos) -> (Slack, bool) {
         let distance = deadline.saturating_nanos_since(now);
-        match self.tolerance {
+        let slack = match self.tolerance {
             Tolerance::Adaptive => {
                 if distance >= SHARE * MOST {
                     // Load allows no more.
-                    return const { Slack::at_most_nanos(MOST) };
+                    return (const { Slack::at_most_nanos(MOST) }, false);
                 }
-                let (share, wide) = (distance / SHARE, (distance / BUSY_SHARE).min(BUSY_MOST));
-                Slack::at_most_nanos(if self.widens(now, deadline) { share.max(wide) } else { share })
+                if self.busy && now.saturating_nanos_since(self.since) <= 2 * WINDOW {
+                    let wide = (distance / BUSY_SHARE).min(BUSY_MOST);
+                    return (Slack::at_most_nanos(wide.max(distance / SHARE)), true);
+                }
+                Slack::at_most_nanos(distance / SHARE)
             }
             // The cast saturates.
             Tolerance::Fixed { ratio, max } => {
                 Slack::at_most(Duration::from_nanos((distance as f64 * ratio) as u64).min(max))
             }
             Tolerance::Precise => Slack::ZERO,
-        }
-    }
-
-    /// Whether load allows a timer more slack than it would have otherwise.
-    #[inline]
-    fn widens(&self, now: Nanos, deadline: Nanos) -> bool {
-        self.busy
-            && now.saturating_nanos_since(self.since) <= 2 * WINDOW
-            && deadline.saturating_nanos_since(now) < SHARE * MOST
-            && self.tolerance == Tolerance::Adaptive
+        };
+        (slack, false)
     }
 
     /// `fired` timers came due in a call of `process` at `now`, and `live` are still armed.

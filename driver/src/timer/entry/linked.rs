@@ -244,7 +244,7 @@ impl Entries {
 
     /// How far a park may outlast `deadline`, which is that of `entry`, when the clock was last read at `now`.
     pub(crate) fn slack(&self, entry: Pin<&TimerEntry>, deadline: Nanos, now: Nanos) -> Slack {
-        Places.tolerance(EntryRef::new(entry)).unwrap_or_else(|| self.slack.slack(now, deadline))
+        Places.tolerance(EntryRef::new(entry)).unwrap_or_else(|| self.slack.slack(now, deadline).0)
     }
 
     /// What gives slack to those that ask for none in particular.
