@@ -7,7 +7,9 @@
 //!
 //! Run it with `cargo run --example calendar -- --zone Europe/Berlin --list`.
 
-use std::io::{self, Write};
+#[path = "common/say.rs"]
+mod say;
+
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -16,6 +18,8 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 use mainspring::Builder;
 use mainspring::time::{Instant, TimerMap};
+
+use say::say;
 
 /// Jobs by the calendar, under a virtual clock.
 #[derive(Debug, Parser)]
@@ -96,9 +100,13 @@ fn main() -> ExitCode {
         Ok(summary) => (summary, ExitCode::SUCCESS),
         Err(message) => (format!("FAILED: {message}"), ExitCode::FAILURE),
     };
-    // Standard output may be closed; the exit status says it too.
-    let _ = writeln!(io::stdout(), "calendar: {text}");
-    status
+    match say(format_args!("calendar: {text}")) {
+        Ok(()) => status,
+        Err(error) => {
+            eprintln!("calendar: cannot print: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn run(options: &Options) -> Result<String, String> {
@@ -111,8 +119,8 @@ fn run(options: &Options) -> Result<String, String> {
     let expected = walk(options).map_err(|error| format!("the calendar: {error}"))?;
     if options.list {
         for (at, job) in &ran {
-            // As above.
-            let _ = writeln!(io::stdout(), "{}  {job:?}", at.strftime("%a %Y-%m-%d %H:%M:%S %Z"));
+            let line = format!("{}  {job:?}", at.strftime("%a %Y-%m-%d %H:%M:%S %Z"));
+            say(line).map_err(|error| format!("cannot print: {error}"))?;
         }
     }
     let mut sorted: Vec<(Timestamp, Job)> = ran.iter().map(|(at, job)| (at.timestamp(), *job)).collect();

@@ -10,11 +10,12 @@
 
 #[path = "common/duration.rs"]
 mod duration;
+#[path = "common/say.rs"]
+mod say;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,6 +24,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use mainspring::time::{Instant, TimerMap, sleep, timeout};
 use mainspring::{Builder, spawn};
+
+use say::say;
 
 /// A week of a connection pool, under a virtual clock.
 ///
@@ -53,14 +56,22 @@ fn main() -> ExitCode {
         let message = "--heartbeat must be shorter than --expire, or every connection is closed";
         Options::command().error(ErrorKind::ValueValidation, message).exit();
     }
+    if options.duration <= options.expire {
+        let message = "--duration must be longer than --expire, or no connection is closed";
+        Options::command().error(ErrorKind::ValueValidation, message).exit();
+    }
     let outcome = run(&options);
     let (text, status) = match outcome {
         Ok(summary) => (summary, ExitCode::SUCCESS),
         Err(message) => (format!("FAILED: {message}"), ExitCode::FAILURE),
     };
-    // Standard output may be closed; the exit status says it too.
-    let _ = writeln!(io::stdout(), "connection_pool: {text}");
-    status
+    match say(format_args!("connection_pool: {text}")) {
+        Ok(()) => status,
+        Err(error) => {
+            eprintln!("connection_pool: cannot print: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// A connection, known to the pool by its number.
@@ -111,15 +122,19 @@ fn run(options: &Options) -> Result<String, String> {
     drop(runtime);
     ledger.borrow().judge(left)?;
     let ledger = ledger.borrow();
+    let silent = match ledger.closed {
+        0 => "none fell silent, which shows little: --duration may be longer".to_owned(),
+        closed => format!(
+            "{closed} fell silent, each was closed {} after its last heartbeat to the nanosecond, and no other was",
+            humantime::format_duration(options.expire)
+        ),
+    };
     Ok(format!(
-        "{} in {:.2?}: {} heartbeats on {} connections; {} fell silent, each was closed {} after its last heartbeat \
-         to the nanosecond, and no other was",
+        "{} in {:.2?}: {} heartbeats on {} connections; {silent}",
         humantime::format_duration(options.duration),
         real.elapsed(),
         ledger.heartbeats,
         ledger.opened,
-        ledger.closed,
-        humantime::format_duration(options.expire),
     ))
 }
 

@@ -9,6 +9,8 @@
 
 #[path = "common/duration.rs"]
 mod duration;
+#[path = "common/say.rs"]
+mod say;
 
 use std::io;
 use std::process::ExitCode;
@@ -19,6 +21,8 @@ use futures::StreamExt;
 use mainspring::net::TcpListener;
 use mainspring::time::{DelayQueue, interval};
 use mainspring::{Handle, Runtime, sleep, spawn, timeout};
+
+use say::say;
 
 /// A program that tells on SIGUSR1 what it is waiting for.
 ///
@@ -55,19 +59,19 @@ fn run(options: &Options) -> io::Result<()> {
         }
         let length = humantime::format_duration(options.duration);
         // Told by the last task, when all others wait.
-        spawn(async move { println!("process {} runs for {length}; {}", std::process::id(), Signals::HOW) });
+        let how = format!("process {} runs for {length}; {}", std::process::id(), Signals::HOW);
+        spawn(async move { say(how) });
         sleep(options.duration).await;
         Ok::<(), io::Error>(())
     })?;
     signals.end();
-    println!("{}", runtime.handle().metrics());
-    Ok(())
+    say(runtime.handle().metrics())
 }
 
 /// Waits for a socket, and for no time.
 async fn accept_clients(listener: TcpListener) {
     while let Ok((_stream, peer)) = listener.accept().await {
-        println!("{peer} came and was sent away");
+        let _ = say(format_args!("{peer} came and was sent away"));
     }
 }
 
@@ -116,10 +120,11 @@ impl Signals {
         let ending = signals.handle();
         let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for _ in signals.forever() {
-                match runtime.dump_within(Duration::from_secs(5)) {
-                    Ok(dump) => println!("{dump}"),
-                    Err(error) => println!("no dump: {error}"),
-                }
+                // Who asks anew may read it again.
+                let _ = match runtime.dump_within(Duration::from_secs(5)) {
+                    Ok(dump) => say(dump),
+                    Err(error) => say(format_args!("no dump: {error}")),
+                };
             }
         })?;
         Ok(Self { ending, thread })
@@ -141,9 +146,11 @@ impl Signals {
     const HOW: &'static str = "this system has no SIGUSR1 to ask it with, so it tells once now";
 
     fn listen(runtime: Handle) -> io::Result<Self> {
-        runtime.request_dump(|dump| match dump {
-            Ok(dump) => println!("{dump}"),
-            Err(error) => println!("no dump: {error}"),
+        runtime.request_dump(|dump| {
+            let _ = match dump {
+                Ok(dump) => say(dump),
+                Err(error) => say(format_args!("no dump: {error}")),
+            };
         });
         Ok(Self)
     }

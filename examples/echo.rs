@@ -7,6 +7,8 @@
 mod accept;
 #[path = "common/duration.rs"]
 mod duration;
+#[path = "common/say.rs"]
+mod say;
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,9 +18,10 @@ use std::time::Duration;
 use clap::Parser;
 use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::net::{TcpListener, TcpStream};
-use mainspring::{spawn, timeout};
+use mainspring::{Runtime, spawn, timeout};
 
 use accept::Backoff;
+use say::say;
 
 /// A TCP echo server.
 #[derive(Debug, Parser)]
@@ -33,7 +36,7 @@ struct Options {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match mainspring::block_on(serve(&options)) {
+    match Runtime::new().and_then(|runtime| runtime.block_on(serve(&options))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("echo: cannot serve on {}: {error}", options.listen);
@@ -45,7 +48,12 @@ fn main() -> ExitCode {
 /// Accepts connections until the listener itself is lost.
 async fn serve(options: &Options) -> io::Result<()> {
     let listener = TcpListener::bind(options.listen).await?;
-    println!("listening on {}; try: nc {}", listener.local_addr()?, spaced(listener.local_addr()?));
+    // Here and below: the server goes on, whoever reads it.
+    let _ = say(format_args!(
+        "listening on {}; try: nc {}",
+        listener.local_addr()?,
+        spaced(listener.local_addr()?)
+    ));
     let idle = options.idle;
     let mut backoff = Backoff::default();
     loop {
@@ -54,10 +62,10 @@ async fn serve(options: &Options) -> io::Result<()> {
                 backoff.reset();
                 // The handle is dropped, which detaches the task: it ends with its connection.
                 drop(spawn(async move {
-                    match echo(stream, idle).await {
-                        Ok(bytes) => println!("{peer}: left after {bytes} bytes"),
-                        Err(error) => println!("{peer}: {error}"),
-                    }
+                    let _ = match echo(stream, idle).await {
+                        Ok(bytes) => say(format_args!("{peer}: left after {bytes} bytes")),
+                        Err(error) => say(format_args!("{peer}: {error}")),
+                    };
                 }));
             }
             Err(error) => backoff.after(error).await?,

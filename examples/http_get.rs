@@ -19,7 +19,7 @@ use clap::Parser;
 use http_body_util::BodyExt;
 use hyper::{Request, StatusCode, Uri, client, header};
 use mainspring::net::{TcpStream, lookup_host};
-use mainspring::{spawn, timeout};
+use mainspring::{Runtime, spawn, timeout};
 
 /// Fetches a page over HTTP.
 #[derive(Debug, Parser)]
@@ -35,6 +35,7 @@ struct Options {
 /// Why there is no page.
 #[derive(Debug)]
 enum Failure {
+    Runtime(io::Error),
     Host(String, io::Error),
     Connect(String, SocketAddr, io::Error),
     Http(hyper::Error),
@@ -46,6 +47,7 @@ enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Failure::Runtime(error) => write!(f, "cannot make a runtime: {error}"),
             Failure::Host(host, error) => write!(f, "cannot find the host {host}: {error}"),
             Failure::Connect(host, address, error) if address.ip().to_string() == *host => {
                 write!(f, "cannot connect to {address}: {error}")
@@ -67,7 +69,8 @@ impl fmt::Display for Failure {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match mainspring::block_on(run(&options)) {
+    let runtime = Runtime::new().map_err(Failure::Runtime);
+    match runtime.and_then(|runtime| runtime.block_on(run(&options))) {
         Ok(()) => ExitCode::SUCCESS,
         // Who reads the page has seen enough of it.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,

@@ -13,8 +13,9 @@ mod accept;
 mod duration;
 #[path = "common/interrupt.rs"]
 mod interrupt;
+#[path = "common/say.rs"]
+mod say;
 
-use std::fmt::Display;
 use std::future::pending;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -30,9 +31,10 @@ use humantime::format_duration;
 use mainspring::io::{CopyError, Direction, copy_bidirectional};
 use mainspring::net::{TcpListener, TcpStream};
 use mainspring::task::JoinHandle;
-use mainspring::{spawn, timeout};
+use mainspring::{Runtime, spawn, timeout};
 
 use accept::Backoff;
+use say::say;
 
 /// A TCP proxy.
 ///
@@ -75,18 +77,14 @@ fn upstream(text: &str) -> Result<String, String> {
 
 fn main() -> ExitCode {
     let options = Rc::new(Options::parse());
-    match mainspring::block_on(serve(&options)) {
+    let runtime = Runtime::new().map_err(|error| format!("cannot make a runtime: {error}"));
+    match runtime.and_then(|runtime| runtime.block_on(serve(&options))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             let _ = writeln!(io::stderr(), "proxy: {message}");
             ExitCode::FAILURE
         }
     }
-}
-
-/// Says it on standard output, which may be closed.
-fn say(line: impl Display) {
-    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// Hands connections on until the process is told to stop, or the listener is lost.
@@ -96,7 +94,8 @@ async fn serve(options: &Rc<Options>) -> Result<(), String> {
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
     let address = listener.local_addr().map_err(|error| format!("the listener has no address: {error}"))?;
-    say(format_args!("listening on {address}, for {}", options.upstream));
+    // Here and below: it goes on, whoever reads it.
+    let _ = say(format_args!("listening on {address}, for {}", options.upstream));
 
     let mut stop = pin!(interrupted.fuse());
     let mut backoff = Backoff::default();
@@ -126,11 +125,12 @@ async fn serve(options: &Rc<Options>) -> Result<(), String> {
 
     // Who connects from here on is refused.
     drop(listener);
-    say(format_args!("stopping; {} may go on for {}", count(open.len()), format_duration(options.grace)));
+    let grace = format_duration(options.grace);
+    let _ = say(format_args!("stopping; {} may go on for {grace}", count(open.len())));
     let _ = timeout(options.grace, async { while open.next().await.is_some() {} }).await;
     if !open.is_empty() {
         // They end with the runtime, which closes their sockets.
-        say(format_args!("{} cut off", count(open.len())));
+        let _ = say(format_args!("{} cut off", count(open.len())));
     }
     Ok(())
 }
@@ -144,10 +144,10 @@ fn count(connections: usize) -> String {
 
 /// Hands one connection on until it ends, and says how it did.
 async fn connection(client: TcpStream, peer: SocketAddr, options: Rc<Options>) {
-    match hand_on(client, &options).await {
+    let _ = match hand_on(client, &options).await {
         Ok((sent, received)) => say(format_args!("{peer}: {sent} bytes sent, {received} received")),
         Err(message) => say(format_args!("{peer}: {message}")),
-    }
+    };
 }
 
 async fn hand_on(mut client: TcpStream, options: &Options) -> Result<(u64, u64), String> {

@@ -11,6 +11,9 @@
 #[cfg(unix)]
 #[path = "common/accept.rs"]
 mod accept;
+#[cfg(unix)]
+#[path = "common/say.rs"]
+mod say;
 
 use std::process::ExitCode;
 
@@ -60,6 +63,7 @@ mod cores {
 
     use super::Options;
     use super::accept::Backoff;
+    use super::say::say;
 
     /// So many keys are asked for.
     const KEYS: u64 = 1_000;
@@ -103,7 +107,8 @@ mod cores {
         let cores = Cores::from(handles);
         let answered = if cores.len() == threads.len() {
             starts.into_iter().for_each(|start| drop(start.send(cores.clone())));
-            println!("{} cores listen on {address}", cores.len());
+            // The counts tell whether all went well; that nobody reads this changes nothing.
+            let _ = say(format_args!("{} cores listen on {address}", cores.len()));
             Runtime::new()?.block_on(clients(options, address))
         } else {
             drop(starts);
@@ -114,14 +119,13 @@ mod cores {
         let mut counted = 0;
         for (number, thread) in threads.into_iter().enumerate() {
             let report = thread.join().map_err(|_| io::Error::other(format!("core {number} panicked")))??;
-            println!(
-                "core {number}: {} connections, {} keys, counted to {}",
-                report.connections, report.keys, report.counted
-            );
+            let Report { connections, keys, counted: core } = report;
+            let _ =
+                say(format_args!("core {number}: {connections} connections, {keys} keys, counted to {core}"));
             counted += report.counted;
         }
         let answered = answered?;
-        println!("{answered} answers");
+        say(format_args!("{answered} answers"))?;
         // Clients that are not ours may have asked too.
         if counted < answered || (options.seconds.is_some() && counted != answered) {
             return Err(io::Error::other(format!("{answered} answers, and counted to {counted}")));

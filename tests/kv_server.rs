@@ -51,15 +51,18 @@ fn run<T>(after: Duration, file: Option<PathBuf>, clients: impl AsyncFnOnce(Kv) 
     let morning = SystemTime::UNIX_EPOCH + MORNING + after;
     let runtime = Builder::new().start_paused(true).wall_clock(morning).build().unwrap();
     runtime.block_on(async {
-        let saved = match &file {
-            Some(path) => disk::load(path.clone()).await.unwrap(),
-            None => Vec::new(),
+        let (saved, file) = match file {
+            Some(path) => {
+                let (saved, stamp) = disk::load(path.clone()).await.unwrap();
+                (saved, Some((path, stamp)))
+            }
+            None => (Vec::new(), None),
         };
         let store = Rc::new(Store::new(saved));
         let expiring = Rc::clone(&store);
         mainspring::spawn(async move { expiring.expire_entries().await }).detach();
-        let disk = file.map(|path| {
-            let (disk, task) = disk::keep(path, Rc::clone(&store), PAUSE);
+        let disk = file.map(|(path, stamp)| {
+            let (disk, task) = disk::keep(path, stamp, Rc::clone(&store), PAUSE);
             mainspring::spawn(task).detach();
             disk
         });
@@ -313,7 +316,7 @@ fn save_answers_when_all_is_on_the_disk() {
         let (mut other, _) = kv.connect();
         for n in 0..100 {
             one.asks(&[(&format!("SET key {n}"), "OK"), ("SAVE", "OK")]).await;
-            let saved = disk::load(file.clone()).await.unwrap();
+            let (saved, _) = disk::load(file.clone()).await.unwrap();
             let entry = Saved { key: "key".to_owned(), value: n.to_string(), until: None };
             assert_eq!(saved, [entry]);
         }
@@ -330,7 +333,13 @@ fn a_disk_that_fails_is_told_to_who_asks_and_tried_again() {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("kv-later");
     let _ = fs::remove_dir_all(&directory);
     let file = directory.join("file");
+    let error = mainspring::block_on(disk::load(file.clone())).unwrap_err();
+    assert_eq!(error.to_string(), "there is no such directory");
+    fs::create_dir(&directory).unwrap();
+    let error = mainspring::block_on(disk::load(directory.clone())).unwrap_err();
+    assert_eq!(error.to_string(), "it is not a regular file");
     run(secs(0), Some(file.clone()), async |kv| {
+        fs::remove_dir(&directory).unwrap();
         let (mut client, _) = kv.connect();
         client.asks(&[("SET key value", "OK")]).await;
         let answer = client.ask("SAVE").await;
@@ -338,9 +347,38 @@ fn a_disk_that_fails_is_told_to_who_asks_and_tried_again() {
         client.asks(&[("GET key", "VALUE value")]).await;
         fs::create_dir(&directory).unwrap();
         sleep(PAUSE * 3).await;
-        assert_eq!(disk::load(file).await.unwrap().len(), 1);
+        assert_eq!(disk::load(file).await.unwrap().0.len(), 1);
     });
     fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn what_another_server_has_written_is_left_as_it_is() {
+    let file = path("two");
+    run(secs(0), Some(file.clone()), async |kv| {
+        let (mut client, _) = kv.connect();
+        client.asks(&[("SET a 1", "OK"), ("SAVE", "OK"), ("SAVE", "OK")]).await;
+        let other = file.clone();
+        // It starts with what was there, on a thread of its own.
+        std::thread::spawn(move || {
+            run(secs(0), Some(other), async |kv| {
+                let (mut client, _) = kv.connect();
+                client.asks(&[("GET a", "VALUE 1"), ("SET b 2", "OK"), ("SAVE", "OK")]).await;
+            });
+        })
+        .join()
+        .unwrap();
+        client.asks(&[("SET c 3", "OK")]).await;
+        let answer = client.ask("SAVE").await;
+        assert!(answer.contains("another program has written it since"), "{answer}");
+        let (saved, _) = disk::load(file.clone()).await.unwrap();
+        assert_eq!(saved.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        // A file that is gone takes nothing along.
+        fs::remove_file(&file).unwrap();
+        client.asks(&[("SAVE", "OK")]).await;
+        assert_eq!(disk::load(file.clone()).await.unwrap().0.len(), 2);
+    });
+    fs::remove_file(file).unwrap();
 }
 
 #[test]
@@ -359,7 +397,7 @@ fn a_file_that_is_not_understood_is_an_error_that_names_the_line() {
         assert_eq!(error.to_string(), wanted, "{text}");
     }
     fs::write(&file, whole).unwrap();
-    let saved = mainspring::block_on(disk::load(file.clone())).unwrap();
+    let (saved, _) = mainspring::block_on(disk::load(file.clone())).unwrap();
     let until = Some(SystemTime::UNIX_EPOCH + secs(1_800_000_000));
     let wanted = [("a", "1", None), ("b", "2 3", until)];
     let wanted = wanted.map(|(key, value, until)| Saved { key: key.into(), value: value.into(), until });

@@ -57,7 +57,7 @@ pub enum Tolerance {
     /// of its time, one of 5 ms within 40 µs, one of 30 s within a millisecond (and what the system's wake-up
     /// takes). Under load, that is while at least 32 timers are armed and more than 2,000 a second fire
     /// (measured over 10 ms, given up below 1,000), a timer that is armed then may have an eighth of its
-    /// time, at most 500 µs. The default.
+    /// time, up to 500 µs, where that is more. The default.
     #[default]
     Adaptive,
     /// A fixed fraction of the time to the deadline, at most so much; whatever the load.

@@ -17,6 +17,8 @@
 
 #[path = "../common/interrupt.rs"]
 mod interrupt;
+#[path = "../common/say.rs"]
+mod say;
 mod server;
 
 use std::future::pending;
@@ -30,6 +32,7 @@ use hyper::Uri;
 use mainspring::Runtime;
 use mainspring::net::TcpListener;
 
+use say::say;
 use server::{Limits, duration, serve, target};
 
 /// An HTTP server.
@@ -70,20 +73,21 @@ async fn run(options: &Options) -> io::Result<()> {
     // From here on a Ctrl-C is noted, and no longer ends the process.
     let interrupted = interrupt::listen()?;
     let listener = TcpListener::bind(options.listen).await?;
-    println!("listening on http://{}", listener.local_addr()?);
+    // Here and below: the server goes on, whoever reads it.
+    let _ = say(format_args!("listening on http://{}", listener.local_addr()?));
     let asked_to_end = async {
         if let Err(error) = interrupted.await {
             eprintln!("http_server: cannot wait for signals any more: {error}");
             pending().await
         }
-        println!("no new connections; waiting for the requests under way");
+        let _ = say("no new connections; waiting for the requests under way");
     };
     let Options { head, request, drain, body, .. } = *options;
     let limits = Limits { head, request, drain, body };
     let cut_off = serve(listener, limits, options.upstream.clone(), asked_to_end).await?;
-    match cut_off {
-        0 => println!("ended; every request was answered"),
-        n => println!("ended; {n} connections had not finished after {drain:?} and were cut off"),
-    }
+    let _ = match cut_off {
+        0 => say("ended; every request was answered"),
+        n => say(format_args!("ended; {n} connections had not finished after {drain:?} and were cut off")),
+    };
     Ok(())
 }

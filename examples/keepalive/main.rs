@@ -176,7 +176,8 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
 
 /// Prints a line. When nobody reads any more, as in `keepalive --listen … | head`, the server has no reason to go on.
 fn say(line: std::fmt::Arguments<'_>) {
-    if writeln!(io::stdout(), "{line}").is_err() {
+    if let Err(error) = writeln!(io::stdout(), "{line}") {
+        let _ = writeln!(io::stderr(), "keepalive: cannot print: {error}");
         std::process::exit(1);
     }
 }

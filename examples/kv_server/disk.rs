@@ -4,7 +4,8 @@
 //! * One task writes, so no older state ever takes the place of a newer one. Others ask it to.
 //! * A new file takes the old one's place when it is whole and on the disk. Whoever is interrupted leaves the old one.
 //! * Files block, so they are read and written on another thread, for which virtual time waits.
-//! * A file that cannot be understood is an error at the start, and never overwritten.
+//! * A file that cannot be understood is an error at the start, and never overwritten. Nor is one that somebody else has written
+//!   since: of two servers with one file the second to write says so, and loses nothing in silence.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -46,9 +47,28 @@ impl Disk {
     }
 }
 
+/// By what a file is known again: when it was written, and how long it is. Nothing, if there is none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Stamp(Option<(SystemTime, u64)>);
+
+impl Stamp {
+    fn of(path: &Path) -> io::Result<Stamp> {
+        match fs::metadata(path) {
+            Ok(about) => Ok(Stamp(Some((about.modified()?, about.len())))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Stamp(None)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 /// A way to the disk, and the task for the other end of it: writes the store to `path` when it is asked to, and `pause` after
-/// a change. It ends when nobody can ask any more.
-pub(crate) fn keep(path: PathBuf, store: Rc<Store>, pause: Duration) -> (Disk, impl Future<Output = ()>) {
+/// a change, if there was one. It ends when nobody can ask any more.
+pub(crate) fn keep(
+    path: PathBuf,
+    mut stamp: Stamp,
+    store: Rc<Store>,
+    pause: Duration,
+) -> (Disk, impl Future<Output = ()>) {
     let (asks, mut asked) = mpsc::unbounded::<Ask>();
     let task = async move {
         let mut on_disk = store.version();
@@ -67,13 +87,18 @@ pub(crate) fn keep(path: PathBuf, store: Rc<Store>, pause: Duration) -> (Disk, i
                 waiting.push(ask);
             }
             let (version, path_of_job) = (store.version(), path.clone());
-            let entries = store.saved();
-            let written = unblock(move || write(&path_of_job, entries)).await;
-            let written = written.map_err(|error| format!("cannot write {}: {error}", path.display()));
+            let mut written = Ok(());
+            if version != on_disk {
+                let entries = store.saved();
+                match unblock(move || write(&path_of_job, stamp, entries)).await {
+                    Ok(new) => (on_disk, stamp) = (version, new),
+                    Err(error) => written = Err(format!("cannot write {}: {error}", path.display())),
+                }
+            }
+            // Who has asked says it; and it is tried again after the next pause.
             match &written {
-                Ok(()) => on_disk = version,
-                // It is tried again after the next pause.
-                Err(message) => eprintln!("kv_server: {message}"),
+                Err(message) if waiting.is_empty() => eprintln!("kv_server: {message}"),
+                _ => {}
             }
             for ask in waiting {
                 let _ = ask.send(written.clone());
@@ -83,16 +108,36 @@ pub(crate) fn keep(path: PathBuf, store: Rc<Store>, pause: Duration) -> (Disk, i
     (Disk { asks }, task)
 }
 
-/// Reads all entries; none if there is no file.
+/// Reads all entries, none if there is no file; and by what it is known again.
 ///
 /// # Errors
 ///
-/// The system's, and one that names the line that cannot be understood.
-pub(crate) async fn load(path: PathBuf) -> io::Result<Vec<Saved>> {
-    let text = match unblock(move || fs::read_to_string(path)).await {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        text => text?,
-    };
+/// The system's, one that names the line that cannot be understood, and one that says why no file can be there.
+pub(crate) async fn load(path: PathBuf) -> io::Result<(Vec<Saved>, Stamp)> {
+    let (text, stamp) = unblock(move || read(&path)).await?;
+    let entries = text.map_or_else(|| Ok(Vec::new()), |text| entries(&text))?;
+    Ok((entries, stamp))
+}
+
+/// The file's text, if there is one. If there is none, one can be made.
+fn read(path: &Path) -> io::Result<(Option<String>, Stamp)> {
+    let refused = |what: &str| Err(io::Error::new(ErrorKind::InvalidInput, what));
+    let stamp = Stamp::of(path)?;
+    if stamp == Stamp(None) {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        return match fs::metadata(directory.unwrap_or(Path::new("."))) {
+            Ok(about) if about.is_dir() => Ok((None, stamp)),
+            _ => refused("there is no such directory"),
+        };
+    }
+    if !fs::metadata(path)?.is_file() {
+        return refused("it is not a regular file");
+    }
+    Ok((Some(fs::read_to_string(path)?), stamp))
+}
+
+/// The entries in a file's text.
+fn entries(text: &str) -> io::Result<Vec<Saved>> {
     let bad =
         |number: usize, what: &str| io::Error::new(ErrorKind::InvalidData, format!("line {number}: {what}"));
     let mut lines = text.split_terminator('\n').enumerate();
@@ -105,8 +150,11 @@ pub(crate) async fn load(path: PathBuf) -> io::Result<Vec<Saved>> {
     lines.map(|(index, line)| entry(line).ok_or_else(|| bad(index + 1, "not an entry"))).collect()
 }
 
-/// Writes all entries to a new file and puts it in the place of the old one.
-fn write(path: &Path, entries: Vec<Saved>) -> io::Result<()> {
+/// Writes all entries to a new file and puts it in the place of the old one, if that is still the one that is known by `stamp`.
+fn write(path: &Path, stamp: Stamp, entries: Vec<Saved>) -> io::Result<Stamp> {
+    if ![stamp, Stamp(None)].contains(&Stamp::of(path)?) {
+        return Err(io::Error::other("another program has written it since, so it is left as it is"));
+    }
     let mut text = format!("{HEAD}\n");
     for Saved { key, value, until } in entries {
         let until = until.map_or_else(|| "-".to_owned(), |until| nanos(until).to_string());
@@ -117,7 +165,8 @@ fn write(path: &Path, entries: Vec<Saved>) -> io::Result<()> {
     let mut file = File::create(&new)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(new, path)
+    fs::rename(new, path)?;
+    Stamp::of(path)
 }
 
 /// A line of the file: until when, the key, the value.

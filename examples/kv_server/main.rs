@@ -22,6 +22,8 @@ mod duration;
 #[path = "../common/interrupt.rs"]
 mod interrupt;
 mod protocol;
+#[path = "../common/say.rs"]
+mod say;
 mod session;
 mod store;
 
@@ -37,10 +39,11 @@ use clap::Parser;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt, select_biased};
 use mainspring::net::{TcpListener, TcpStream};
-use mainspring::spawn;
 use mainspring::task::JoinHandle;
+use mainspring::{Runtime, spawn};
 
 use accept::Backoff;
+use say::say;
 use session::Server;
 use store::Store;
 
@@ -55,7 +58,7 @@ struct Options {
     /// The address to listen on; port 0 takes any free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000")]
     listen: SocketAddr,
-    /// Where to keep the values; without it they end with the process
+    /// Where to keep the values, for this server alone; without it they end with the process
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
     /// How long after a change the file is written
@@ -67,7 +70,9 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    match mainspring::block_on(serve(Options::parse())) {
+    let options = Options::parse();
+    let runtime = Runtime::new().map_err(|error| format!("cannot make a runtime: {error}"));
+    match runtime.and_then(|runtime| runtime.block_on(serve(options))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             let _ = writeln!(io::stderr(), "kv_server: {message}");
@@ -79,17 +84,20 @@ fn main() -> ExitCode {
 /// Serves clients until the process is told to stop, or the listener is lost.
 async fn serve(options: Options) -> Result<(), String> {
     let interrupted = interrupt::listen().map_err(|error| format!("cannot take in signals: {error}"))?;
-    let saved = match &options.file {
-        Some(path) => disk::load(path.clone())
-            .await
-            .map_err(|error| format!("cannot read {}: {error}", path.display()))?,
-        None => Vec::new(),
+    let (saved, file) = match options.file {
+        Some(path) => {
+            let loaded = disk::load(path.clone()).await;
+            let (saved, stamp) =
+                loaded.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+            (saved, Some((path, stamp)))
+        }
+        None => (Vec::new(), None),
     };
     let store = Rc::new(Store::new(saved));
     let expiring = Rc::clone(&store);
     spawn(async move { expiring.expire_entries().await }).detach();
-    let disk = options.file.map(|path| {
-        let (disk, task) = disk::keep(path, Rc::clone(&store), options.pause);
+    let disk = file.map(|(path, stamp)| {
+        let (disk, task) = disk::keep(path, stamp, Rc::clone(&store), options.pause);
         spawn(task).detach();
         disk
     });
@@ -97,8 +105,8 @@ async fn serve(options: Options) -> Result<(), String> {
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
     let address = listener.local_addr().map_err(|error| format!("the listener has no address: {error}"))?;
-    // Standard output may be closed.
-    let _ = writeln!(io::stdout(), "listening on {address}, with {} keys", store.len());
+    // The server goes on, whoever reads it.
+    let _ = say(format_args!("listening on {address}, with {} keys", store.len()));
 
     let server = Rc::new(Server { store, disk: disk.clone(), idle: options.idle });
     let stopped = accept(listener, server, interrupted).await;

@@ -49,7 +49,10 @@ impl Watch {
                 kinds.len() - 1
             }
         };
-        let action = pipe::register(signal, writer)?;
+        let action = pipe::register(signal, writer).map_err(|error| match error.kind() {
+            ErrorKind::InvalidInput => io::Error::new(error.kind(), format!("there is no signal {signal}")),
+            _ => error,
+        })?;
         let kind = &mut kinds[at];
         kind.set(kind.watches + 1);
         Ok(Watch { signal, action })

@@ -68,12 +68,17 @@ impl Running {
 
     /// Starts what ends up as an example.
     pub(crate) fn spawn(command: &mut Command) -> Running {
+        Running::spawn_heard(command, usize::MAX)
+    }
+
+    /// The same, and closes its standard output after so many lines.
+    pub(crate) fn spawn_heard(command: &mut Command, lines: usize) -> Running {
         #[cfg(unix)]
         obey_ctrl_c();
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().expect("the example starts");
-        let lines = lines_of(child.stdout.take().expect("standard output is piped"));
-        let errors = child.stderr.take().map(lines_of);
+        let lines = lines_of(child.stdout.take().expect("standard output is piped"), lines);
+        let errors = child.stderr.take().map(|pipe| lines_of(pipe, usize::MAX));
         Running { child, lines, errors, seen: Vec::new() }
     }
 
@@ -162,11 +167,11 @@ fn obey_ctrl_c() {
     });
 }
 
-/// The lines of a pipe, read on a thread so that the process never waits for us.
-fn lines_of(pipe: impl std::io::Read + Send + 'static) -> Receiver<String> {
+/// So many lines of a pipe, which is closed then, read on a thread so that the process never waits for us.
+fn lines_of(pipe: impl std::io::Read + Send + 'static, most: usize) -> Receiver<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || {
-        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+        for line in BufReader::new(pipe).lines().take(most).map_while(Result::ok) {
             if sender.send(line).is_err() {
                 return;
             }

@@ -37,6 +37,22 @@ fn ctrl_c_lets_what_is_under_way_be_answered_and_refuses_what_is_new() {
 }
 
 #[test]
+fn what_is_under_way_is_answered_also_if_nobody_reads_what_the_server_says() {
+    let mut server = Server::start_heard(&["--drain", "1h"], 1);
+    let mut under_way = server.begin();
+    server.process.signal(Signal::INT);
+    let start = StdInstant::now();
+    while TcpStream::connect(server.address).is_ok() {
+        assert!(start.elapsed() < PATIENCE, "new connections are still accepted");
+    }
+    under_way.write_all(b"hello").unwrap();
+    let mut answer = String::new();
+    under_way.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("hello"), "{answer}");
+    assert!(server.process.ended().success());
+}
+
+#[test]
 fn what_is_not_finished_in_time_is_cut_off() {
     let mut server = Server::start(&["--drain", "200ms", "--request", "1h"]);
     let mut under_way = server.begin();

@@ -19,6 +19,7 @@ mod virtual_time;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 use std::time::Duration;
 
 use common::HOUR;
@@ -39,8 +40,14 @@ struct Server {
 
 impl Server {
     fn start(options: &[&str]) -> Server {
-        let options = [&["--listen", "127.0.0.1:0"], options].concat();
-        let mut process = Running::start("http_server", &options);
+        Server::start_heard(options, usize::MAX)
+    }
+
+    /// The same, and closes its standard output after so many lines.
+    fn start_heard(options: &[&str], lines: usize) -> Server {
+        let mut command = Command::new(example::binary("http_server"));
+        let command = command.args(["--listen", "127.0.0.1:0"]).args(options);
+        let mut process = Running::spawn_heard(command, lines);
         let address = process.wait_for("listening on http://").parse().expect("an address");
         Server { process, address }
     }

@@ -182,7 +182,8 @@ impl Driver {
         &self.handle
     }
 
-    /// Until when the driver's thread may park; `None` if no timer is armed. From now on, until the next
+    /// Until when the driver's thread may park; `None` if no timer is armed, and [`Nanos::NEVER`] if none of them ever comes due.
+    /// From now on, until the next
     /// [`process`](Driver::process), a thread that arms a timer due before that calls [`Unpark::unpark`]; and
     /// after that, a thread that arms one that is due before all those: a thread that is held up before its call delays its own
     /// timer and later ones, and no earlier one.

@@ -32,8 +32,7 @@ const LEVEL_BITS: u32 = 6;
 const _: () = assert!(SLOT_BITS + LEVEL_BITS * LEVELS as u32 == u64::BITS);
 const _: () = assert!(SLOTS == 1 << LEVEL_BITS);
 
-/// How many timers wait in each slot of a wheel. Made by [`Wheel::occupancy`] and
-/// [`Handle::occupancy`](crate::Handle::occupancy).
+/// How many timers wait in each slot of a wheel. Made by `Wheel::occupancy` and `Handle::occupancy`.
 ///
 /// How many levels there are, and how wide their slots, may differ from version to version.
 ///

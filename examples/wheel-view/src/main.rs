@@ -27,6 +27,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use mainspring::Runtime;
 use mainspring::time::{MissedTickBehavior, interval};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
 /// In the terminal, until somebody has seen enough.
 fn interactive(options: &Options) -> io::Result<()> {
     let mut screen = Screen::open()?;
-    mainspring::block_on(async {
+    Runtime::new()?.block_on(async {
         let load = Load::start(options.rate);
         let mut recorder = Recorder::new();
         let mut frames = interval(FRAME);
@@ -95,7 +96,7 @@ fn interactive(options: &Options) -> io::Result<()> {
 fn headless(options: &Options) -> io::Result<()> {
     let area = Rect::new(0, 0, options.size.0, options.size.1);
     let mut buffer = Buffer::empty(area);
-    mainspring::block_on(async {
+    Runtime::new()?.block_on(async {
         let load = Load::start(options.rate);
         let mut recorder = Recorder::new();
         let mut frames = interval(FRAME);

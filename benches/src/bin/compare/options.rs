@@ -41,9 +41,9 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PROGRAM")]
     against: Option<PathBuf>,
 
-    /// Where the files go
-    #[arg(long, value_name = "DIR", default_value = "docs/bench")]
-    out: PathBuf,
+    /// Where the files go [default: docs/bench for a full run of everything, target/compare for any other]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 
     /// Where the JSON goes [default: compare.json in --out]
     #[arg(long, value_name = "FILE")]
@@ -98,9 +98,13 @@ impl Options {
             contestants.insert(1, Contestant::Before);
         }
         let workloads = catalog(&scale).into_iter().filter(|workload| ids.contains(&workload.id)).collect();
-        let json = self.json.unwrap_or_else(|| self.out.join("compare.json"));
+        // What is kept is a full run's.
+        let all = !self.smoke && !self.quick && self.only.is_empty() && self.peers.is_empty();
+        let kept = if all { "docs/bench" } else { "target/compare" };
+        let out = self.out.unwrap_or_else(|| kept.into());
+        let json = self.json.unwrap_or_else(|| out.join("compare.json"));
         if !self.list {
-            writable(&self.out)?;
+            writable(&out)?;
             writable(json.parent().unwrap_or(Path::new(".")))?;
             if let Some(page) = &self.page {
                 fs::OpenOptions::new()
@@ -109,7 +113,7 @@ impl Options {
                     .map_err(|error| format!("cannot write {}: {error}", page.display()))?;
             }
         }
-        let (out, page, list) = (self.out, self.page, self.list);
+        let (page, list) = (self.page, self.list);
         Ok(Plan { scale, workloads, contestants, against, out, json, page, list })
     }
 }
@@ -158,6 +162,15 @@ mod tests {
         assert_eq!(plan.workloads.len(), Id::ALL.len());
         assert_eq!(plan.contestants, Contestant::ALL);
         assert_eq!(plan.json, Path::new("docs/bench/compare.json"));
+    }
+
+    #[test]
+    fn what_is_kept_is_not_overwritten_by_less_than_a_full_run() {
+        for less in [&["--smoke"][..], &["--quick"], &["--only", "W1"], &["--peers", "ours,tokio"]] {
+            assert_eq!(plan(less).unwrap().out, Path::new("target/compare"), "{less:?}");
+        }
+        assert_eq!(plan(&["--rounds", "9"]).unwrap().out, Path::new("docs/bench"));
+        assert_eq!(plan(&["--smoke", "--out", "docs/bench"]).unwrap().out, Path::new("docs/bench"));
     }
 
     #[test]

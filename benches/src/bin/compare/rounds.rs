@@ -92,12 +92,11 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 }
 
 fn list(plan: &Plan) {
-    println!("Workloads:");
-    for workload in &plan.workloads {
-        println!("  {:4} {}", workload.id.name(), workload.title);
-    }
+    let workloads = plan.workloads.iter().map(|one| format!("  {:4} {}\n", one.id.name(), one.title));
     let names: Vec<_> = plan.contestants.iter().map(|contestant| contestant.name()).collect();
-    println!("Contestants: {}", names.join(", "));
+    let list = format!("Workloads:\n{}Contestants: {}", workloads.collect::<String>(), names.join(", "));
+    // Who reads it may stop in the middle.
+    let _ = writeln!(io::stdout(), "{list}");
 }
 
 /// Runs all rounds, or as many as the budget of time allows, but at least one. `None` if it was interrupted.

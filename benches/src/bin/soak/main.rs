@@ -39,7 +39,8 @@ mod watch;
 mod weather;
 mod work;
 
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -62,9 +63,9 @@ fn main() -> ExitCode {
     let (seed, length) = (options.seed(), Duration::from_secs(options.seconds));
     let outcome =
         faults::on_interrupt().map_err(|error| format!("cannot handle Ctrl-C: {error}")).and_then(|stop| {
-            println!("soak: seed {seed}; to repeat it: --seed {seed}");
+            say(format_args!("soak: seed {seed}; to repeat it: --seed {seed}"));
             if options.simulate {
-                simulate::run(seed, length, &stop).map(|line| println!("{line}"))
+                simulate::run(seed, length, &stop).map(say)
             } else {
                 run(seed, length, stop).unwrap_or_else(|error| Err(format!("cannot soak: {error}")))
             }
@@ -76,6 +77,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints a line. The exit status says whether all is well, so the soak goes on when nobody reads it.
+fn say(line: impl Display) {
+    let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// Soaks and prints the line. The outer error is that of a system which refuses what a soak needs.
@@ -101,10 +107,10 @@ fn run(seed: u64, length: Duration, stop: Arc<AtomicBool>) -> io::Result<Result<
     faults.extend(ill);
     faults.extend(start.faults(&end));
     let verdict = if faults.is_empty() { "all is well" } else { "NOT WELL" };
-    println!(
+    say(format_args!(
         "soak: seed {seed}, {elapsed:.1?}: {tally}; {timers}; the machine itself was up to {machine:.1?} late; {}: {verdict}",
         start.until(end)
-    );
+    ));
     Ok(if faults.is_empty() { Ok(()) } else { Err(faults.join("\nsoak: ")) })
 }
 

@@ -140,25 +140,32 @@ async fn parent(soak: Arc<Soak>, mut rng: Rng) {
     }
 }
 
+/// A command in a process group of its own: Ctrl-C in a terminal is for the soak, which then ends its children itself.
+fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).process_group(0);
+    command
+}
+
 async fn child(soak: &Soak, rng: &mut Rng) -> io::Result<()> {
-    let mut command = Command::new("sleep");
-    command.arg("3600").stdin(Stdio::null()).kill_on_drop(true);
+    let mut sleep = command("sleep");
+    sleep.arg("3600").kill_on_drop(true);
     match rng.below(5) {
         0 => {
-            let status = Command::new("true").stdin(Stdio::null()).status().await?;
+            let status = command("true").status().await?;
             if !status.success() {
                 return Err(io::Error::other(format!("it should have succeeded: {status}")));
             }
         }
         1 => {
             let said = rng.next().to_string();
-            let output = Command::new("echo").arg(&said).output().await?;
+            let output = command("echo").arg(&said).output().await?;
             if output.stdout != format!("{said}\n").as_bytes() {
                 return Err(io::Error::other(format!("{said} should be {output:?}")));
             }
         }
         2 => {
-            let mut child = command.spawn()?;
+            let mut child = sleep.spawn()?;
             let early = soak.within("the wait for a child", rng.short(), child.wait()).await;
             if let Ok(status) = early {
                 return Err(io::Error::other(format!("it should run for an hour: {:?}", status?)));
@@ -170,9 +177,9 @@ async fn child(soak: &Soak, rng: &mut Rng) -> io::Result<()> {
             }
         }
         // Killed as it is dropped.
-        3 => drop(command.spawn()?),
+        3 => drop(sleep.spawn()?),
         // Runs on.
-        _ => drop(Command::new("true").stdin(Stdio::null()).spawn()?),
+        _ => drop(command("true").spawn()?),
     }
     Ok(())
 }
@@ -227,7 +234,7 @@ pub(crate) fn children_left() -> Option<String> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
         // Those that outlived their runtime are asked for their status by the next that is started.
-        if let Err(error) = block_on(async { Command::new("true").stdin(Stdio::null()).status().await }) {
+        if let Err(error) = block_on(async { command("true").status().await }) {
             return Some(format!("the last child: {error}"));
         }
         // Looked at and left as they are.

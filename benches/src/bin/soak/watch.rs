@@ -55,7 +55,7 @@ impl Watchdog {
                 {
                     bar.finish_and_clear();
                     eprintln!("soak: {message}");
-                    println!("{}", line(&soak));
+                    crate::say(line(&soak));
                     // The thread that hangs cannot be asked to end.
                     std::process::abort();
                 }

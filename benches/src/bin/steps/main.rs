@@ -94,9 +94,11 @@ fn table(options: &Options) -> Result<(), String> {
     }
     let (timers, repeats) = (options.timers, options.repeats);
     let heading = format!("{timers} timers, {BUDGET} a step; each step the least of {repeats} runs.");
-    // Who reads it may stop in the middle.
-    let _ = writeln!(io::stdout(), "{heading}\n\n{table}");
-    Ok(())
+    match writeln!(io::stdout(), "{heading}\n\n{table}") {
+        // Who reads it may stop in the middle.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot print: {error}")),
+        _ => Ok(()),
+    }
 }
 
 fn row(arrangement: Arrangement, options: &Options) -> Result<Vec<String>, String> {
