@@ -210,7 +210,8 @@ fn what_cannot_be_awaited_is_refused_and_any_other_number_is_awaited() {
             for _ in 0..2 {
                 let refused = signal(SignalKind::from_raw(number)).unwrap_err();
                 assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{number}: {refused}");
-                let words = ["this signal cannot be awaited".to_owned(), format!("there is no signal {number}")];
+                let words =
+                    ["this signal cannot be awaited".to_owned(), format!("there is no signal {number}")];
                 assert!(words.contains(&refused.to_string()), "{refused}");
             }
         }
