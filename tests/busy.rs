@@ -49,6 +49,34 @@ fn busy(time: Duration) -> Rc<Cell<u64>> {
 }
 
 #[test]
+fn tasks_that_were_aborted_end_in_turns_like_those_that_run() {
+    /// As it ends it spawns another one and aborts it.
+    struct Again(Rc<Cell<bool>>);
+    impl Drop for Again {
+        fn drop(&mut self) {
+            if self.0.get() {
+                let next = Again(self.0.clone());
+                let task = async move {
+                    pending::<()>().await;
+                    drop(next);
+                };
+                spawn(task).abort();
+            }
+        }
+    }
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let goes_on = Rc::new(Cell::new(true));
+        drop(Again(goes_on.clone()));
+        // There is always one that was aborted, and time goes on all the same.
+        for _ in 0..3 {
+            sleep(ms(1)).await;
+        }
+        goes_on.set(false);
+    });
+}
+
+#[test]
 fn a_sleep_that_ends_does_not_wait_for_a_thousand_tasks_that_yield() {
     let _watchdog = watchdog(LONG);
     block_on(async {

@@ -10,7 +10,7 @@
 //!
 //! * Slack is rounded down, never up. A wake-up may come earlier than its slack allows, never later.
 //! * Slack is computed when the wheel files a timer, soon after it was armed, from the distance to its deadline by the latest reading
-//!   of the clock, and kept in its cell. A reset to a later time keeps it; one to an earlier time computes it anew.
+//!   of the clock, and kept in its cell. A reset to a later time keeps it from then on; one to an earlier time computes it anew.
 //! * A timer that asks for a tolerance of its own gets that, however busy the driver is.
 //! * Load counts timers that fire, over windows of 10 ms, and is forgotten when no window was closed lately:
 //!   what is armed after a quiet stretch is not widened.

@@ -282,6 +282,33 @@ fn a_timer_that_is_brought_forward_has_the_tolerance_of_its_new_deadline() {
 }
 
 #[test]
+fn a_timer_that_is_filed_long_after_it_was_armed_has_the_tolerance_of_the_time_that_is_left() {
+    const SECOND: u64 = 1_000 * MS;
+    let (now, to) = (1_000 * SECOND, 1_000 * SECOND + MS);
+    // Brought forward, and put off, when the time is nearly up; the wheel knows none of them.
+    for (from, looked) in
+        [3_600 * SECOND, now + MS / 2].into_iter().flat_map(|from| [(from, true), (from, false)])
+    {
+        let clock = TestClock::new(Nanos::ZERO);
+        let tolerance = Tolerance::Fixed { ratio: 0.5, max: Duration::from_secs(3_600) };
+        let mut driver = Driver::new(clock.clock(), || ()).with_tolerance(tolerance);
+        let mut timers = [from, to + MS / 4, 1_400 * SECOND]
+            .map(|at| Box::pin(driver.handle().sleep_until(Nanos::new(at))));
+        for timer in &mut timers {
+            assert!(poll(timer, Waker::noop()).is_pending());
+        }
+        clock.set(Nanos::new(now));
+        assert_eq!(driver.handle().now(), Nanos::new(now));
+        timers[0].as_mut().reset(Nanos::new(to));
+        if looked {
+            assert_eq!(driver.handle().occupancy().timers(), 3);
+        }
+        // Of the millisecond that is left it may be late by a half, and so waits for the second.
+        assert_eq!(driver.next_wake(), Some(Nanos::new(to + MS / 4)), "from {from}");
+    }
+}
+
+#[test]
 fn a_timer_that_leaves_at_once_moves_none_that_is_about_to_leave() {
     // Of what was opened none is due later than this. So whatever is due by then leaves at once, also from a slot.
     const OPENED: u64 = (1 << 28) + (3 << 22) + 1_000;
@@ -582,6 +609,32 @@ fn a_shutdown_in_the_middle_of_a_drain_loses_no_timer() {
         for mut timer in timers {
             assert!(poll(&mut timer, Waker::noop()).is_ready());
         }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "twenty thousand timers take Miri long")]
+fn a_shutdown_of_a_crowd_of_which_most_were_cancelled_lets_its_wakers_drop_the_others() {
+    // All in one slot and out of order, so that holes stay; as many are cancelled as the wheel allows without moving a cell.
+    let mut f = Fixture::new();
+    let probe = Probe::new(&f.handle);
+    let mut timers: Vec<_> = (0..20_000).map(|n| f.armed((1 << 41) - n, &probe.waker())).collect();
+    let mut last = timers.split_off(15_000);
+    drop(timers);
+    let others = last.split_off(40);
+    // When few are left, each wake drops one of those that come last.
+    let mut wakes = 0;
+    probe.on_wake(move || {
+        wakes += 1;
+        if wakes > 4_940 {
+            last.truncate(last.len().saturating_sub(1));
+        }
+    });
+    f.driver.shutdown();
+    assert!(probe.wakes() < 5_000, "none was dropped before it was reached");
+    assert_eq!((f.live(), probe.wakers()), (0, 0));
+    for mut timer in others {
+        assert!(matches!(poll(&mut timer, Waker::noop()), Poll::Ready(Err(_))), "it is told");
     }
 }
 

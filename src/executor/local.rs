@@ -51,8 +51,8 @@ const TRIM_EVERY: u32 = 1024;
 pub(crate) struct RunReport {
     /// Tasks that were polled.
     pub(crate) polls: usize,
-    /// How often it was the root's turn.
-    pub(crate) roots: usize,
+    /// How many were taken from the queue: besides the tasks that were polled the root, and those that had been aborted.
+    pub(crate) taken: usize,
     pub(crate) end: End,
 }
 
@@ -211,12 +211,12 @@ impl Local {
         self.take_root();
         self.note_length();
         let (before, polling) = (self.polls.get(), self.remote().polling());
-        let (mut roots, mut end) = (0, End::Limit);
+        let (mut taken, mut end) = (0, End::Limit);
         for _ in 0..limit {
             let task = match self.next_ready() {
                 Ready::Task(task) => task,
                 Ready::Root => {
-                    roots += 1;
+                    taken += 1;
                     if root().is_break() {
                         end = End::Root;
                         break;
@@ -243,6 +243,7 @@ impl Local {
             if matches!(progress, Progress::Pending | Progress::Completed) {
                 self.polls.set(self.polls.get().wrapping_add(1));
             }
+            taken += 1;
             self.keep(task, progress);
             if coop::take_exhausted() {
                 end = End::Clock;
@@ -252,7 +253,7 @@ impl Local {
         self.note_length();
         // At most `limit`, a usize.
         let polls = self.polls.get().wrapping_sub(before) as usize;
-        RunReport { polls, roots, end }
+        RunReport { polls, taken, end }
     }
 
     /// While the guard lives, a wake on this thread puts a task into this lane.

@@ -209,7 +209,7 @@ impl Metrics {
         self.timers.cancelled
     }
 
-    /// Returns how often registered timers were reset.
+    /// Returns how often registered timers were reset to a later time, or to the same.
     pub fn timers_reset(&self) -> u64 {
         self.timers.reset
     }

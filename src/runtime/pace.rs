@@ -140,9 +140,9 @@ impl Pace {
         fit.min(self.left)
     }
 
-    /// The stretch has ended after so many polls. Whether the turn is over.
+    /// The stretch has ended after so many polls and tasks dropped. Whether the turn is over.
     pub(super) fn is_over(&mut self, handle: &Handle, executor: &Executor, polls: usize) -> bool {
-        // At least one, so that a turn ends also if all there is was aborted.
+        // At least one: the stretch may have ended before any of them.
         self.left = self.left.saturating_sub(polls.max(1));
         self.ready = self.ready.saturating_sub(polls.max(1));
         if self.counted {

@@ -240,21 +240,13 @@ impl Runtime {
         let counters = self.handle.counters();
         loop {
             let most = event_loop.pace.stretch(&self.handle, &self.executor);
-            let mut left = most;
-            while left > 0 {
-                let ran = self.executor.run(left, &mut root);
-                counters.polls.add(ran.polls as u64);
-                left = left.saturating_sub(ran.polls + ran.roots);
-                match ran.end {
-                    End::Root => return true,
-                    End::Idle | End::Clock => break,
-                    // Of those that were taken some had been aborted.
-                    End::Limit => {}
-                }
+            let ran = self.executor.run(most, &mut root);
+            counters.polls.add(ran.polls as u64);
+            if ran.end == End::Root {
+                return true;
             }
             counters.tasks.set(self.executor.alive() as u64);
-            if !self.executor.has_ready()
-                || event_loop.pace.is_over(&self.handle, &self.executor, most - left)
+            if !self.executor.has_ready() || event_loop.pace.is_over(&self.handle, &self.executor, ran.taken)
             {
                 return false;
             }

@@ -195,6 +195,7 @@ impl Driver {
         let wake = if inner.draining {
             Some(inner.published)
         } else {
+            inner.entries.note(self.handle.latest());
             let (wake, due) = inner.entries.next_park().unzip();
             inner.parks_coalesced += u64::from(wake > due && !self.handle.is_paused());
             wake
@@ -250,6 +251,7 @@ impl Driver {
         // What is left of an earlier drain is late by this reading, not by the one that the drain began with.
         let read = now.max(inner.published);
         let now = inner.published;
+        inner.entries.note(shared.latest());
         let more = loop {
             let end = match inner.entries.fire_next(now, &mut left) {
                 Next::Fired(Fired { waker, deadline, traced }) => {

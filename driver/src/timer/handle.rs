@@ -45,7 +45,7 @@ pub struct Stats {
     /// Timers that were unregistered before their deadline, also by a shutdown. What was armed has fired,
     /// was cancelled, or is live.
     pub cancelled: u64,
-    /// Resets of registered timers.
+    /// Resets of registered timers to a later time, or to the same.
     pub reset: u64,
     /// Moves of timers within the wheel.
     pub moved: u64,
@@ -218,7 +218,9 @@ impl Handle {
 
     /// How full the wheel's slots are, for a view of it. Takes about a microsecond, under the lock.
     pub fn occupancy(&self) -> Occupancy {
-        self.lock().entries.occupancy()
+        let mut inner = self.lock();
+        inner.entries.note(self.latest());
+        inner.entries.occupancy()
     }
 
     /// All timers that are registered, by (deadline, sequence number): to show what is pending.
@@ -243,7 +245,10 @@ impl Handle {
         // Room for all, and for what is armed until the lock is held, so that it is not made under it.
         let expected = self.lock().entries.len();
         let mut found = Vec::with_capacity(expected + expected / 8 + 64);
-        self.lock().entries.each(|pending| found.push(pending));
+        let mut inner = self.lock();
+        inner.entries.note(self.latest());
+        inner.entries.each(|pending| found.push(pending));
+        drop(inner);
         found.sort_unstable_by_key(|pending: &Pending| (pending.deadline, pending.sequence));
         found
     }

@@ -118,11 +118,8 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
                 self.expire(store, Source::Run(level))
             } else {
                 let id = self.occupied.earliest()?;
-                let slot = &mut self.slots[id.index()];
-                let popped = slot.pop(&mut self.buffers);
-                if slot.is_empty() {
-                    self.occupied.clear(id);
-                }
+                let popped = self.slots[id.index()].pop(&mut self.buffers);
+                self.tidy(store, id);
                 popped
             };
             if let Some(taken) = popped {

@@ -221,7 +221,7 @@ impl World {
         owned.entry.as_mut().set_tolerance(tolerance.map(|slack| Duration::from_nanos(slack.as_nanos())));
     }
 
-    /// The slack that a timer gets which is armed, or brought forward, now.
+    /// The slack that a timer gets which is armed or reset now, at the most: what is left when it is filed may be less.
     fn slack(&self, index: usize, deadline: u64) -> u64 {
         let ahead = deadline.saturating_sub(self.handle.latest().get());
         let slack = self.owned[index].tolerance.unwrap_or(Slack::at_most_nanos((ahead / 128).min(1_000_000)));
@@ -331,9 +331,12 @@ impl World {
         if new >= old {
             self.reset_later += 1;
             let due = self.is_due(self.list[at].deadline) && self.is_due(new);
-            self.list[at].deadline = new;
+            // What it had, if the wheel has filed it; or what it gets then.
+            let slack = self.slack(index, new);
+            let timer = &mut self.list[at];
+            (timer.deadline, timer.slack) = (new, timer.slack.max(slack));
             if !due {
-                self.list[at].first = new;
+                timer.first = new;
             }
             assert_eq!(own, [], "a reset to a later time woke");
             return;

@@ -9,8 +9,9 @@
 //! * An entry that is linked is `arriving` at first: most timers are dropped soon, and cost the wheel nothing then. The cell of an
 //!   entry that was unlinked stays a little longer: cells lie anywhere in memory, and several are removed in the time of one. Such
 //!   an entry is `leaving`, and may be gone: its cell is compared and never followed.
-//! * An arriving entry is filed under the deadline that its state says then, with the tolerance that it has then; its number says
-//!   in which order they came. So to move its deadline is to store it.
+//! * An arriving entry is filed under the deadline that its state says then, with the slack of the time that is left then; its number
+//!   says in which order they came. So to move its deadline is to store it. Who has something asked of the wheel
+//!   [tells](Entries::note) what time it is before.
 //! * [`Entries::wheel`] removes all that are leaving and files all that are arriving. Whatever could lead from the wheel to an entry,
 //!   or must know them all, asks it for the wheel. Between two calls of it nothing happens to the wheel but that some leave.
 //! * So an [`EntryRef`] is arriving or in the wheel while its entry is linked. Between two unlocks the driver may take one out to
@@ -138,8 +139,8 @@ pub(crate) struct Entries {
     /// Entries that are linked and not in the wheel yet, in the order in which they came. Whoever goes leaves a hole, and the last
     /// one is none.
     arriving: Vec<Option<EntryRef>>,
-    /// The latest reading of the clock when the last of them came.
-    arrived: Nanos,
+    /// The latest reading of the clock that was told: by it the slack of those that are filed is computed.
+    latest: Nanos,
     /// Entries that were unlinked, whose cells are still in the wheel. They may be gone.
     leaving: Vec<Leaving<EntryRef>>,
     /// How many were filed: the sequence number of the last.
@@ -152,7 +153,7 @@ impl Entries {
         Entries {
             wheel: Wheel::new(at),
             arriving: Vec::with_capacity(TOGETHER),
-            arrived: at,
+            latest: at,
             leaving: Vec::with_capacity(TOGETHER),
             sequence: 0,
             slack: SlackPolicy::new(at),
@@ -176,7 +177,7 @@ impl Entries {
         }
         for key in self.arriving.drain(..).flatten() {
             let deadline = Places.deadline(key, Nanos::NEVER);
-            let slack = Places.tolerance(key).unwrap_or_else(|| self.slack.give(self.arrived, deadline));
+            let slack = Places.tolerance(key).unwrap_or_else(|| self.slack.give(self.latest, deadline));
             self.sequence += 1;
             self.wheel.insert(&mut Places, key, deadline, Rank::new(self.sequence, slack));
         }
@@ -199,6 +200,7 @@ impl Entries {
     /// Takes in `entry`, which is being linked, when the clock was last read at `now`.
     #[inline]
     pub(super) fn insert(&mut self, entry: Pin<&TimerEntry>, now: Nanos) {
+        self.latest = now;
         if self.arriving.len() == TOGETHER {
             self.catch_up();
         }
@@ -207,7 +209,6 @@ impl Entries {
             unsafe { (*filed).index = self.arriving.len() as u32 }
         });
         self.arriving.push(Some(EntryRef::new(entry)));
-        self.arrived = now;
     }
 
     /// Takes out `entry`, which is linked; from the wheel, now or soon.
@@ -236,10 +237,17 @@ impl Entries {
             // Its state says it already.
             return;
         }
+        self.latest = now;
         let slack = Places.tolerance(key).unwrap_or_else(|| self.slack.give(now, deadline));
         if !self.wheel().refile(&mut Places, key, deadline, slack) {
             wrong_place(Some(entry.origin));
         }
+    }
+
+    /// The clock was last read at `now`: what has not been filed yet has so little time left.
+    #[inline]
+    pub(crate) fn note(&mut self, now: Nanos) {
+        self.latest = now;
     }
 
     /// How far a park may outlast `deadline`, which is that of `entry`, when the clock was last read at `now`.
