@@ -14,7 +14,7 @@ use rustix::process::Signal;
 fn ctrl_c_lets_what_is_under_way_be_answered_and_refuses_what_is_new() {
     for signal in [Signal::INT, Signal::TERM] {
         let mut server = Server::start(&["--drain", "1h"]);
-        let mut under_way = server.begin();
+        let under_way = server.begin();
         // These two have nothing under way, so nothing of them is waited for.
         let _silent = server.connect();
         let mut idle = server.connect();
@@ -23,24 +23,13 @@ fn ctrl_c_lets_what_is_under_way_be_answered_and_refuses_what_is_new() {
         server.process.signal(signal);
         server.process.wait_for("no new connections");
         // The listener is closed right after that line.
-        let start = StdInstant::now();
-        while TcpStream::connect(server.address).is_ok() {
-            assert!(start.elapsed() < PATIENCE, "new connections are still accepted");
-        }
-        under_way.write_all(b"hello").unwrap();
-        let mut answer = String::new();
-        under_way.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("hello"), "{answer}");
+        refuses_what_is_new_and_answers(&server, under_way);
         server.process.wait_for("ended; every request was answered");
         assert!(server.process.ended().success());
     }
 }
 
-#[test]
-fn what_is_under_way_is_answered_also_if_nobody_reads_what_the_server_says() {
-    let mut server = Server::start_heard(&["--drain", "1h"], 1);
-    let mut under_way = server.begin();
-    server.process.signal(Signal::INT);
+fn refuses_what_is_new_and_answers(server: &Server, mut under_way: TcpStream) {
     let start = StdInstant::now();
     while TcpStream::connect(server.address).is_ok() {
         assert!(start.elapsed() < PATIENCE, "new connections are still accepted");
@@ -49,6 +38,14 @@ fn what_is_under_way_is_answered_also_if_nobody_reads_what_the_server_says() {
     let mut answer = String::new();
     under_way.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("hello"), "{answer}");
+}
+
+#[test]
+fn what_is_under_way_is_answered_also_if_nobody_reads_what_the_server_says() {
+    let mut server = Server::start_heard(&["--drain", "1h"], 1);
+    let under_way = server.begin();
+    server.process.signal(Signal::INT);
+    refuses_what_is_new_and_answers(&server, under_way);
     assert!(server.process.ended().success());
 }
 
