@@ -54,7 +54,10 @@ fn a_turn_of_the_clock_on_another_thread_wakes_the_runtime() {
     let _watchdog = watchdog(LONG);
     let clock = TestClock::new();
     let turner = clock.clone();
+    let (begin, begun) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
+        // An hour in all, from the beginning of the sleep on.
+        begun.recv().unwrap();
         for _ in 0..60 {
             std::thread::sleep(ms(1));
             turner.advance(Duration::from_secs(60));
@@ -63,7 +66,9 @@ fn a_turn_of_the_clock_on_another_thread_wakes_the_runtime() {
     on(&clock).block_on(async {
         let start = Instant::now();
         // It is parked for good: no real time brings this nearer.
-        sleep(HOUR - Duration::from_secs(90)).await;
+        let nap = sleep(HOUR - Duration::from_secs(90));
+        begin.send(()).unwrap();
+        nap.await;
         assert!(start.elapsed() >= HOUR - Duration::from_secs(90));
         let turns = metrics().turns();
         assert!(turns <= 400, "{turns} turns for sixty of the clock's: it spins");
