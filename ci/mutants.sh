@@ -90,7 +90,7 @@ done
 package=mainspring-driver
 # The lock that a runtime has.
 features="--features membarrier"
-quick="-C=--lib -C=--test=agenda -C=--test=oracle -C=--test=wheel -C=--test=counts -C=--test=entry_life -C=--test=wakers \
+quick="-C=--lib -C=--test=agenda -C=--test=oracle -C=--test=wheel -C=--test=counts -C=--test=entry_life -C=--test=tolerance -C=--test=wakers \
     -C=--test=time"
 others="--lib --tests"
 if [ -n "$runtime" ]; then

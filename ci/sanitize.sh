@@ -112,7 +112,7 @@ thread() {
     # Those tests in which threads meet.
     local options=(--locked -Zbuild-std --target "$host" --target-dir "$target/tsan" --no-fail-fast)
     RUSTFLAGS="-Zsanitizer=thread $all_seen" run cargo +nightly test "${options[@]}" -p mainspring-driver \
-        --lib --test threads --test wakers --test entry_life
+        --lib --test threads --test wakers --test entry_life --test tolerance
     RUSTFLAGS="-Zsanitizer=thread $all_seen" run cargo +nightly test "${options[@]}" -p mainspring --all-features \
         --lib --test park --test tasks --test shutdown --test time_sleep -- "${left_out[@]}"
 }
@@ -124,7 +124,7 @@ miri() {
     nightly Miri miri rust-src || return 0
     run cargo +nightly miri setup
     run "${in_miri[@]}" test --locked --target-dir "$target/miri" \
-        -p mainspring-driver --lib --test entry_life -- "${leaky[@]/#/--skip=}"
+        -p mainspring-driver --lib --test entry_life --test tolerance -- "${leaky[@]/#/--skip=}"
     # Without the lanes: safe code that holds numbers only, and millions of polls, of which Miri does a few hundred a second.
     run "${in_miri[@]}" test --locked --target-dir "$target/miri" -p mainspring --lib executor -- --skip executor::lanes
 }
@@ -134,7 +134,7 @@ valgrind() {
     local program
     # Those about the life of an entry and its wakers. It is fifty times slower, and runs one thread at a time: the long
     # loops of the other tests would take hours, and repeat the same few accesses.
-    for program in $(cargo test --locked -p mainspring-driver --test entry_life --test wakers \
+    for program in $(cargo test --locked -p mainspring-driver --test entry_life --test tolerance --test wakers \
         --target-dir "$target/valgrind" --no-run --message-format=json-render-diagnostics 2>/dev/null |
         sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'); do
         run "$(type -P valgrind)" --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect \

@@ -9,6 +9,8 @@
 
 #[path = "common/say.rs"]
 mod say;
+#[path = "common/verdict.rs"]
+mod verdict;
 
 use std::process::ExitCode;
 
@@ -96,17 +98,7 @@ fn next_weekday(now: &Zoned, weekday: Weekday) -> Result<Date, jiff::Error> {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let (text, status) = match run(&options) {
-        Ok(summary) => (summary, ExitCode::SUCCESS),
-        Err(message) => (format!("FAILED: {message}"), ExitCode::FAILURE),
-    };
-    match say(format_args!("calendar: {text}")) {
-        Ok(()) => status,
-        Err(error) => {
-            eprintln!("calendar: cannot print: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    verdict::conclude("calendar", run(&options))
 }
 
 fn run(options: &Options) -> Result<String, String> {

@@ -12,6 +12,8 @@
 mod duration;
 #[path = "common/say.rs"]
 mod say;
+#[path = "common/verdict.rs"]
+mod verdict;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,8 +26,6 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use mainspring::time::{Instant, TimerMap, sleep, timeout};
 use mainspring::{Builder, spawn};
-
-use say::say;
 
 /// A week of a connection pool, under a virtual clock.
 ///
@@ -60,18 +60,7 @@ fn main() -> ExitCode {
         let message = "--duration must be longer than --expire, or no connection is closed";
         Options::command().error(ErrorKind::ValueValidation, message).exit();
     }
-    let outcome = run(&options);
-    let (text, status) = match outcome {
-        Ok(summary) => (summary, ExitCode::SUCCESS),
-        Err(message) => (format!("FAILED: {message}"), ExitCode::FAILURE),
-    };
-    match say(format_args!("connection_pool: {text}")) {
-        Ok(()) => status,
-        Err(error) => {
-            eprintln!("connection_pool: cannot print: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    verdict::conclude("connection_pool", run(&options))
 }
 
 /// A connection, known to the pool by its number.

@@ -175,17 +175,20 @@ impl SlackPolicy {
         self.tolerance = tolerance;
     }
 
-    /// Gives a timer its slack, when the clock was last read at `now`.
+    /// Gives a timer, which may have `asked` for a tolerance of its own, its slack, when the clock was last read at `now`.
     #[inline]
-    pub(crate) fn give(&mut self, now: Nanos, deadline: Nanos) -> Slack {
-        let (slack, widened) = self.slack(now, deadline);
+    pub(crate) fn give(&mut self, asked: Option<Slack>, now: Nanos, deadline: Nanos) -> Slack {
+        let (slack, widened) = self.slack(asked, now, deadline);
         self.widened += u64::from(widened);
         slack
     }
 
     /// The slack that a timer is given, and whether load has widened it.
     #[inline]
-    pub(crate) fn slack(&self, now: Nanos, deadline: Nanos) -> (Slack, bool) {
+    pub(crate) fn slack(&self, asked: Option<Slack>, now: Nanos, deadline: Nanos) -> (Slack, bool) {
+        if let Some(asked) = asked {
+            return (asked, false);
+        }
         let distance = deadline.saturating_nanos_since(now);
         let slack = match self.tolerance {
             Tolerance::Adaptive => {
@@ -238,7 +241,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn slack(policy: &mut SlackPolicy, now: u64, distance: u64) -> u64 {
-        policy.give(Nanos::new(now), Nanos::new(now + distance)).as_nanos()
+        policy.give(None, Nanos::new(now), Nanos::new(now + distance)).as_nanos()
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::executor::block_on;
 use mainspring_driver::wheel::Wheel;
-use mainspring_driver::{Driver, Handle, Nanos, TestClock, TimerEntry, Tolerance};
+use mainspring_driver::{Driver, Handle, Nanos, TimerEntry};
 use probe::{Fixture, Probe, READY, poll};
 
 const MS: u64 = 1_000_000;
@@ -258,54 +258,6 @@ fn timers_that_have_just_been_armed_fire_in_their_order_whatever_is_done_to_them
     assert_eq!((f.live(), probe.wakes()), (0, expected.len()));
     drop(timers);
     assert_eq!(probe.wakers(), 0);
-}
-
-#[test]
-fn a_timer_that_is_brought_forward_has_the_tolerance_of_its_new_deadline() {
-    // In the wheel by then, or just armed.
-    for filed in [true, false] {
-        let clock = TestClock::new(Nanos::ZERO);
-        let tolerance = Tolerance::Fixed { ratio: 0.5, max: Duration::from_secs(10) };
-        let mut driver = Driver::new(clock.clock(), || ()).with_tolerance(tolerance);
-        let mut timers =
-            [1_000, 130, 180].map(|at| Box::pin(driver.handle().sleep_until(Nanos::new(at * MS))));
-        for timer in &mut timers {
-            assert!(poll(timer, Waker::noop()).is_pending());
-        }
-        if filed {
-            driver.handle().check();
-        }
-        timers[0].as_mut().reset(Nanos::new(100 * MS));
-        // The first may be up to 50 ms late, and so waits for the second; with half a second it could wait for the third.
-        assert_eq!(driver.next_wake(), Some(Nanos::new(130 * MS)), "filed: {filed}");
-    }
-}
-
-#[test]
-fn a_timer_that_is_filed_long_after_it_was_armed_has_the_tolerance_of_the_time_that_is_left() {
-    const SECOND: u64 = 1_000 * MS;
-    let (now, to) = (1_000 * SECOND, 1_000 * SECOND + MS);
-    // Brought forward, and put off, when the time is nearly up; the wheel knows none of them.
-    for (from, looked) in
-        [3_600 * SECOND, now + MS / 2].into_iter().flat_map(|from| [(from, true), (from, false)])
-    {
-        let clock = TestClock::new(Nanos::ZERO);
-        let tolerance = Tolerance::Fixed { ratio: 0.5, max: Duration::from_secs(3_600) };
-        let mut driver = Driver::new(clock.clock(), || ()).with_tolerance(tolerance);
-        let mut timers = [from, to + MS / 4, 1_400 * SECOND]
-            .map(|at| Box::pin(driver.handle().sleep_until(Nanos::new(at))));
-        for timer in &mut timers {
-            assert!(poll(timer, Waker::noop()).is_pending());
-        }
-        clock.set(Nanos::new(now));
-        assert_eq!(driver.handle().now(), Nanos::new(now));
-        timers[0].as_mut().reset(Nanos::new(to));
-        if looked {
-            assert_eq!(driver.handle().occupancy().timers(), 3);
-        }
-        // Of the millisecond that is left it may be late by a half, and so waits for the second.
-        assert_eq!(driver.next_wake(), Some(Nanos::new(to + MS / 4)), "from {from}");
-    }
 }
 
 #[test]
@@ -636,32 +588,4 @@ fn a_shutdown_of_a_crowd_of_which_most_were_cancelled_lets_its_wakers_drop_the_o
     for mut timer in others {
         assert!(matches!(poll(&mut timer, Waker::noop()), Poll::Ready(Err(_))), "it is told");
     }
-}
-
-#[test]
-fn a_tolerance_lasts_and_does_not_change_when_a_timer_fires() {
-    let mut f = Fixture::new();
-    // Others to be gathered, so close that how far a park is extended shows; they would wait for long.
-    let mut others: Vec<_> = (1..200).map(|i| f.at(64 * MS + i * MS / 20)).collect();
-    for other in &mut others {
-        other.as_mut().set_tolerance(Some(Duration::from_secs(5)));
-        assert!(poll(other, Waker::noop()).is_pending());
-    }
-    let mut timer = f.at(64 * MS);
-    assert!(poll(&mut timer, Waker::noop()).is_pending());
-    let default = f.driver.next_wake().expect("armed").get() - 64 * MS;
-    assert!(default <= MS / 2 && default > MS / 3, "the default slack is {default}");
-    for (tolerance, at_most) in [(Some(Duration::ZERO), 0), (Some(Duration::from_millis(8)), 8 * MS)] {
-        timer.as_mut().cancel();
-        timer.as_mut().set_tolerance(tolerance);
-        assert!(poll(&mut timer, Waker::noop()).is_pending());
-        // While it is armed, a new tolerance waits for the next arming.
-        timer.as_mut().set_tolerance(Some(Duration::from_secs(5)));
-        // What was cancelled may still be in the bounds, until somebody looks closely.
-        assert_eq!(f.driver.next_deadline(), Some(Nanos::new(64 * MS)));
-        let slack = f.driver.next_wake().expect("armed").get() - 64 * MS;
-        assert!(slack <= at_most && slack >= at_most - at_most / 5, "a slack of {slack} for {tolerance:?}");
-        assert_eq!(f.driver.next_deadline(), Some(Nanos::new(64 * MS)));
-    }
-    assert_eq!((f.advance_to(64 * MS - 1), f.advance_to(64 * MS)), (0, 1));
 }

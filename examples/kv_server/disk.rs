@@ -54,11 +54,16 @@ pub(crate) struct Stamp(Option<(SystemTime, u64)>);
 impl Stamp {
     fn of(path: &Path) -> io::Result<Stamp> {
         match fs::metadata(path) {
+            Ok(about) if !about.is_file() => Err(refused("it is not a regular file")),
             Ok(about) => Ok(Stamp(Some((about.modified()?, about.len())))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Stamp(None)),
             Err(error) => Err(error),
         }
     }
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, why)
 }
 
 /// A way to the disk, and the task for the other end of it: writes the store to `path` when it is asked to, and `pause` after
@@ -121,17 +126,13 @@ pub(crate) async fn load(path: PathBuf) -> io::Result<(Vec<Saved>, Stamp)> {
 
 /// The file's text, if there is one. If there is none, one can be made.
 fn read(path: &Path) -> io::Result<(Option<String>, Stamp)> {
-    let refused = |what: &str| Err(io::Error::new(ErrorKind::InvalidInput, what));
     let stamp = Stamp::of(path)?;
     if stamp == Stamp(None) {
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         return match fs::metadata(directory.unwrap_or(Path::new("."))) {
             Ok(about) if about.is_dir() => Ok((None, stamp)),
-            _ => refused("there is no such directory"),
+            _ => Err(refused("there is no such directory")),
         };
-    }
-    if !fs::metadata(path)?.is_file() {
-        return refused("it is not a regular file");
     }
     Ok((Some(fs::read_to_string(path)?), stamp))
 }

@@ -140,11 +140,11 @@ impl Pace {
         fit.min(self.left)
     }
 
-    /// The stretch has ended after so many polls and tasks dropped. Whether the turn is over.
-    pub(super) fn is_over(&mut self, handle: &Handle, executor: &Executor, polls: usize) -> bool {
+    /// The stretch has ended after so many were taken from the queue. Whether the turn is over.
+    pub(super) fn is_over(&mut self, handle: &Handle, executor: &Executor, taken: usize) -> bool {
         // At least one: the stretch may have ended before any of them.
-        self.left = self.left.saturating_sub(polls.max(1));
-        self.ready = self.ready.saturating_sub(polls.max(1));
+        self.left = self.left.saturating_sub(taken.max(1));
+        self.ready = self.ready.saturating_sub(taken.max(1));
         if self.counted {
             return self.left == 0;
         }

@@ -151,7 +151,7 @@ impl Driver {
     #[track_caller]
     #[must_use]
     pub fn with_tolerance(self, tolerance: Tolerance) -> Driver {
-        self.handle.lock().entries.slack_policy().set(tolerance);
+        self.handle.lock().entries.slack.set(tolerance);
         self
     }
 
@@ -183,8 +183,7 @@ impl Driver {
     }
 
     /// Until when the driver's thread may park; `None` if no timer is armed, and [`Nanos::NEVER`] if none of them ever comes due.
-    /// From now on, until the next
-    /// [`process`](Driver::process), a thread that arms a timer due before that calls [`Unpark::unpark`]; and
+    /// From now on, until the next [`process`](Driver::process), a thread that arms a timer due before that calls [`Unpark::unpark`]; and
     /// after that, a thread that arms one that is due before all those: a thread that is held up before its call delays its own
     /// timer and later ones, and no earlier one.
     ///
@@ -276,7 +275,7 @@ impl Driver {
             }
             if let Some(more) = end {
                 let live = inner.entries.len();
-                inner.entries.slack_policy().count(now, fired, live);
+                inner.entries.slack.count(now, fired, live);
                 let earliest = if more { Nanos::ZERO } else { inner.entries.earliest() };
                 shared.set_earliest(&inner, earliest);
             }

@@ -198,7 +198,7 @@ impl Handle {
 
     /// What the driver has done so far.
     pub fn stats(&self) -> Stats {
-        let mut inner = self.lock();
+        let inner = self.lock();
         Stats {
             live: inner.entries.len(),
             armed: inner.armed,
@@ -206,7 +206,7 @@ impl Handle {
             cancelled: inner.cancelled,
             reset: self.shared.resets.load(Ordering::Relaxed),
             moved: inner.entries.moved(),
-            timers_widened: inner.entries.slack_policy().widened(),
+            timers_widened: inner.entries.slack.widened(),
             parks_coalesced: inner.parks_coalesced,
         }
     }
@@ -350,7 +350,7 @@ impl Handle {
     pub(crate) fn linked(&self, locked: &mut Inner, entry: Pin<&TimerEntry>, deadline: Nanos) -> bool {
         self.shared.lower_earliest(locked, deadline);
         let Some(parked_until) = locked.parked_until else { return false };
-        let slack = locked.entries.slack(entry, deadline, self.latest());
+        let slack = locked.entries.slack_of(entry, deadline);
         let wake = deadline.saturating_add_nanos(slack.as_nanos());
         if wake >= parked_until {
             return false;

@@ -10,8 +10,8 @@
 //!   entry that was unlinked stays a little longer: cells lie anywhere in memory, and several are removed in the time of one. Such
 //!   an entry is `leaving`, and may be gone: its cell is compared and never followed.
 //! * An arriving entry is filed under the deadline that its state says then, with the slack of the time that is left then; its number
-//!   says in which order they came. So to move its deadline is to store it. Who has something asked of the wheel
-//!   [tells](Entries::note) what time it is before.
+//!   says in which order they came. So to move its deadline is to store it. Who links an entry, or has something asked of the
+//!   wheel, [tells](Entries::note) what time it is before.
 //! * [`Entries::wheel`] removes all that are leaving and files all that are arriving. Whatever could lead from the wheel to an entry,
 //!   or must know them all, asks it for the wheel. Between two calls of it nothing happens to the wheel but that some leave.
 //! * So an [`EntryRef`] is arriving or in the wheel while its entry is linked. Between two unlocks the driver may take one out to
@@ -145,7 +145,8 @@ pub(crate) struct Entries {
     leaving: Vec<Leaving<EntryRef>>,
     /// How many were filed: the sequence number of the last.
     sequence: u64,
-    slack: SlackPolicy,
+    /// How much slack those get that ask for none in particular.
+    pub(crate) slack: SlackPolicy,
 }
 
 impl Entries {
@@ -177,7 +178,7 @@ impl Entries {
         }
         for key in self.arriving.drain(..).flatten() {
             let deadline = Places.deadline(key, Nanos::NEVER);
-            let slack = Places.tolerance(key).unwrap_or_else(|| self.slack.give(self.latest, deadline));
+            let slack = self.slack.give(Places.tolerance(key), self.latest, deadline);
             self.sequence += 1;
             self.wheel.insert(&mut Places, key, deadline, Rank::new(self.sequence, slack));
         }
@@ -197,10 +198,9 @@ impl Entries {
         }
     }
 
-    /// Takes in `entry`, which is being linked, when the clock was last read at `now`.
+    /// Takes in `entry`, which is being linked.
     #[inline]
-    pub(super) fn insert(&mut self, entry: Pin<&TimerEntry>, now: Nanos) {
-        self.latest = now;
+    pub(super) fn insert(&mut self, entry: Pin<&TimerEntry>) {
         if self.arriving.len() == TOGETHER {
             self.catch_up();
         }
@@ -229,16 +229,15 @@ impl Entries {
         }
     }
 
-    /// Files `entry`, which is linked, under an earlier deadline, when the clock was last read at `now`.
+    /// Files `entry`, which is linked, under an earlier deadline.
     #[inline]
-    pub(super) fn refile(&mut self, entry: Pin<&TimerEntry>, deadline: Nanos, now: Nanos) {
+    pub(super) fn refile(&mut self, entry: Pin<&TimerEntry>, deadline: Nanos) {
         let key = EntryRef::new(entry);
         if self.arrival(key, Places.place(key)).is_some() {
             // Its state says it already.
             return;
         }
-        self.latest = now;
-        let slack = Places.tolerance(key).unwrap_or_else(|| self.slack.give(now, deadline));
+        let slack = self.slack.give(Places.tolerance(key), self.latest, deadline);
         if !self.wheel().refile(&mut Places, key, deadline, slack) {
             wrong_place(Some(entry.origin));
         }
@@ -250,14 +249,9 @@ impl Entries {
         self.latest = now;
     }
 
-    /// How far a park may outlast `deadline`, which is that of `entry`, when the clock was last read at `now`.
-    pub(crate) fn slack(&self, entry: Pin<&TimerEntry>, deadline: Nanos, now: Nanos) -> Slack {
-        Places.tolerance(EntryRef::new(entry)).unwrap_or_else(|| self.slack.slack(now, deadline).0)
-    }
-
-    /// What gives slack to those that ask for none in particular.
-    pub(crate) fn slack_policy(&mut self) -> &mut SlackPolicy {
-        &mut self.slack
+    /// How far a park may outlast `deadline`, which is that of `entry`.
+    pub(crate) fn slack_of(&self, entry: Pin<&TimerEntry>, deadline: Nanos) -> Slack {
+        self.slack.slack(Places.tolerance(EntryRef::new(entry)), self.latest, deadline).0
     }
 
     /// The arrival of `key`, which is linked and has been told `place` last, if it is arriving.

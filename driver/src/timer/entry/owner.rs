@@ -71,7 +71,8 @@ impl TimerEntry {
             return;
         }
         self.state.arm(deadline);
-        locked.entries.refile(self, deadline, self.handle.latest());
+        locked.entries.note(self.handle.latest());
+        locked.entries.refile(self, deadline);
         let unpark = self.handle.linked(&mut locked, self, deadline);
         drop(locked);
         if unpark {
@@ -156,7 +157,8 @@ impl TimerEntry {
         self.put_waker(waker);
         self.state.arm(deadline);
         locked.armed += 1;
-        locked.entries.insert(self, self.handle.latest());
+        locked.entries.note(self.handle.latest());
+        locked.entries.insert(self);
         Ok(self.handle.linked(&mut locked, self, deadline))
     }
 
