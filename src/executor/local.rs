@@ -4,6 +4,7 @@
 //!
 //! * A task is in `tasks` from the moment it is taken in until it has completed, but while it is polled: then
 //!   `run` has it. So the last reference to an uncompleted task is always this thread's.
+//! * What other threads have sent is taken in a little with each run, in order: `sent` holds the rest.
 //! * A borrow lasts for one statement that runs no user code. Dropping a reference to a task counts as user
 //!   code, because it may be the last one.
 //! * `closed` goes from false to true once; from then on `tasks` stays empty.
@@ -22,6 +23,7 @@ use crate::coop;
 use crate::sync::thread_local;
 use mainspring_driver::Unpark;
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
 use std::ptr;
@@ -42,6 +44,13 @@ thread_local! {
 thread_local! {
     static OWNED: RefCell<Vec<Weak<Local>>> = const { RefCell::new(Vec::new()) };
 }
+
+/// So many of the tasks that other threads have spawned or woken are taken in by a run, or as many as it may poll if that is
+/// more: then they are taken in as quickly as they run.
+const TAKEN_IN: usize = 64;
+
+/// So far ahead of the one that is taken in the tasks are prefetched: they were made or touched on another core.
+const AHEAD: usize = 16;
 
 /// Turns between two looks at whether memory of a past burst should be given back.
 const TRIM_EVERY: u32 = 1024;
@@ -76,8 +85,8 @@ pub(crate) struct Local {
     pub(super) root: RefCell<Option<CurrentRoot>>,
     /// Where a wake puts a task.
     pub(super) lane: Cell<Lane>,
-    /// The empty vector that the inbox gets in exchange for the full one.
-    spare: RefCell<Vec<Item>>,
+    /// What was in the inbox and is still to be taken in. Once it is empty, the inbox gets it in exchange for a full one.
+    sent: RefCell<VecDeque<Item>>,
     closed: Cell<bool>,
     running: Cell<bool>,
     /// Where the task lies that is being polled, or was polled last. The rest that there is to say of it is in the
@@ -103,7 +112,7 @@ impl Local {
             tasks: RefCell::default(),
             root: RefCell::default(),
             lane: Cell::new(Lane::Woken),
-            spare: RefCell::default(),
+            sent: RefCell::default(),
             closed: Cell::new(false),
             running: Cell::new(false),
             polled: Cell::new(0),
@@ -144,7 +153,7 @@ impl Local {
     }
 
     pub(super) fn has_ready(&self) -> bool {
-        !self.tasks.borrow().is_idle() || self.remote().has_items() || self.root_is_woken()
+        !self.tasks.borrow().is_idle() || self.sent() > 0 || self.remote().has_items() || self.root_is_woken()
     }
 
     /// Runs `look` on the lanes of the run queue.
@@ -156,7 +165,9 @@ impl Local {
     /// What the tasks look like, in no order, those included that other threads have sent until now.
     pub(super) fn listed(&self) -> Vec<ListedTask> {
         if !self.closed.get() {
-            self.take_inbox();
+            // What has been in the inbox, and what is in it now.
+            self.take_inbox(usize::MAX);
+            self.take_inbox(usize::MAX);
         }
         let tasks = self.tasks.borrow();
         let mut listed = tasks.listed();
@@ -207,7 +218,7 @@ impl Local {
         assert!(!self.running.replace(true), "a task cannot run the executor that is running it");
         let _running = MayRun(&self.running);
 
-        self.take_inbox();
+        self.take_inbox(limit.max(TAKEN_IN));
         self.take_root();
         self.note_length();
         let (before, polling) = (self.polls.get(), self.remote().polling());
@@ -274,7 +285,7 @@ impl Local {
         // Entered, so that a future which spawns as it is dropped finds an executor: this one, closed.
         let _entered = self.enter();
         let late = self.owner.close();
-        for item in late {
+        for item in self.sent.take().into_iter().chain(late) {
             if matches!(item, Item::Spawn(_)) {
                 self.take_in(item);
             }
@@ -318,16 +329,31 @@ impl Local {
         }
     }
 
-    fn take_inbox(&self) {
-        if !self.remote().has_items() {
-            return;
+    /// How much has been in the inbox and is still to be taken in.
+    pub(super) fn sent(&self) -> usize {
+        self.sent.borrow().len()
+    }
+
+    /// Takes in what other threads have sent, `at_most` so many.
+    fn take_inbox(&self, at_most: usize) {
+        if self.sent() == 0 {
+            if !self.remote().has_items() {
+                return;
+            }
+            self.owner.take(&mut self.sent.borrow_mut());
         }
-        let mut items = self.spare.take();
-        self.owner.take(&mut items);
-        for item in items.drain(..) {
+        for _ in 0..at_most {
+            let Some(item) = self.next_sent() else { break };
             self.take_in(item);
         }
-        self.spare.replace(items);
+    }
+
+    fn next_sent(&self) -> Option<Item> {
+        let mut sent = self.sent.borrow_mut();
+        if let Some(Item::Wake(task) | Item::Spawn(task)) = sent.get(AHEAD) {
+            task.prefetch_head();
+        }
+        sent.pop_front()
     }
 
     /// Room for tasks in the larger of the queue and the table of live tasks.
@@ -342,7 +368,7 @@ impl Local {
     }
 
     fn note_length(&self) {
-        let length = self.tasks.borrow().queued();
+        let length = self.tasks.borrow().queued() + self.sent();
         self.longest.set(self.longest.get().max(length));
     }
 
@@ -357,9 +383,12 @@ impl Local {
         self.until_trim.set(TRIM_EVERY);
         let longest = self.longest.take();
         self.tasks.borrow_mut().trim(longest);
-        let mut spare = self.spare.borrow_mut();
-        let capacity = kept(spare.capacity(), longest);
-        spare.shrink_to(capacity);
+        let mut sent = self.sent.borrow_mut();
+        // Where anything is left the next one will do: it would have to be copied.
+        if sent.is_empty() {
+            let capacity = kept(sent.capacity(), longest);
+            sent.shrink_to(capacity);
+        }
     }
 }
 

@@ -176,9 +176,9 @@ impl Executor {
         self.local.lanes(|lanes| lanes.next_cost())
     }
 
-    /// How many tasks are ready in this lane.
-    pub(crate) fn waiting(&self, lane: Lane) -> usize {
-        self.local.lanes(|lanes| lanes.waiting(lane))
+    /// How many tasks have been woken and wait for their go, with those that are still to be taken in.
+    pub(crate) fn woken(&self) -> usize {
+        self.local.lanes(|lanes| lanes.waiting(Lane::Woken)) + self.local.sent()
     }
 
     /// Whether tasks are ready in this lane.

@@ -37,6 +37,7 @@ use super::tasks::{Id, Numbers, Origin, Spawned, TaskList};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use mainspring_driver::Unpark;
 use std::cell::{RefCell, RefMut};
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ pub(super) enum Item {
 }
 
 struct Inbox {
-    items: Vec<Item>,
+    items: VecDeque<Item>,
     closed: bool,
 }
 
@@ -159,7 +160,7 @@ impl Remote {
             return Err(item);
         }
         debug_assert_eq!(self.ready.load(Ordering::Relaxed), !inbox.items.is_empty());
-        inbox.items.push(item);
+        inbox.items.push_back(item);
         // SeqCst: step (1) of the sender. It is not left out when the flag is set already, because the
         // sender's own later read, in `unpark`, must not move before it.
         self.ready.store(true, Ordering::SeqCst);
@@ -192,7 +193,7 @@ impl Owner {
     /// Makes this thread the owner of a new inbox, whose tasks are numbered from `first` on.
     pub(super) fn new(unpark: Arc<dyn Unpark>, first: u64) -> Owner {
         let remote = Remote {
-            inbox: Mutex::new(Inbox { items: Vec::new(), closed: false }),
+            inbox: Mutex::new(Inbox { items: VecDeque::new(), closed: false }),
             ready: AtomicBool::new(false),
             numbers: Numbers::new(first),
             polling: Polling::new(),
@@ -219,9 +220,9 @@ impl Owner {
         Arc::ptr_eq(&self.remote, remote)
     }
 
-    /// Exchanges what the inbox holds for `items`, which is empty: two vectors take turns, and neither has
+    /// Exchanges what the inbox holds for `items`, which is empty: two queues take turns, and neither has
     /// to be allocated again.
-    pub(super) fn take(&self, items: &mut Vec<Item>) {
+    pub(super) fn take(&self, items: &mut VecDeque<Item>) {
         debug_assert!(items.is_empty());
         let mut inbox = self.remote.lock();
         mem::swap(&mut inbox.items, items);
@@ -230,7 +231,7 @@ impl Owner {
     }
 
     /// Refuses everything from now on, and returns what had been put in before.
-    pub(super) fn close(&self) -> Vec<Item> {
+    pub(super) fn close(&self) -> VecDeque<Item> {
         let mut inbox = self.remote.lock();
         inbox.closed = true;
         self.remote.ready.store(false, Ordering::Relaxed);

@@ -106,7 +106,7 @@ impl Pace {
             }
         }
         self.for_timers = false;
-        self.ready = if self.hosted { 0 } else { executor.waiting(Lane::Woken) };
+        self.ready = if self.hosted { 0 } else { executor.woken() };
         self.looked = now;
         self.read = now;
         self.most = FIRST;

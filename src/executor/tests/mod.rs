@@ -2,6 +2,7 @@
 //!
 //! Ground rules: threads are joined, loops are bounded, and a park that lasts for seconds is a lost wake-up.
 
+mod inbox;
 mod join;
 mod panics;
 mod queue;
