@@ -98,7 +98,7 @@ if [ -n "$runtime" ]; then
     features=
     quick=-C=--lib
     # Not those that run an example, which is not built there.
-    others="--lib --test busy --test clock --test enter --test metrics --test panics --test park --test shutdown
+    others="--lib --test budget --test busy --test clock --test enter --test metrics --test panics --test park --test shutdown
         --test spawn_with --test tasks --test time_instant --test time_sleep --test time_wall --test virtual_clock"
     # Whatever the other options are, such as a shard.
     case " $* " in

@@ -14,7 +14,9 @@
 //!
 //! A task that yields counts on it that all who were ready before it go first. So tasks that yielded are taken in batches,
 //! and until those that were woken, or exhausted their budget, before the batch have had their turn, their lanes may be ahead
-//! by [`HOLD`].
+//! by [`HOLD`]. If some were woken before it, the lane gives up what it is behind all others as the batch begins, but for
+//! [`LEAD`]: so beside tasks that wake each other without end one that does nothing but yield has one turn each time around, and
+//! not half of the time. (Tasks that exhaust their budgets take as long as they may: time is shared with them.)
 //!
 //! The clock is not read for each poll. A poll is charged at once with what polls of its lane cost of late; when the clock
 //! is read ([`charge`](Lanes::charge)), the time that has really passed replaces these estimates, and corrects them.
@@ -26,7 +28,8 @@
 //! * What a poll may cost grows to what was measured at once and shrinks in small steps: an estimate that is too high costs
 //!   a reading of the clock, one that is too low makes a turn too long. What it usually costs follows in steps of two: one
 //!   long poll may be one in which another program ran, and is not charged in full.
-//! * Before lanes are changed because one is ahead the clock is read. So what is measured there is of one lane.
+//! * Before lanes are changed because one is ahead the clock is read, unless polls cost less than that. So what is measured there
+//!   is of one lane.
 //! * Without readings of the clock the estimates stay what they were, so that lanes take turns by counts, and two runs
 //!   of a program do the same.
 
@@ -182,6 +185,22 @@ impl Lanes {
         if self.held != 0 {
             self.before = std::array::from_fn(|lane| self.queues[lane].len());
         }
+        if self.held & WOKEN != 0 {
+            self.give_up();
+        }
+    }
+
+    /// What those that yielded are behind all others with work they give up, but for a lead.
+    fn give_up(&mut self) {
+        let others = (0..LANES).filter(|lane| self.ready & !YIELDED & (1 << lane) != 0);
+        let least = others.map(|lane| self.expected(lane)).min().unwrap_or(0);
+        let behind = least - LEAD - self.expected(Lane::Yielded as usize);
+        self.used[Lane::Yielded as usize] += behind.max(0);
+        if self.ahead & self.held != 0 {
+            // They may go on.
+            self.balance(self.ready | YIELDED);
+            self.crossed = self.is_worth_reading();
+        }
     }
 
     /// A task was taken out of this lane, in which so many are left, while there was a batch.
@@ -255,9 +274,14 @@ impl Lanes {
         if self.expected(lane) > LEAD {
             // What is polled now may well be ready again at once.
             self.balance(working);
-            self.crossed = !self.counting && self.ahead & (1 << lane) != 0;
+            self.crossed = self.ahead & (1 << lane) != 0 && self.is_worth_reading();
         }
         Next::Poll(key, &self.queues[lane])
+    }
+
+    /// Whether a reading of the clock may tell more than it costs, before lanes are changed.
+    fn is_worth_reading(&self) -> bool {
+        !self.counting && self.next_cost() >= GUESS
     }
 
     /// Takes `key` out, wherever it waits.

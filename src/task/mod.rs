@@ -133,8 +133,9 @@ use crate::runtime::{Handle, spawn};
 ///    tasks that [yielded](crate::task::yield_now) or woke themselves otherwise.
 ///
 /// The lanes are served in this order. While several have more to do than there is time, each gets an equal share of it: a
-/// lane that has had two milliseconds more than another with work waits until that one has caught up. A task that waits in one
-/// lane stays there if it is woken again. The future of `block_on` takes its turn among the tasks.
+/// lane that has had two milliseconds more than another with work waits until that one has caught up. Beside tasks that
+/// are woken without end one that does nothing but yield has one turn each time around, and no share of the time. A task that
+/// waits in one lane stays there if it is woken again. The future of `block_on` takes its turn among the tasks.
 ///
 /// So a sleep that ends is on time also beside a thousand tasks that compute and yield: at most what runs just then has
 /// to end first. [`Builder::wake_priority`](crate::runtime::Builder::wake_priority) switches the lanes off.

@@ -24,6 +24,8 @@ use mainspring::runtime::{Handle, Metrics};
 use mainspring::time::Sleep;
 use mainspring::{Builder, Runtime, block_on};
 use proptest::prelude::{Just, Strategy, prop_oneof};
+#[cfg(unix)]
+use rustix::time::{ClockId, clock_gettime};
 
 /// Longer than anything here takes, on a machine that has other things to do.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
@@ -39,6 +41,22 @@ pub(crate) fn paused() -> Runtime {
 /// A runtime whose time stands, unless it is advanced.
 pub(crate) fn manual() -> Runtime {
     Builder::new().start_paused(true).auto_advance(false).build().unwrap()
+}
+
+/// How long this thread has run, whatever else the machine does.
+#[cfg(unix)]
+pub(crate) fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Computes for so long.
+#[cfg(unix)]
+pub(crate) fn compute(time: Duration) {
+    if time > Duration::ZERO {
+        let until = cpu() + time;
+        while cpu() < until {}
+    }
 }
 
 /// Runs `work` with the handle of a runtime that is parked on another thread, and that thread's id.

@@ -70,11 +70,12 @@ fn assert_equal(got: [u64; LANES], among: &[usize]) {
 
 #[test]
 fn lanes_with_endless_work_share_the_time_equally_whatever_a_poll_costs() {
+    // Those that yielded may get less: see below.
     for cost in [
         [100, 100, 100, 100],
-        [50_000, 300, 8_000, 20],
-        [20, 300, 100_000, 5_000],
-        [300_000, 10_000, 10_000, 300],
+        [50_000, 300, 8_000, 20_000],
+        [20, 300, 20_000, 20_000],
+        [300_000, 10_000, 20, 300_000],
     ] {
         let got = serve(&mut Lanes::default(), cost.map(Some), 3_000_000);
         assert_equal(got, &[0, 1, 2, 3]);
@@ -82,8 +83,37 @@ fn lanes_with_endless_work_share_the_time_equally_whatever_a_poll_costs() {
 }
 
 #[test]
+fn who_yields_has_a_turn_after_those_that_were_woken_before_and_not_more_than_its_share() {
+    for (others, each, own) in
+        [(1, 10_000, 700), (1, 300, 20), (50, 5_000, 100), (20, 50_000, 1_000), (2_000, 200, 50)]
+    {
+        let mut lanes = Lanes::default();
+        lanes.begin();
+        (0..others).for_each(|key| lanes.push(Lane::Woken, key));
+        lanes.push(Lane::Yielded, 9_999);
+        // Each is ready again as soon as it was polled. How often they were, until a second has passed.
+        let (mut polls, mut elapsed, mut read) = ([0, 0], 0, 0);
+        while elapsed < 1_000_000_000 {
+            let key = next(&mut lanes);
+            if let Some(key) = key {
+                let yields = key == 9_999;
+                polls[usize::from(yields)] += 1;
+                elapsed += if yields { own } else { each };
+                lanes.push(if yields { Lane::Yielded } else { Lane::Woken }, key);
+            }
+            if key.is_none() || elapsed - read > 20_000 {
+                lanes.charge(elapsed - read);
+                read = elapsed;
+            }
+        }
+        let turns = f64::from(polls[1]) / f64::from(polls[0] / others as i32);
+        assert!((0.9..1.1).contains(&turns), "{turns} turns each time around {others}");
+    }
+}
+
+#[test]
 fn two_lanes_share_what_the_third_does_not_need() {
-    let got = serve(&mut Lanes::default(), [None, Some(10_000), None, Some(700)], 200_000);
+    let got = serve(&mut Lanes::default(), [None, Some(10_000), None, Some(70_000)], 200_000);
     assert_equal(got, &[1, 3]);
     let got = serve(&mut Lanes::default(), [Some(5_000), None, None, Some(70_000)], 200_000);
     assert_equal(got, &[0, 3]);
@@ -138,9 +168,7 @@ fn those_who_yield_go_after_all_who_were_ready_before_them() {
         let mut lanes = Lanes::default();
         lanes.begin();
         serve(&mut lanes, [None, Some(2_000), None, Some(2_000)], 5_000);
-        while next(&mut lanes).is_some() {
-            lanes.charge(1_000);
-        }
+        drain(&mut lanes, 1_000);
         (0..500).for_each(|key| lanes.push(Lane::Woken, key));
         (500..1_000).for_each(|key| lanes.push(Lane::Exhausted, key));
         (0..3).for_each(|key| lanes.push(Lane::Yielded, 5_000 + key));

@@ -1,0 +1,160 @@
+//! The budget of each poll: what a task may do before it has to let others run.
+//!
+//! Ground rules: what is measured is measured in counts; where a time is asserted its bound is far from what is expected.
+
+#![cfg(unix)]
+
+mod common;
+
+use common::{HOUR, LONG, compute, ms, us, watchdog};
+use futures::{SinkExt, StreamExt, channel::mpsc};
+use mainspring::task::{consume_budget, cooperative, has_budget_remaining, unconstrained, yield_now};
+use mainspring::time::{StreamExt as _, timeout_at};
+use mainspring::{block_on, interval, sleep, spawn, timeout};
+use std::cell::Cell;
+use std::future::{pending, poll_fn};
+use std::rc::Rc;
+use std::time::Duration;
+
+#[test]
+fn a_poll_that_takes_results_for_long_ends_before_the_limit_of_their_number() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        // Each tick is a result that takes a fifth of a millisecond: 128 of them take 25 ms.
+        let polls = Rc::new(Cell::new(0));
+        let counter = polls.clone();
+        let slow = spawn(async move {
+            let mut ticks = interval(us(1));
+            let mut inner = Box::pin(async move {
+                for _ in 0..128 {
+                    ticks.tick().await;
+                    compute(us(200));
+                }
+            });
+            poll_fn(move |cx| {
+                counter.set(counter.get() + 1);
+                inner.as_mut().poll(cx)
+            })
+            .await;
+        });
+        slow.await.unwrap();
+        // At first it is not known how much a result takes.
+        assert!(polls.get() >= 20, "128 results in {} polls", polls.get());
+    });
+}
+
+#[test]
+fn timeouts_that_elapse_at_once_let_others_run() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let zero = async {
+            loop {
+                let _ = timeout(Duration::ZERO, pending::<()>()).await;
+            }
+        };
+        assert!(timeout(ms(5), zero).await.is_err());
+        let past = mainspring::time::Instant::now();
+        let past = async {
+            loop {
+                let _ = timeout_at(past, pending::<()>()).await;
+            }
+        };
+        assert!(timeout(ms(5), past).await.is_err());
+        let stream = async {
+            let mut stream = Box::pin(futures::stream::pending::<()>().timeout(Duration::ZERO));
+            while stream.next().await.is_some() {}
+        };
+        assert!(timeout(ms(5), stream).await.is_err());
+    });
+}
+
+#[test]
+fn a_future_that_uses_the_budget_up_does_not_keep_its_timeout_from_elapsing() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let greedy = async {
+            loop {
+                sleep(Duration::ZERO).await;
+            }
+        };
+        assert!(timeout(ms(5), greedy).await.is_err());
+        // Also if others have taken their part of the budget before.
+        let beside = async {
+            loop {
+                let ready = futures::future::join_all((0..100).map(|_| sleep(Duration::ZERO)));
+                let _ = timeout(HOUR, ready).await;
+            }
+        };
+        assert!(timeout(ms(5), beside).await.is_err());
+    });
+}
+
+#[test]
+fn what_is_foreign_can_take_part_in_the_budget() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        for way in ["consume_budget", "cooperative", "has_budget_remaining"] {
+            let (mut sender, mut receiver) = mpsc::channel(1);
+            let endless = async {
+                loop {
+                    sender.send(()).await.unwrap();
+                    match way {
+                        "consume_budget" => {
+                            receiver.next().await;
+                            consume_budget().await;
+                        }
+                        "cooperative" => drop(cooperative(receiver.next()).await),
+                        _ => {
+                            receiver.next().await;
+                            sleep(Duration::ZERO).await;
+                            if !has_budget_remaining() {
+                                yield_now().await;
+                            }
+                        }
+                    }
+                }
+            };
+            assert!(timeout(ms(20), endless).await.is_err(), "{way}");
+        }
+        assert!(
+            unconstrained(async {
+                (0..1_000).for_each(|_| assert!(has_budget_remaining()));
+                true
+            })
+            .await
+        );
+    });
+}
+
+#[test]
+fn a_task_is_told_when_its_budget_is_used_up() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut results = 0;
+        while has_budget_remaining() && results < 1_000 {
+            consume_budget().await;
+            results += 1;
+        }
+        assert!(results <= 128, "{results} results in one poll");
+        yield_now().await;
+        assert!(has_budget_remaining());
+    });
+}
+
+#[test]
+fn an_executor_inside_a_task_is_without_budget() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let taken = futures::executor::block_on(async {
+            let mut taken = 0;
+            while taken < 10_000 {
+                sleep(Duration::ZERO).await;
+                taken += 1;
+            }
+            taken
+        });
+        assert_eq!(taken, 10_000);
+        // Nor do those that ask on the way out.
+        sleep(us(1)).await;
+    });
+}
