@@ -153,6 +153,10 @@ impl<T> DelayQueue<T> {
     }
 
     /// An empty queue with room for `capacity` values, which it keeps.
+    ///
+    /// # Panics
+    ///
+    /// As [`reserve`](DelayQueue::reserve).
     #[track_caller]
     pub fn with_capacity(capacity: usize) -> DelayQueue<T> {
         DelayQueue { due: Due::with_capacity(capacity) }
@@ -316,6 +320,11 @@ impl<T> DelayQueue<T> {
 
     /// Makes room for `additional` more values, and keeps it until
     /// [`shrink_to_fit`](DelayQueue::shrink_to_fit).
+    ///
+    /// # Panics
+    ///
+    /// If that would be room for more than four thousand million values.
+    #[track_caller]
     pub fn reserve(&mut self, additional: usize) {
         self.due.agenda.reserve(additional);
     }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::common::{Dropped, HOUR, manual};
+use crate::common::{Dropped, HOUR, manual, panicked};
 use crate::ignore;
-use mainspring::time::DelayQueue;
 use mainspring::time::delay_queue::Key;
+use mainspring::time::{DelayQueue, TimerMap};
 
 #[test]
 fn memory_is_reserved_kept_and_given_back() {
@@ -33,6 +33,25 @@ fn memory_is_reserved_kept_and_given_back() {
         queue.shrink_to_fit();
         assert_eq!(queue.capacity(), 0);
     });
+}
+
+#[test]
+fn room_for_more_than_there_may_be_is_refused_at_once() {
+    let most = (u32::MAX / 64) as usize * 64;
+    let mut queue = DelayQueue::new();
+    manual().block_on(async { ignore(queue.insert((), HOUR)) });
+    let refused = [
+        panicked(|| DelayQueue::<()>::with_capacity(usize::MAX)),
+        panicked(|| DelayQueue::<()>::with_capacity(most + 1)),
+        panicked(|| TimerMap::<u8, ()>::with_capacity(usize::MAX)),
+        panicked(|| queue.reserve(most)),
+        panicked(|| queue.reserve(usize::MAX)),
+    ];
+    for panic in refused {
+        assert!(panic.message.contains("no more than 4294967232 in all"), "{}", panic.message);
+        assert_eq!(panic.file, file!());
+    }
+    assert_eq!((queue.len(), queue.capacity()), (1, 64));
 }
 
 #[test]

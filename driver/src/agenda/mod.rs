@@ -186,6 +186,11 @@ impl<T> Agenda<T> {
     }
 
     /// An empty one with room for `capacity` entries, which it keeps.
+    ///
+    /// # Panics
+    ///
+    /// As [`reserve`](Agenda::reserve).
+    #[track_caller]
     pub fn with_capacity(capacity: usize) -> Agenda<T> {
         let mut agenda = Agenda::new();
         agenda.reserve(capacity);
@@ -346,6 +351,11 @@ impl<T> Agenda<T> {
     /// Makes room for `additional` more entries. It is kept until [`shrink_to_fit`](Agenda::shrink_to_fit).
     ///
     /// The wheel's own memory, 24 bytes an entry, comes as it is needed.
+    ///
+    /// # Panics
+    ///
+    /// If that would be room for more than four thousand million entries: their keys have 32 bits for it.
+    #[track_caller]
     pub fn reserve(&mut self, additional: usize) {
         self.entries.reserve(additional);
     }

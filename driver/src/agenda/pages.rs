@@ -15,6 +15,8 @@ use crate::Nanos;
 
 /// Values of a page: one bit each in a word.
 const PAGE: u32 = u64::BITS;
+/// There are no more pages than this: values are numbered in 32 bits.
+const MOST: u32 = u32::MAX / PAGE;
 /// Empty pages that are kept however few were in use.
 const KEPT: usize = 4;
 /// A window of time is two to this many nanoseconds: about a second.
@@ -135,9 +137,19 @@ impl<T> Pages<T> {
     }
 
     /// Makes room for this many more values, which is kept until [`shrink`](Pages::shrink).
+    ///
+    /// # Panics
+    ///
+    /// If that is more than can be numbered.
+    #[track_caller]
     pub(super) fn reserve(&mut self, additional: usize) {
         // What is free on partly filled pages is room as well: they are filled first.
-        let wanted = (self.len + additional).div_ceil(PAGE as usize);
+        let wanted = self.len.saturating_add(additional).div_ceil(PAGE as usize);
+        assert!(
+            wanted <= MOST as usize,
+            "room was asked for {additional} more values, and there may be no more than {} in all",
+            u64::from(MOST) * u64::from(PAGE)
+        );
         self.reserved = self.reserved.max(wanted);
         while self.allocated() < wanted {
             let id = self.make();
@@ -228,7 +240,7 @@ impl<T> Pages<T> {
             return id;
         }
         let id = self.pages.len() as u32;
-        assert!(id < u32::MAX / PAGE, "more than four thousand million values");
+        assert!(id < MOST, "more than four thousand million values");
         self.pages.push(page);
         id
     }

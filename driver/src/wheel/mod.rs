@@ -54,6 +54,9 @@ use crate::Nanos;
 pub use crate::slack::Slack;
 
 /// The owner of the timers: the wheel tells it where a timer's cell lies, and asks for the rest.
+///
+/// None of its functions may panic: the wheel calls them in the middle of its work, and what it says of itself after that, such as
+/// its [`len`](Wheel::len), need not be so.
 pub trait Store<K> {
     /// The cell of `key` now lies at `place`.
     fn set_place(&mut self, key: K, place: Place);

@@ -119,6 +119,11 @@ fn two_lanes_share_what_the_third_does_not_need() {
     assert_equal(got, &[0, 3]);
     let got = serve(&mut Lanes::default(), [None, Some(10_000), Some(700), None], 200_000);
     assert_equal(got, &[1, 2]);
+    // Who yields gives nothing up for those that exhaust their budgets or were woken by timers.
+    let got = serve(&mut Lanes::default(), [None, None, Some(100_000), Some(700)], 200_000);
+    assert_equal(got, &[2, 3]);
+    let got = serve(&mut Lanes::default(), [Some(10_000), None, None, Some(700)], 200_000);
+    assert_equal(got, &[0, 3]);
 }
 
 #[test]

@@ -20,7 +20,9 @@ fn a_run_takes_in_some_of_a_burst_or_as_many_as_it_may_poll() {
     assert_eq!((run(&executor, 64), executor.alive()), (64, 64));
     // All of them have been polled. The others are not forgotten.
     assert!(executor.has_ready());
+    assert_eq!(executor.woken(), 2 * MANY - 64);
     assert_eq!((run(&executor, 1), executor.alive()), (1, 128));
+    assert_eq!(executor.woken(), 2 * MANY - 65);
     assert_eq!((run(&executor, MANY), executor.alive()), (MANY, 128 + MANY));
     assert_eq!(settle(&executor), MANY - 65);
     assert_eq!((executor.alive(), handles.len()), (2 * MANY, 2 * MANY));

@@ -244,6 +244,10 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     }
 
     /// An empty map with room for the values of `capacity` keys, which it keeps.
+    ///
+    /// # Panics
+    ///
+    /// If that is more than four thousand million.
     #[track_caller]
     pub fn with_capacity(capacity: usize) -> TimerMap<K, V> {
         TimerMap { due: Due::with_capacity(capacity), index: Index::default(), inbox: None }
