@@ -169,11 +169,11 @@ impl Lanes {
     #[inline]
     pub(super) fn push(&mut self, lane: Lane, key: u32) {
         let lane = if self.single { Lane::Woken } else { lane };
+        self.ready |= 1 << lane as u8;
         if lane == Lane::Yielded && self.batch == 0 {
-            // The lane is empty.
+            // The lane was empty.
             self.begin_batch(1);
         }
-        self.ready |= 1 << lane as u8;
         self.queues[lane as usize].push_back(key);
     }
 
@@ -198,7 +198,7 @@ impl Lanes {
         self.used[Lane::Yielded as usize] += behind.max(0);
         if self.ahead & self.held != 0 {
             // They may go on.
-            self.balance(self.ready | YIELDED);
+            self.balance(self.ready);
             self.crossed = self.is_worth_reading();
         }
     }
@@ -271,7 +271,7 @@ impl Lanes {
         }
         let working = self.ready;
         let key = self.take(lane);
-        if self.expected(lane) > LEAD {
+        if self.expected(lane) > self.lead(lane) {
             // What is polled now may well be ready again at once.
             self.balance(working);
             self.crossed = self.ahead & (1 << lane) != 0 && self.is_worth_reading();
@@ -375,6 +375,12 @@ impl Lanes {
         self.used[lane] + (self.polls[lane] * self.usual[lane]) as i64
     }
 
+    /// How far this lane may be ahead.
+    #[inline]
+    fn lead(&self, lane: usize) -> i64 {
+        if self.held & (1 << lane) != 0 { HOLD } else { LEAD }
+    }
+
     /// Relates what was used to the least served of these lanes, and finds those that are too far ahead.
     fn balance(&mut self, working: u8) {
         let lanes = (0..LANES).filter(|lane| working & (1 << lane) != 0);
@@ -383,8 +389,7 @@ impl Lanes {
         self.ahead = 0;
         for lane in 0..LANES {
             let used = least.map_or(0, |least| (self.expected(lane) - least).clamp(0, MOST));
-            let lead = if self.held & (1 << lane) != 0 { HOLD } else { LEAD };
-            self.ahead |= u8::from(used > lead) << lane;
+            self.ahead |= u8::from(used > self.lead(lane)) << lane;
             if known {
                 self.used[lane] = used;
             }
