@@ -30,6 +30,8 @@
 # 2026-11-23: what had changed of the driver in a day (95), with the lock that a runtime has: 15 do not compile, 72 caught, 1 hangs, 6 are
 # on the list, and the other one was in code that was not needed. And what a wake-up touches (54 more): 2 are on the list, the others
 # were caught or hang.
+# And of how the executor takes in what other threads send, and of what those that yield give up (47 of 65): 2 do not compile, 37
+# caught, 5 hang, and the other 3 got a test or were in code that is not so any more.
 set -eu
 
 cd "$(dirname "$0")/.."
