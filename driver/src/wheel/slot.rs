@@ -134,7 +134,7 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
     /// [tidied](Slot::tidy) afterwards.
     #[inline]
     pub(super) fn remove(&mut self, key: K, index: u32, buffers: &mut Buffers<K>) -> Option<Rank> {
-        let last = index as usize + 1 == self.cells.len();
+        let last = self.cells.len().checked_sub(1) == Some(index as usize);
         let cell = self.cells.get_mut(index as usize).filter(|cell| cell.key == Some(key))?;
         let rank = cell.rank;
         self.live -= 1;

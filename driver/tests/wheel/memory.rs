@@ -1,6 +1,7 @@
 //! A steady state allocates nothing, and the memory of a burst is given back.
 
-use mainspring_driver::wheel::{Due, Place, Slack};
+use mainspring_driver::Nanos;
+use mainspring_driver::wheel::{Due, Place, Rank, Slack};
 
 use crate::bench::{Owners, Paged, at};
 use crate::counting::{allocations, blocks, bytes};
@@ -127,11 +128,13 @@ fn a_little_memory_of_each_size_is_kept_and_the_list_of_it_becomes_short() {
         (0..400).for_each(|step| _ = bench.next((second << 30) + step));
     }
     assert!(bench.wheel.is_empty());
-    // Cells have 32 bytes here, so 32 buffers of eight cells are kept, in a list with some room.
-    let (cells, list) = (32 * 8 * 32, 32 * 24);
+    // Of the cells 8 KiB are kept, in buffers of eight, and those in a list with some room.
+    let cell = size_of::<(Nanos, Rank, Option<usize>)>();
+    let buffers = 8192 / (8 * cell);
+    let (cells, list) = (buffers * 8 * cell, buffers * size_of::<Vec<u8>>());
     let kept = bench.wheel.allocated_bytes() - idle;
-    assert!(busy - idle >= 300 * 8 * 32 && kept >= cells + 2 * list, "{kept} bytes are kept");
-    assert!(kept <= cells + 4 * list + 64 * 24, "{kept} bytes are kept");
+    assert!(busy - idle >= 300 * 8 * cell && kept >= cells + 2 * list, "{kept} bytes are kept");
+    assert!(kept <= cells + 4 * list + 64 * size_of::<Vec<u8>>(), "{kept} bytes are kept");
     let start = 21 << 30;
     assert_eq!(bench.fire_all(start), 0);
     let again = allocations(|| {
