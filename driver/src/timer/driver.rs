@@ -194,7 +194,6 @@ impl Driver {
         let wake = if inner.draining {
             Some(inner.published)
         } else {
-            inner.entries.note(self.handle.latest());
             let (wake, due) = inner.entries.next_park().unzip();
             inner.parks_coalesced += u64::from(wake > due && !self.handle.is_paused());
             wake
@@ -241,7 +240,7 @@ impl Driver {
         // Who drives it mostly is who arms most.
         shared.inner.settle();
         self.handle.shared.keep_at_hand();
-        let mut inner = shared.inner.lock();
+        let mut inner = self.handle.lock();
         inner.parked_until = None;
         if !inner.draining {
             inner.published = inner.published.max(now);
@@ -250,7 +249,6 @@ impl Driver {
         // What is left of an earlier drain is late by this reading, not by the one that the drain began with.
         let read = now.max(inner.published);
         let now = inner.published;
-        inner.entries.note(shared.latest());
         let more = loop {
             let end = match inner.entries.fire_next(now, &mut left) {
                 Next::Fired(Fired { waker, deadline, traced }) => {
@@ -286,7 +284,7 @@ impl Driver {
                 if let Some(more) = end {
                     break more;
                 }
-                inner = shared.inner.lock();
+                inner = self.handle.lock();
             }
         };
         panics.resume();

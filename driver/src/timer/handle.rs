@@ -218,9 +218,7 @@ impl Handle {
 
     /// How full the wheel's slots are, for a view of it. Takes about a microsecond, under the lock.
     pub fn occupancy(&self) -> Occupancy {
-        let mut inner = self.lock();
-        inner.entries.note(self.latest());
-        inner.entries.occupancy()
+        self.lock().entries.occupancy()
     }
 
     /// All timers that are registered, by (deadline, sequence number): to show what is pending.
@@ -245,10 +243,7 @@ impl Handle {
         // Room for all, and for what is armed until the lock is held, so that it is not made under it.
         let expected = self.lock().entries.len();
         let mut found = Vec::with_capacity(expected + expected / 8 + 64);
-        let mut inner = self.lock();
-        inner.entries.note(self.latest());
-        inner.entries.each(|pending| found.push(pending));
-        drop(inner);
+        self.lock().entries.each(|pending| found.push(pending));
         found.sort_unstable_by_key(|pending: &Pending| (pending.deadline, pending.sequence));
         found
     }
@@ -327,12 +322,15 @@ impl Handle {
         self.shared.clock.changes()
     }
 
+    /// The lock, for whoever links an entry or has something asked of the wheel, which is told what time it is.
     #[inline]
     pub(crate) fn lock(&self) -> BiasedGuard<'_, Inner> {
-        self.shared.inner.lock()
+        let mut inner = self.shared.inner.lock();
+        inner.entries.note(self.latest());
+        inner
     }
 
-    /// The same, for an entry that may lie in memory far away.
+    /// The lock, for an entry that may lie in memory far away.
     #[inline]
     pub(crate) fn lock_at_hand(&self) -> BiasedGuard<'_, Inner> {
         self.shared.get().inner.lock()

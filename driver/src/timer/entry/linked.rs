@@ -10,8 +10,8 @@
 //!   entry that was unlinked stays a little longer: cells lie anywhere in memory, and several are removed in the time of one. Such
 //!   an entry is `leaving`, and may be gone: its cell is compared and never followed.
 //! * An arriving entry is filed under the deadline that its state says then, with the slack of the time that is left then; its number
-//!   says in which order they came. So to move its deadline is to store it. Who links an entry, or has something asked of the
-//!   wheel, [tells](Entries::note) what time it is before.
+//!   says in which order they came. So to move its deadline is to store it. Who takes the lock to link an entry or to have
+//!   something asked of the wheel [tells](Entries::note) what time it is: see `Handle::lock`.
 //! * [`Entries::wheel`] removes all that are leaving and files all that are arriving. Whatever could lead from the wheel to an entry,
 //!   or must know them all, asks it for the wheel. Between two calls of it nothing happens to the wheel but that some leave.
 //! * So an [`EntryRef`] is arriving or in the wheel while its entry is linked. Between two unlocks the driver may take one out to

@@ -208,7 +208,6 @@ impl TimerEntry {
         if let State::Deadline(_) = this.state.load() {
             locked = this.handle.lock();
             // It is filed with the tolerance with which it was armed.
-            locked.entries.note(this.handle.latest());
             locked.entries.catch_up();
         }
         this.filed.with_mut(|filed| {

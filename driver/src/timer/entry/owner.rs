@@ -71,7 +71,6 @@ impl TimerEntry {
             return;
         }
         self.state.arm(deadline);
-        locked.entries.note(self.handle.latest());
         locked.entries.refile(self, deadline);
         let unpark = self.handle.linked(&mut locked, self, deadline);
         drop(locked);
@@ -157,7 +156,6 @@ impl TimerEntry {
         self.put_waker(waker);
         self.state.arm(deadline);
         locked.armed += 1;
-        locked.entries.note(self.handle.latest());
         locked.entries.insert(self);
         Ok(self.handle.linked(&mut locked, self, deadline))
     }
