@@ -157,7 +157,7 @@ fn a_task_that_does_nothing_but_yield_has_one_turn_each_time_around() {
             yield_now().await;
             turns += 1;
         }
-        // With half of the time it would have had a million. Where the machine stops for ten milliseconds it has one more.
+        // With half of the time it would have had a hundred thousand. Where the machine stops for ten milliseconds it has one more.
         assert!((100..1_000).contains(&turns), "{turns} turns in 200 rounds");
     });
 }

@@ -192,10 +192,10 @@ impl Lanes {
 
     /// What those that yielded are behind all others with work they give up, but for a lead.
     fn give_up(&mut self) {
-        let others = (0..LANES).filter(|lane| self.ready & !YIELDED & (1 << lane) != 0);
-        let least = others.map(|lane| self.expected(lane)).min().unwrap_or(0);
-        let behind = least - LEAD - self.expected(Lane::Yielded as usize);
-        self.used[Lane::Yielded as usize] += behind.max(0);
+        let yielded = Lane::Yielded as usize;
+        if let Some(least) = self.least(self.ready & !YIELDED) {
+            self.used[yielded] += (least - LEAD - self.expected(yielded)).max(0);
+        }
         if self.ahead & self.held != 0 {
             // They may go on.
             self.balance(self.ready);
@@ -375,6 +375,12 @@ impl Lanes {
         self.used[lane] + (self.polls[lane] * self.usual[lane]) as i64
     }
 
+    /// What the least served of these lanes is expected to have used.
+    #[inline]
+    fn least(&self, lanes: u8) -> Option<i64> {
+        (0..LANES).filter(|lane| lanes & (1 << lane) != 0).map(|lane| self.expected(lane)).min()
+    }
+
     /// How far this lane may be ahead.
     #[inline]
     fn lead(&self, lane: usize) -> i64 {
@@ -383,8 +389,7 @@ impl Lanes {
 
     /// Relates what was used to the least served of these lanes, and finds those that are too far ahead.
     fn balance(&mut self, working: u8) {
-        let lanes = (0..LANES).filter(|lane| working & (1 << lane) != 0);
-        let least = lanes.map(|lane| self.expected(lane)).min();
+        let least = self.least(working);
         let known = self.polls == [0; LANES];
         self.ahead = 0;
         for lane in 0..LANES {

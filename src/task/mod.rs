@@ -134,7 +134,7 @@ use crate::runtime::{Handle, spawn};
 ///
 /// The lanes are served in this order. While several have more to do than there is time, each gets an equal share of it: a
 /// lane that has had two milliseconds more than another with work waits until that one has caught up. Beside tasks that
-/// are woken without end one that does nothing but yield has one turn each time around, and no share of the time. A task that
+/// are woken without end one that does nothing but yield has one turn each time around, and not half of the time. A task that
 /// waits in one lane stays there if it is woken again. The future of `block_on` takes its turn among the tasks.
 ///
 /// So a sleep that ends is on time also beside a thousand tasks that compute and yield: at most what runs just then has
