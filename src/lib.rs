@@ -67,6 +67,7 @@ mod clock;
 mod coop;
 pub mod dump;
 mod executor;
+mod fork;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 pub mod io;

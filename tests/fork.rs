@@ -50,7 +50,7 @@ fn in_child(f: impl FnOnce() -> u8) -> i32 {
 fn is_told(f: impl FnOnce()) -> bool {
     let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return false };
     payload
-        .downcast_ref::<String>()
+        .downcast_ref::<&str>()
         .is_some_and(|message| message.contains("`fork`") && message.contains("child"))
 }
 

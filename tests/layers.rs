@@ -13,7 +13,7 @@ struct House {
 
 const RUNTIME: House = House {
     levels: &[
-        &["sync", "panics", "trace"],
+        &["fork", "sync", "panics", "trace"],
         &["clock", "coop"],
         &["executor", "reactor"],
         &["runtime"],

@@ -15,10 +15,10 @@
 //! twice a second for ever; up to five closures wait behind an idle thread before there is another; and a closure that never
 //! gets a thread is not told.
 
+use crate::fork::Process;
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
-use std::process;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -35,14 +35,14 @@ pub(super) trait Work: Send + Sync {
     fn run(self: Arc<Self>);
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { process: 0, queue: VecDeque::new(), threads: 0, idle: 0 });
+static POOL: Mutex<Pool> = Mutex::new(Pool { process: None, queue: VecDeque::new(), threads: 0, idle: 0 });
 
 /// There is work.
 static MORE: Condvar = Condvar::new();
 
 struct Pool {
     /// Whose threads are counted.
-    process: u32,
+    process: Option<Process>,
     queue: VecDeque<Arc<dyn Work>>,
     threads: usize,
     /// Those that wait for work, also if they have been told of it already.
@@ -55,8 +55,8 @@ struct Pool {
 ///
 /// The system's, if it cannot make a thread and there is none.
 pub(super) fn submit(work: Arc<dyn Work>) -> io::Result<()> {
+    let process = Some(Process::watched()?);
     let mut pool = lock();
-    let process = process::id();
     if pool.process != process {
         // To drop the parent's closures here would run what is to happen there.
         mem::forget(mem::take(&mut pool.queue));

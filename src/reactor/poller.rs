@@ -32,8 +32,8 @@
 //!   sockets. A thread that uses them at that moment holds a reference, so that no number is used that is somebody else's
 //!   by then.
 //! * They also belong to the process that made them. A child by `fork` has the same poller, and what it did with it its
-//!   parent would feel. To ask which process this is takes a system call, so it is asked where a `block_on` begins, where a
-//!   park would sleep, and where the runtime is dropped; a child lets go of its copies then.
+//!   parent would feel. So it is asked where a `block_on` begins, where a park would sleep, where a source comes
+//!   or goes, and where the runtime is dropped; a child lets go of its copies then.
 //! * Only the reactor's thread performs 5 and 6. Any thread performs 7 and 8.
 //! * A thread that has something for the reactor's publishes it first and then calls [`unpark`](Io::unpark), always. Then
 //!   no news is slept over: if the call comes before 5, then 5 fails and there is no sleep; if it comes after, the sleep is
@@ -42,12 +42,12 @@
 //! * [`Wakefulness`] touches no poller, so that it can be modelled. The write of arrow 7 is [`Io`]'s.
 
 use super::source::{Occurrence, Source, Start};
+use crate::fork::Process;
 use crate::sync::{AtomicU8, Mutex, Ordering, lock};
 use mainspring_driver::Unpark;
 use mio::{Interest, Registry, Token, event};
 use slab::Slab;
 use std::io;
-use std::process;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -63,7 +63,7 @@ pub(crate) struct Io {
     pub(super) wakefulness: Wakefulness,
     sources: Mutex<Sources>,
     /// The process that made it.
-    process: u32,
+    process: Process,
     /// How often mio's waker was written to.
     #[cfg(test)]
     writes: std::sync::atomic::AtomicUsize,
@@ -93,7 +93,7 @@ impl Io {
         Ok(Io {
             wakefulness: Wakefulness::new(),
             sources: Mutex::new(Sources { poller, slots: Slab::new(), retired: Vec::new() }),
-            process: process::id(),
+            process: Process::watched()?,
             #[cfg(test)]
             writes: Default::default(),
         })
@@ -123,15 +123,20 @@ impl Io {
     }
 
     /// Lets go of the descriptors if another process made them, of which this one is a child by `fork`: says whether that
-    /// is so. It costs a system call.
+    /// is so.
+    #[inline]
     pub(crate) fn forsake_in_child(&self) -> bool {
-        // Nowhere but on Unix can a process come to have what another one made.
-        if !cfg!(unix) || process::id() == self.process {
-            return false;
+        let is_child = Process::current() != self.process;
+        if is_child {
+            self.forsake();
         }
+        is_child
+    }
+
+    #[cold]
+    fn forsake(&self) {
         let poller = lock(&self.sources).poller.take();
         drop(poller);
-        true
     }
 
     /// # Panics
@@ -141,9 +146,8 @@ impl Io {
     pub(crate) fn assert_own_process(&self) {
         assert!(
             !self.forsake_in_child(),
-            "this runtime was made by process {}, of which this one is a child by `fork`: its poller, its alarm and its \
-             sockets' events are the parent's. Make a new runtime in the child, or fork before there is one",
-            self.process
+            "this runtime was made by another process, of which this one is a child by `fork`: its poller, its alarm and its \
+             sockets' events are the parent's. Make a new runtime in the child, or fork before there is one"
         );
     }
 
@@ -152,13 +156,14 @@ impl Io {
     ///
     /// # Errors
     ///
-    /// The poller's, and an error of kind `Other` once the reactor is shut down. Nothing is left behind.
+    /// The poller's, and an error of kind `Other` once the reactor is shut down, or in a child by `fork`. Nothing is left behind.
     pub(super) fn register(
         &self,
         source: &mut impl event::Source,
         interest: Interest,
         start: Start,
     ) -> io::Result<(Arc<Source>, usize)> {
+        self.forsake_in_child();
         let entry = Arc::new(Source::new(start));
         let (poller, key) = {
             let mut sources = lock(&self.sources);
