@@ -11,20 +11,11 @@
 //! * Every poll has a timeout, between one nanosecond and an hour, or zero on purpose.
 //! * A park may end early for no reason. The caller looks at the clock and at its queues, and parks again.
 //! * One panicking waker keeps no other from being woken.
-//!
-//! The alarm ends a park at the exact nanosecond: epoll counts whole milliseconds and takes its time, an absolute timerfd in
-//! the same epoll set rings within tens of microseconds. Elsewhere the poller's own timeout has to do.
-//!
-//! * The alarm only ever ends a park *sooner*. An alarm that cannot be had, or fails, costs precision and nothing else: the
-//!   poller's timeout stands.
-//! * That timeout does not count while the machine is suspended. An alarm by the boot time, which does, therefore has no
-//!   stand-in, and not to get it is an error.
-//! * It is set only when the wanted time differs from what it is set to: a system call per change, not per park.
-//! * It is never read. Setting it resets its count, and as it is registered edge-triggered, each ringing is one event.
 
 // With neither sockets nor descriptors nothing is registered, and the reactor only parks.
 #![cfg_attr(not(any(feature = "net", unix)), allow(dead_code, unused_imports))]
 
+mod alarm;
 #[cfg(all(test, loom))]
 mod models;
 mod poller;
@@ -41,11 +32,12 @@ pub(crate) use self::registration::Fd;
 pub(crate) use self::registration::Registered;
 pub(crate) use self::source::Way;
 
+use self::alarm::{ALARM, Alarm};
 use self::poller::WAKER;
 use self::source::Occurrence;
 use crate::clock::system::ClockId;
 use crate::panics::{self, Panics};
-use mio::{Events, Poll, Token};
+use mio::{Events, Poll};
 use std::io::{ErrorKind, Result};
 use std::sync::Arc;
 use std::task::Waker;
@@ -57,9 +49,6 @@ const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 /// How many events one poll can bring. What is left over comes with the next.
 const EVENTS: usize = 1024;
-
-/// The token of the alarm.
-const ALARM: Token = Token(usize::MAX - 1);
 
 /// Wakers whose memory is kept between batches.
 const KEEP: usize = 2 * EVENTS;
@@ -163,12 +152,12 @@ impl Reactor {
     pub(crate) fn park(&mut self, until: Until) -> Result<Parked> {
         let timeout = timeout(until);
         if !timeout.is_zero() {
-            // Beside a sleep the question costs little, and a look that does not sleep rings nobody's alarm.
+            // A look that does not sleep rings nobody's alarm.
             self.io.assert_own_process();
         }
         let slept = !timeout.is_zero() && self.io.wakefulness.fall_asleep();
         if slept {
-            self.set_alarm(until);
+            self.alarm.set(until);
         }
         let polled = self.poll(if slept { timeout } else { Duration::ZERO });
         let mut parked = Parked { notified: self.io.wakefulness.wake_up(), slept, ..Parked::default() };
@@ -204,7 +193,7 @@ impl Reactor {
         self.lent = true;
         let asleep = until != Until::Now && self.io.wakefulness.fall_asleep();
         if asleep {
-            self.set_alarm(until);
+            self.alarm.set(until);
         } else {
             self.io.end_sleep();
         }
@@ -217,13 +206,6 @@ impl Reactor {
         if self.lent {
             self.io.wakefulness.wake_up();
         }
-    }
-
-    fn set_alarm(&mut self, until: Until) {
-        self.alarm.set(match until {
-            Until::Time { alarm_ns, .. } => Some(alarm_ns),
-            Until::Now | Until::Event => None,
-        });
     }
 
     fn poll(&mut self, timeout: Duration) -> Result<()> {
@@ -285,118 +267,5 @@ fn timeout(until: Until) -> Duration {
         Until::Now => Duration::ZERO,
         Until::Time { timeout, .. } => timeout.min(LONGEST),
         Until::Event => LONGEST,
-    }
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use self::timerfd::Alarm;
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-use self::none::Alarm;
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod timerfd {
-    use super::{ALARM, ClockId};
-    use mio::unix::SourceFd;
-    use mio::{Interest, Registry};
-    use rustix::time::{
-        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-        timerfd_settime,
-    };
-    use std::io;
-    use std::os::fd::{AsRawFd, OwnedFd};
-
-    const NANOS_PER_SEC: u64 = 1_000_000_000;
-
-    #[derive(Debug)]
-    pub(super) struct Alarm {
-        /// `None`: it cannot be had, or has failed.
-        timer: Option<OwnedFd>,
-        /// What it is set to, in nanoseconds of its clock; `None` once it has rung.
-        set_to: Option<u64>,
-        #[cfg(test)]
-        pub(super) settings: usize,
-    }
-
-    impl Alarm {
-        /// # Errors
-        ///
-        /// The kernel's, if it grants no alarm by the boot time.
-        pub(super) fn new(registry: &Registry, clock: ClockId) -> io::Result<Alarm> {
-            let timer = match clock {
-                ClockId::Monotonic => Alarm::create(registry, TimerfdClockId::Monotonic).ok(),
-                ClockId::Boottime => Some(Alarm::create(registry, TimerfdClockId::Boottime)?),
-            };
-            Ok(Alarm {
-                timer,
-                set_to: None,
-                #[cfg(test)]
-                settings: 0,
-            })
-        }
-
-        fn create(registry: &Registry, clock: TimerfdClockId) -> io::Result<OwnedFd> {
-            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-            let timer = timerfd_create(clock, flags)?;
-            registry.register(&mut SourceFd(&timer.as_raw_fd()), ALARM, Interest::READABLE)?;
-            Ok(timer)
-        }
-
-        /// Rings at `at` nanoseconds of its clock, or not at all.
-        pub(super) fn set(&mut self, at: Option<u64>) {
-            let Some(timer) = &self.timer else { return };
-            if at == self.set_to {
-                return;
-            }
-            // All zeroes would switch the timer off; the first nanosecond is as much in the past.
-            let ns = at.map_or(0, |at| at.max(1));
-            let value = Itimerspec {
-                it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
-                it_value: Timespec { tv_sec: (ns / NANOS_PER_SEC) as _, tv_nsec: (ns % NANOS_PER_SEC) as _ },
-            };
-            #[cfg(test)]
-            {
-                self.settings += 1;
-            }
-            self.set_to = at;
-            if timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &value).is_err() {
-                // Closing it takes it out of the poller.
-                self.timer = None;
-            }
-        }
-
-        /// It has rung. To ring again, even at the same time, it has to be set again.
-        pub(super) fn rang(&mut self) {
-            self.set_to = None;
-        }
-
-        /// As if the kernel had refused it.
-        #[cfg(test)]
-        pub(super) fn fail(&mut self) {
-            self.timer = None;
-        }
-    }
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-mod none {
-    use super::ClockId;
-    use mio::Registry;
-    use std::io;
-
-    #[derive(Debug)]
-    pub(super) struct Alarm;
-
-    impl Alarm {
-        pub(super) fn new(_: &Registry, clock: ClockId) -> io::Result<Alarm> {
-            match clock {
-                ClockId::Monotonic => Ok(Alarm),
-                ClockId::Boottime => Err(io::ErrorKind::Unsupported.into()),
-            }
-        }
-
-        pub(super) fn set(&mut self, _: Option<u64>) {}
-
-        pub(super) fn rang(&mut self) {}
     }
 }

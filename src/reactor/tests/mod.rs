@@ -8,7 +8,7 @@ mod sources;
 
 use super::*;
 use mainspring_driver::Unpark;
-use mio::{Interest, Registry, event};
+use mio::{Interest, Registry, Token, event};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Wake};
 use std::time::Instant;

@@ -1,0 +1,238 @@
+//! The alarm ends a park at the exact nanosecond: epoll counts whole milliseconds and takes its time, an absolute timerfd in
+//! the same epoll set rings within tens of microseconds. Elsewhere the poller's own timeout has to do.
+//!
+//! To set it takes several times as long as a look at the poller, so it is set when a sleep wants another time than it is set
+//! to, and not even then if that is later and sleeps are many. A server whose requests have a timeout each wants a later time
+//! for each sleep, and the next request ends it. The alarm of the first is left there; when it rings, in vain, it is set to what
+//! is wanted by then. That is one idle wake-up among many that are none.
+//!
+//! Ground rules:
+//!
+//! * The alarm only ever ends a park *sooner*. An alarm that cannot be had, or fails, costs precision and nothing else: the
+//!   poller's timeout stands.
+//! * That timeout does not count while the machine is suspended. An alarm by the boot time, which does, therefore has no
+//!   stand-in, and not to get it is an error.
+//! * It rings at the wanted time or before it, never after.
+//! * It is never read. Setting it resets its count, and as it is registered edge-triggered, each ringing is one event.
+
+use mio::Token;
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) use self::none::Alarm;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) use self::timerfd::Alarm;
+
+/// The token of the alarm.
+pub(super) const ALARM: Token = Token(usize::MAX - 1);
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod timerfd {
+    use super::ALARM;
+    use crate::clock::system::ClockId;
+    use crate::reactor::Until;
+    use mio::unix::SourceFd;
+    use mio::{Interest, Registry};
+    use rustix::time::{
+        Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+        timerfd_settime,
+    };
+    use std::io;
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    const NANOS_PER_SEC: u64 = 1_000_000_000;
+
+    /// It may ring too soon where more sleeps than this are expected to begin until then.
+    const MANY: u64 = 16;
+
+    /// Sleeps that begin so many nanoseconds apart, or more, are rare.
+    const RARE: u64 = NANOS_PER_SEC;
+
+    #[derive(Debug)]
+    pub(in crate::reactor) struct Alarm {
+        /// `None`: it cannot be had, or has failed.
+        timer: Option<OwnedFd>,
+        /// What it is set to, in nanoseconds of its clock; `None` once it has rung.
+        set_to: Option<u64>,
+        /// When the last sleep began that has an end, by its clock.
+        began: u64,
+        /// How far apart such sleeps begin, of late.
+        apart: u64,
+        #[cfg(test)]
+        pub(in crate::reactor) settings: usize,
+    }
+
+    impl Alarm {
+        /// # Errors
+        ///
+        /// The kernel's, if it grants no alarm by the boot time.
+        pub(in crate::reactor) fn new(registry: &Registry, clock: ClockId) -> io::Result<Alarm> {
+            let timer = match clock {
+                ClockId::Monotonic => Alarm::create(registry, TimerfdClockId::Monotonic).ok(),
+                ClockId::Boottime => Some(Alarm::create(registry, TimerfdClockId::Boottime)?),
+            };
+            Ok(Alarm {
+                timer,
+                set_to: None,
+                began: 0,
+                apart: RARE,
+                #[cfg(test)]
+                settings: 0,
+            })
+        }
+
+        fn create(registry: &Registry, clock: TimerfdClockId) -> io::Result<OwnedFd> {
+            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+            let timer = timerfd_create(clock, flags)?;
+            registry.register(&mut SourceFd(&timer.as_raw_fd()), ALARM, Interest::READABLE)?;
+            Ok(timer)
+        }
+
+        /// A sleep begins, which it is to end if that has an end.
+        pub(in crate::reactor) fn set(&mut self, until: Until) {
+            let at = match until {
+                Until::Time { timeout, alarm_ns } => {
+                    self.count(alarm_ns.saturating_sub(timeout.as_nanos().try_into().unwrap_or(u64::MAX)));
+                    Some(alarm_ns)
+                }
+                Until::Now | Until::Event => None,
+            };
+            let Some(timer) = &self.timer else { return };
+            if at == self.set_to || self.may_ring_before(at) {
+                return;
+            }
+            // All zeroes would switch the timer off; the first nanosecond is as much in the past.
+            let ns = at.map_or(0, |at| at.max(1));
+            let value = Itimerspec {
+                it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+                it_value: Timespec { tv_sec: (ns / NANOS_PER_SEC) as _, tv_nsec: (ns % NANOS_PER_SEC) as _ },
+            };
+            #[cfg(test)]
+            {
+                self.settings += 1;
+            }
+            self.set_to = at;
+            if timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &value).is_err() {
+                // Closing it takes it out of the poller.
+                self.timer = None;
+            }
+        }
+
+        /// A sleep that has an end begins `now`.
+        fn count(&mut self, now: u64) {
+            let apart = now.saturating_sub(self.began).min(RARE);
+            self.apart = self.apart - self.apart / 8 + apart / 8;
+            self.began = now;
+        }
+
+        /// Whether it rings before `at`, and may, because many sleeps are expected to begin until then.
+        fn may_ring_before(&self, at: Option<u64>) -> bool {
+            let sooner = self.set_to.filter(|&set_to| at.is_none_or(|at| set_to < at));
+            sooner.is_some_and(|set_to| set_to.saturating_sub(self.began) > MANY * self.apart)
+        }
+
+        /// It has rung. To ring again, even at the same time, it has to be set again.
+        pub(in crate::reactor) fn rang(&mut self) {
+            self.set_to = None;
+        }
+
+        /// As if the kernel had refused it.
+        #[cfg(test)]
+        pub(in crate::reactor) fn fail(&mut self) {
+            self.timer = None;
+        }
+    }
+
+    #[cfg(all(test, not(loom)))]
+    mod tests {
+        use super::*;
+        use std::time::Duration;
+
+        const MICRO: u64 = 1_000;
+
+        /// Sleeps that begin at these times, by nanoseconds, and each may last as long as `timeout`; how often it was set.
+        fn settings(alarm: &mut Alarm, times: impl Iterator<Item = u64>, timeout: Duration) -> usize {
+            let before = alarm.settings;
+            for now in times {
+                alarm.set(Until::Time { timeout, alarm_ns: now + timeout.as_nanos() as u64 });
+            }
+            alarm.settings - before
+        }
+
+        fn alarm() -> Alarm {
+            let poll = mio::Poll::new().expect("a poller");
+            Alarm::new(poll.registry(), ClockId::Monotonic).expect("an alarm")
+        }
+
+        /// A hundred sleeps, ten microseconds apart, from here on.
+        fn many(from: u64) -> impl Iterator<Item = u64> {
+            (0..100).map(move |n| from + n * 10 * MICRO)
+        }
+
+        const HOUR: u64 = 3600 * NANOS_PER_SEC;
+        const SECOND: Duration = Duration::from_secs(1);
+
+        #[test]
+        fn where_sleeps_are_few_it_is_set_for_each() {
+            let few = (0..20).map(|n| HOUR + n * NANOS_PER_SEC / 10);
+            assert_eq!(settings(&mut alarm(), few, SECOND), 20);
+        }
+
+        #[test]
+        fn where_sleeps_are_many_it_is_left_until_it_is_near_or_has_rung() {
+            let mut alarm = alarm();
+            settings(&mut alarm, many(HOUR), SECOND);
+            assert_eq!(settings(&mut alarm, many(HOUR + 1000 * MICRO), SECOND), 0);
+            assert_eq!(alarm.set_to.map(|at| at < HOUR + NANOS_PER_SEC + 1000 * MICRO), Some(true));
+            alarm.set(Until::Event);
+            assert!(alarm.set_to.is_some(), "it was set for a sleep without an end");
+            // Sleeps may become few before it has rung.
+            assert_eq!(settings(&mut alarm, [HOUR + NANOS_PER_SEC / 2].into_iter(), SECOND), 1);
+            settings(&mut alarm, many(HOUR + NANOS_PER_SEC / 2), SECOND);
+            alarm.rang();
+            assert_eq!(settings(&mut alarm, many(HOUR + NANOS_PER_SEC / 2 + 1000 * MICRO), SECOND), 1);
+        }
+
+        #[test]
+        fn it_is_set_to_an_earlier_time_in_any_case() {
+            let mut alarm = alarm();
+            settings(&mut alarm, many(HOUR), SECOND);
+            let now = HOUR + 1000 * MICRO;
+            for shorter in [500, 400, 399] {
+                assert_eq!(settings(&mut alarm, [now].into_iter(), Duration::from_millis(shorter)), 1);
+            }
+        }
+
+        #[test]
+        fn sleeps_of_which_each_is_short_set_it_as_often_as_they_are_long() {
+            let mut alarm = alarm();
+            settings(&mut alarm, many(HOUR), SECOND);
+            // A hundred microseconds lie so near that few sleeps begin until then.
+            let short = Duration::from_micros(100);
+            assert_eq!(settings(&mut alarm, many(HOUR + 1000 * MICRO), short), 100);
+        }
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod none {
+    use crate::clock::system::ClockId;
+    use crate::reactor::Until;
+    use mio::Registry;
+    use std::io;
+
+    #[derive(Debug)]
+    pub(in crate::reactor) struct Alarm;
+
+    impl Alarm {
+        pub(in crate::reactor) fn new(_: &Registry, clock: ClockId) -> io::Result<Alarm> {
+            match clock {
+                ClockId::Monotonic => Ok(Alarm),
+                ClockId::Boottime => Err(io::ErrorKind::Unsupported.into()),
+            }
+        }
+
+        pub(in crate::reactor) fn set(&mut self, _: Until) {}
+
+        pub(in crate::reactor) fn rang(&mut self) {}
+    }
+}
