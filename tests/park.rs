@@ -437,6 +437,45 @@ fn tasks_that_never_rest_do_not_keep_a_socket_from_its_events() {
     });
 }
 
+// Each datagram wants a later alarm than the one before, and ends the sleep: the alarm is left, and rings once in vain.
+#[cfg(feature = "net")]
+#[test]
+fn a_timer_after_many_sleeps_that_sockets_ended_is_on_time_and_wakes_the_thread_once_more_at_most() {
+    use mainspring::net::UdpSocket;
+
+    const MESSAGES: u64 = 500;
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let [client, server] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0"));
+        let (client, server) = (client.await.unwrap(), server.await.unwrap());
+        client.connect(server.local_addr().unwrap()).await.unwrap();
+        server.connect(client.local_addr().unwrap()).await.unwrap();
+        let echo = spawn(async move {
+            let mut byte = [0];
+            loop {
+                server.recv(&mut byte).await.unwrap();
+                server.send(&byte).await.unwrap();
+            }
+        });
+        // The first alarm that is left rings in the sleep, or after it.
+        for length in [ms(400), ms(100)] {
+            let before = metrics();
+            for _ in 0..MESSAGES {
+                client.send(b"x").await.unwrap();
+                timeout(ms(300), client.recv(&mut [0])).await.expect("an answer").unwrap();
+            }
+            let between = metrics();
+            assert!(between.wakeups_by_io() - before.wakeups_by_io() >= MESSAGES, "there were few sleeps");
+            let start = StdInstant::now();
+            sleep(length).await;
+            assert!(start.elapsed() >= length);
+            let woken = metrics().wakeups_by_timer() - between.wakeups_by_timer();
+            assert!(woken <= 2, "{woken} wake-ups for a timer");
+        }
+        echo.abort();
+    });
+}
+
 #[test]
 fn a_wake_before_the_first_park_is_not_lost() {
     let _watchdog = watchdog(LONG);
