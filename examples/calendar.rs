@@ -112,7 +112,7 @@ fn run(options: &Options) -> Result<String, String> {
     if options.list {
         for (at, job) in &ran {
             let line = format!("{}  {job:?}", at.strftime("%a %Y-%m-%d %H:%M:%S %Z"));
-            say(line).map_err(|error| format!("cannot print: {error}"))?;
+            say(line).map_err(|error| error.to_string())?;
         }
     }
     let mut sorted: Vec<(Timestamp, Job)> = ran.iter().map(|(at, job)| (at.timestamp(), *job)).collect();

@@ -3,14 +3,18 @@
 //! Run it with `cargo run --example under_loop`; it ends by itself after `--duration`.
 //!
 //! The loop, made with the crate `polling`, has a socket of its own to look after. Beside it, it watches one descriptor: the
-//! runtime's, which becomes readable whenever a turn is needed. In between the thread sleeps, and nothing wakes it for nothing.
+//! runtime's, which becomes readable whenever a turn is needed. In between the thread sleeps.
 //!
 //! With `--frames` it is the loop of a window: it draws what tasks and its own events have changed, in one line of text, at most
 //! so many times a second, and not at all while nothing changes.
 
 #[path = "common/duration.rs"]
 mod duration;
+#[cfg(unix)]
+#[path = "common/say.rs"]
+mod say;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -36,6 +40,8 @@ struct Options {
 fn main() -> ExitCode {
     match host::run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever looked at the window has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("under_loop: {error}");
             ExitCode::FAILURE
@@ -56,6 +62,7 @@ mod host {
     use polling::{Event, Events, Poller};
 
     use super::Options;
+    use super::say::say;
 
     /// What the loop knows its two sources by.
     const SOCKET: usize = 1;
@@ -126,8 +133,8 @@ mod host {
         let ended =
             format!("{} ticks of a task, {datagrams} datagrams for the loop, {sleeps} sleeps", ticks.get());
         match window {
-            Some(window) => writeln!(io::stdout(), "{}{ended}, {} frames", window.end(), window.frames)?,
-            None => writeln!(io::stdout(), "{ended}")?,
+            Some(window) => say(format_args!("{}{ended}, {} frames", window.end(), window.frames))?,
+            None => say(ended)?,
         }
         ticking.abort();
         // The task sees its end.

@@ -1,7 +1,7 @@
 //! Whether this process is a child by `fork` of the one in which something was made.
 //!
 //! A child has a copy of all that its parent has, and shares the parent's descriptors. To ask the system which process this is
-//! takes a system call each time, and is asked before each sleep. So the C library calls a function in each child, and that
+//! takes a system call each time, and is asked before each look at the sockets. So the C library calls a function in each child, and that
 //! counts: the question is a load.
 //!
 //! Ground rules:
@@ -9,7 +9,7 @@
 //! * What two calls of [`Process::current`] return differs if there was a `fork` between them and the second is the child's, and
 //!   else it is equal.
 //! * In a child that function makes one atomic step and nothing else, because little may be done there.
-//! * A child that was made past the C library, by a bare system call, is not noticed.
+//! * A child in which that function is not called is not noticed: one made by `_Fork`, or by a bare system call.
 
 use std::io;
 use std::sync::OnceLock;
@@ -41,6 +41,11 @@ impl Process {
     pub(crate) fn current() -> Process {
         // Relaxed: a child begins with the one thread that has counted, and what it starts later comes after that.
         Process(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// How many forks lie between the first process that counted and this one.
+    pub(crate) fn generation(self) -> u32 {
+        self.0
     }
 }
 

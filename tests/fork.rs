@@ -6,16 +6,19 @@ mod common;
 
 use std::net::UdpSocket as StdSocket;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{LONG, ms, watchdog};
+use futures::future::join_all;
 use mainspring::Runtime;
 use mainspring::net::UdpSocket;
+use mainspring::task::yield_now;
 use mainspring::time::{Instant, sleep, timeout};
 
 /// Zero in the child, whose panics are not reported.
 fn fork() -> libc::pid_t {
     // SAFETY: What the child calls may allocate, which is allowed after `fork` with this C library, and takes no lock that
-    // another thread may have held: the others wait for this one.
+    // another thread may have held: the others wait for this one, or hold none that the child needs, which is to be shown.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {
@@ -75,9 +78,11 @@ fn a_child_is_told_and_its_parent_notices_nothing() {
     by_its_drop();
     by_a_sockets_drop();
     inside_of_a_block_on();
+    inside_of_a_block_on_that_never_sleeps();
     #[cfg(feature = "process")]
     with_a_child_process();
     with_work_that_blocks();
+    while_others_begin_work_that_blocks();
 }
 
 /// A child with a runtime that its parent had before.
@@ -161,6 +166,33 @@ fn inside_of_a_block_on() {
     assert_eq!(wait_for(child), 0, "the child was not told");
 }
 
+/// A task forks, and the child does not sleep: it is told before it takes an event, of which the parent would not be told again.
+fn inside_of_a_block_on_that_never_sleeps() {
+    let sender = StdSocket::bind("127.0.0.1:0").unwrap();
+    let runtime = Runtime::new().unwrap();
+    let socket = runtime.block_on(UdpSocket::bind("127.0.0.1:0")).unwrap();
+    let mut child = 0;
+    let mut received = false;
+    let told = is_told(|| {
+        runtime.block_on(async {
+            child = fork();
+            let start = Instant::now();
+            while child == 0 && start.elapsed() < LONG / 2 {
+                yield_now().await;
+            }
+            received = true;
+            for _ in 0..50 {
+                received = received && receives(&socket, &sender).await;
+            }
+        });
+    });
+    if child == 0 {
+        exit(first_wrong(&[told]));
+    }
+    assert!(received, "the child has taken an event of its parent's");
+    assert_eq!(wait_for(child), 0, "the child was not told");
+}
+
 /// A child has a copy of what is to kill a process of its parent's as it is dropped.
 #[cfg(feature = "process")]
 fn with_a_child_process() {
@@ -189,7 +221,7 @@ fn with_a_child_process() {
     assert!(status.expect("the parent was not told").unwrap().success());
 }
 
-/// A child has none of the threads for work that blocks, and makes its own. It comes last: the threads stay for a second.
+/// A child has none of the threads for work that blocks, and makes its own. These come last: the threads stay for a second.
 fn with_work_that_blocks() {
     use mainspring::task::unblock;
 
@@ -219,4 +251,32 @@ fn with_work_that_blocks() {
     });
     assert_eq!(wrong, 0, "the child has no thread for it");
     assert_eq!(runtime.block_on(unblock(|| 6 * 7)), 42);
+}
+
+/// Other threads begin such work as the child is made, and may have locked what they need for it: it is locked in the child.
+fn while_others_begin_work_that_blocks() {
+    use mainspring::task::unblock;
+
+    let others = AtomicBool::new(true);
+    let work = || {
+        while others.load(Ordering::Relaxed) {
+            let batch = join_all((0..50).map(|_| unblock(|| ())));
+            futures::executor::block_on(batch);
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers = [scope.spawn(work), scope.spawn(work)];
+        let children = (0..100).map(|_| {
+            in_child(|| {
+                // SAFETY: It ends the child, should that wait for ever.
+                unsafe { libc::alarm((LONG / 2).as_secs() as u32) };
+                let answer = futures::executor::block_on(unblock(|| 6 * 7));
+                first_wrong(&[answer == 42])
+            })
+        });
+        let wrong: Vec<i32> = children.filter(|&wrong| wrong != 0).collect();
+        others.store(false, Ordering::Relaxed);
+        assert_eq!(wrong, []);
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+    });
 }

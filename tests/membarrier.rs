@@ -7,6 +7,7 @@ mod common;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::process::{Command, Output};
+use std::sync::mpsc;
 use std::task::Poll;
 use std::thread;
 
@@ -47,6 +48,14 @@ fn threads_of_a_child_by_fork_share_its_timers() {
     assert!(output.status.success(), "{output:?}");
 }
 
+/// The first driver of a process asks for it, which takes a while: a child by a `fork` meanwhile does not have that thread.
+#[test]
+fn a_child_does_not_wait_for_the_first_driver_of_its_parent() {
+    let _watchdog = watchdog(LONG);
+    let output = run_case("fork beside the first");
+    assert!(output.status.success(), "{output:?}");
+}
+
 /// Plays one of them, if it is asked to.
 #[test]
 fn every_case() {
@@ -65,19 +74,39 @@ fn every_case() {
             armed_elsewhere(runtime.handle());
             unreachable!("the wheel was not safe");
         }
-        _ => in_a_child(),
+        "fork beside the first" => {
+            let (send, receive) = mpsc::channel();
+            let first = thread::spawn(move || {
+                send.send(()).expect("somebody receives it");
+                drop(Runtime::new().expect("a runtime"));
+            });
+            receive.recv().expect("the thread has begun");
+            // With several threads it takes some milliseconds more than this.
+            thread::sleep(ms(1));
+            in_a_child(|| drop(used()));
+            first.join().expect("no panic");
+        }
+        _ => {
+            let runtime = used();
+            in_a_child(|| {
+                armed_elsewhere(runtime.handle());
+                drop(used());
+            });
+            armed_elsewhere(runtime.handle());
+        }
     }
 }
 
-fn in_a_child() {
-    let runtime = used();
-    // SAFETY: What the child calls may allocate, which is allowed after `fork` with this C library, and no other thread of this
-    // process is doing anything.
+/// Runs `f` in a child, which may take half of the time that there is.
+fn in_a_child(f: impl FnOnce()) {
+    // SAFETY: What the child calls may allocate, which is allowed after `fork` with this C library, and takes no lock that
+    // another thread may hold: if it did, that would be what is to be found.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {
-        armed_elsewhere(runtime.handle());
-        drop(used());
+        // SAFETY: It ends the child, should that wait for ever.
+        unsafe { libc::alarm((LONG / 2).as_secs() as u32) };
+        f();
         // SAFETY: It ends the child, without what the parent has registered to be done at its end.
         unsafe { libc::_exit(0) }
     }
@@ -85,7 +114,6 @@ fn in_a_child() {
     // SAFETY: The status is ours to write to.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child has died: {status}");
-    armed_elsewhere(runtime.handle());
 }
 
 /// A runtime on whose thread so many timers were armed that the lock is that thread's alone.

@@ -7,10 +7,11 @@ use std::io::{self, ErrorKind, Write};
 ///
 /// # Errors
 ///
-/// Why it cannot be printed, such as a full disk.
+/// That it cannot be printed, and why, such as a full disk.
 pub(crate) fn say(line: impl Display) -> io::Result<()> {
     match writeln!(io::stdout(), "{line}") {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        printed => printed,
+        Err(error) => Err(io::Error::new(error.kind(), format!("cannot print: {error}"))),
+        Ok(()) => Ok(()),
     }
 }

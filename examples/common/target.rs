@@ -11,7 +11,7 @@ pub(crate) fn parse(url: &str) -> Result<Uri, String> {
             let host = uri.authority().map_or("", |authority| authority.as_str());
             match host.rsplit_once(':') {
                 Some((_, port)) if !port.ends_with(']') && uri.port_u16().is_none() => {
-                    Err(format!("the port is no number: {port}"))
+                    Err(format!("the port is no number up to 65535: {port}"))
                 }
                 _ => Ok(uri),
             }

@@ -13,7 +13,7 @@ pub(crate) fn conclude(program: &str, outcome: Result<String, String>) -> ExitCo
     match say(format_args!("{program}: {text}")) {
         Ok(()) => status,
         Err(error) => {
-            eprintln!("{program}: cannot print: {error}");
+            eprintln!("{program}: {error}");
             ExitCode::FAILURE
         }
     }

@@ -18,10 +18,13 @@ pub(crate) fn allow_sockets(sockets: u64) -> Result<(), String> {
         return Ok(());
     }
     if let Some(maximum) = maximum.filter(|maximum| *maximum < needed) {
-        let possible = maximum.saturating_sub(OTHERS) / 2;
+        let advice = match maximum.saturating_sub(OTHERS) / 2 {
+            0 => String::new(),
+            possible => format!("ask for --connections {possible} at most, or "),
+        };
         return Err(format!(
             "{needed} file descriptors are needed, two per connection, and the hard limit is {maximum}; \
-             ask for --connections {possible} at most, or raise the limit (ulimit -Hn) and try again"
+             {advice}raise the limit (ulimit -Hn) and try again"
         ));
     }
     setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).map_err(|error| {

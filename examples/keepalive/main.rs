@@ -22,6 +22,8 @@ mod duration;
 mod limits;
 mod options;
 mod report;
+#[path = "../common/say.rs"]
+mod say;
 mod server;
 
 use std::io::{self, IsTerminal, Write};
@@ -42,6 +44,7 @@ use clients::{Client, Clients};
 use limits::CpuTime;
 use options::Options;
 use report::{Ledger, Report};
+use say::say;
 use server::{Event, Pool};
 
 /// How long connecting may take in all, so that a machine which refuses to go on ends the run instead of hanging it.
@@ -153,15 +156,17 @@ fn listen(address: SocketAddr, expire: Duration) -> Result<Never, String> {
         let listener = bind(address).await?;
         let address =
             listener.local_addr().map_err(|error| format!("the listener has no address: {error}"))?;
-        say(format_args!("listening on {address}, closing connections silent for {expire:?}"));
-        let pool = Pool::new(expire, move |peer, event| match event {
-            Event::Accepted => say(format_args!("{peer} connected")),
-            Event::Expired { silence, heartbeats } => {
-                let late = silence.saturating_sub(expire);
-                say(format_args!("{peer} expired after {heartbeats} heartbeats, {late:?} late"));
-            }
-            Event::Left { heartbeats } => say(format_args!("{peer} left after {heartbeats} heartbeats")),
-            Event::Failed(error) => say(format_args!("{peer} failed: {error}")),
+        let _ = say(format_args!("listening on {address}, closing connections silent for {expire:?}"));
+        let pool = Pool::new(expire, move |peer, event| {
+            let _ = match event {
+                Event::Accepted => say(format_args!("{peer} connected")),
+                Event::Expired { silence, heartbeats } => {
+                    let late = silence.saturating_sub(expire);
+                    say(format_args!("{peer} expired after {heartbeats} heartbeats, {late:?} late"))
+                }
+                Event::Left { heartbeats } => say(format_args!("{peer} left after {heartbeats} heartbeats")),
+                Event::Failed(error) => say(format_args!("{peer} failed: {error}")),
+            };
         });
         Err(format!("the listener is lost: {}", pool.serve(listener).await))
     })
@@ -172,12 +177,4 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| {
         format!("cannot listen on {address}: {error}; --listen takes another address, port 0 any free port")
     })
-}
-
-/// Prints a line. When nobody reads any more, as in `keepalive --listen … | head`, the server has no reason to go on.
-fn say(line: std::fmt::Arguments<'_>) {
-    if let Err(error) = writeln!(io::stdout(), "{line}") {
-        let _ = writeln!(io::stderr(), "keepalive: cannot print: {error}");
-        std::process::exit(1);
-    }
 }

@@ -6,6 +6,7 @@
 //! * Files block, so they are read and written on another thread, for which virtual time waits.
 //! * A file that cannot be understood is an error at the start, and never overwritten. Nor is one that somebody else has written
 //!   since: of two servers with one file the second to write says so, and loses nothing in silence.
+//! * What cannot be written is tried again after a pause that doubles, a second to a minute, or when somebody asks.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -24,6 +25,9 @@ use crate::store::{Saved, Store};
 
 /// The first line of each file.
 const HEAD: &str = "mainspring kv 1";
+
+/// How long it takes until a failed write is tried again: at first, and at the most.
+const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// The way to the task that writes.
 #[derive(Clone)]
@@ -77,11 +81,13 @@ pub(crate) fn keep(
     let (asks, mut asked) = mpsc::unbounded::<Ask>();
     let task = async move {
         let mut on_disk = store.version();
+        // The pause before the next attempt, after one that failed.
+        let mut retry = None;
         loop {
             // What changes in the pause goes the same way.
             let due = async {
                 store.changed_since(on_disk).await;
-                sleep(pause).await;
+                sleep(retry.unwrap_or(pause)).await;
             };
             let mut waiting = match select(pin!(due), asked.next()).await {
                 Either::Left(_) => Vec::new(),
@@ -96,11 +102,16 @@ pub(crate) fn keep(
             if version != on_disk {
                 let entries = store.saved();
                 match unblock(move || write(&path_of_job, stamp, entries)).await {
-                    Ok(new) => (on_disk, stamp) = (version, new),
-                    Err(error) => written = Err(format!("cannot write {}: {error}", path.display())),
+                    Ok(new) => (on_disk, stamp, retry) = (version, new, None),
+                    Err(error) => {
+                        written = Err(format!("cannot write {}: {error}", path.display()));
+                        let [first, longest] = RETRY;
+                        retry =
+                            Some(retry.map_or(first.max(pause), |last| (2 * last).min(longest.max(pause))));
+                    }
                 }
             }
-            // Who has asked says it; and it is tried again after the next pause.
+            // Who has asked says it.
             match &written {
                 Err(message) if waiting.is_empty() => eprintln!("kv_server: {message}"),
                 _ => {}

@@ -27,6 +27,8 @@ mod interrupt;
 mod options;
 mod progress;
 mod report;
+#[path = "../common/say.rs"]
+mod say;
 mod svg;
 #[path = "../common/target.rs"]
 mod target;
@@ -53,6 +55,7 @@ use client::{Connection, Target};
 use options::Options;
 use progress::Progress;
 use report::{End, Report, Tally};
+use say::say;
 
 /// How many connections are made at the same time. A server's queue of new ones is short.
 const AT_ONCE: usize = 32;
@@ -94,7 +97,8 @@ async fn run(options: &Options) -> Result<bool, String> {
     let picture = picture.transpose()?;
     let (rate, duration) = (options.rate, format_duration(options.duration));
     let count = options.connections;
-    say(format_args!("{rate} requests per second for {duration} over {count} connections: {}", options.url))?;
+    say(format_args!("{rate} requests per second for {duration} over {count} connections: {}", options.url))
+        .map_err(|error| error.to_string())?;
 
     let start = Instant::now();
     let schedule = Schedule::new(start, options.rate, options.duration);
@@ -137,7 +141,7 @@ async fn run(options: &Options) -> Result<bool, String> {
     let paced = paced.unwrap_or_else(|| start.elapsed()).max(schedule.moment(arrived) - start);
     let unfinished = arrived - tally.ended_so_far();
     let report = Report { options, tally: &tally, scheduled, arrived, unfinished, paced };
-    say(format_args!("\n{report}"))?;
+    say(format_args!("\n{report}")).map_err(|error| error.to_string())?;
     if let Some((mut file, path)) = picture.zip(options.svg.as_deref()) {
         let title = format!("{}: {arrived} requests, {rate} per second", options.url);
         let curves =
@@ -149,10 +153,6 @@ async fn run(options: &Options) -> Result<bool, String> {
 
 fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> String {
     move |error| format!("cannot write {}: {error}", path.display())
-}
-
-fn say(what: impl std::fmt::Display) -> Result<(), String> {
-    writeln!(io::stdout(), "{what}").map_err(|error| format!("cannot print: {error}"))
 }
 
 /// Opens all connections, so that no request has to wait for that.

@@ -9,7 +9,8 @@
 //!   left while a thread is idle.
 //! * Threads are begun under the lock: who fails to begin the only one takes the work back, and strands nobody else's. No
 //!   foreign code runs under it.
-//! * A child by `fork` has none of the threads, so it counts from zero. What was queued is its parent's to do, and is forgotten.
+//! * A child by `fork` has none of the threads, and may find its parent's lock taken by one of them. So it has a pool of its own,
+//!   and never looks at its parent's: what is queued there is the parent's to do.
 //!
 //! The crate `blocking` (1.7.0) would do, but for three things: its threads end only above their limit, and each idle one wakes
 //! twice a second for ever; up to five closures wait behind an idle thread before there is another; and a closure that never
@@ -18,8 +19,7 @@
 use crate::fork::Process;
 use std::collections::VecDeque;
 use std::io;
-use std::mem;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -35,18 +35,43 @@ pub(super) trait Work: Send + Sync {
     fn run(self: Arc<Self>);
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { process: None, queue: VecDeque::new(), threads: 0, idle: 0 });
+/// The pool of the first process.
+static FIRST: Pool = Pool::new();
 
-/// There is work.
-static MORE: Condvar = Condvar::new();
-
+/// A process's.
 struct Pool {
-    /// Whose threads are counted.
-    process: Option<Process>,
+    state: Mutex<State>,
+    /// There is work.
+    more: Condvar,
+    /// The pool of this process's child, in which that is made.
+    of_child: OnceLock<Box<Pool>>,
+}
+
+struct State {
     queue: VecDeque<Arc<dyn Work>>,
     threads: usize,
     /// Those that wait for work, also if they have been told of it already.
     idle: usize,
+}
+
+impl Pool {
+    const fn new() -> Pool {
+        Pool {
+            state: Mutex::new(State { queue: VecDeque::new(), threads: 0, idle: 0 }),
+            more: Condvar::new(),
+            of_child: OnceLock::new(),
+        }
+    }
+
+    /// This process's.
+    fn current() -> io::Result<&'static Pool> {
+        let generation = Process::watched()?.generation();
+        Ok((0..generation).fold(&FIRST, |pool, _| pool.of_child.get_or_init(|| Box::new(Pool::new()))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Has `work` done as soon as there is a thread for it.
@@ -55,21 +80,16 @@ struct Pool {
 ///
 /// The system's, if it cannot make a thread and there is none.
 pub(super) fn submit(work: Arc<dyn Work>) -> io::Result<()> {
-    let process = Some(Process::watched()?);
-    let mut pool = lock();
-    if pool.process != process {
-        // To drop the parent's closures here would run what is to happen there.
-        mem::forget(mem::take(&mut pool.queue));
-        *pool = Pool { process, queue: VecDeque::new(), threads: 0, idle: 0 };
-    }
-    if pool.idle > pool.queue.len() {
-        MORE.notify_one();
-    } else if pool.threads < LIMIT {
-        match thread::Builder::new().name("mainspring-work".into()).spawn(serve) {
-            Ok(_detached) => pool.threads += 1,
-            Err(error) if pool.threads == 0 => {
+    let pool = Pool::current()?;
+    let mut state = pool.lock();
+    if state.idle > state.queue.len() {
+        pool.more.notify_one();
+    } else if state.threads < LIMIT {
+        match thread::Builder::new().name("mainspring-work".into()).spawn(|| serve(pool)) {
+            Ok(_detached) => state.threads += 1,
+            Err(error) if state.threads == 0 => {
                 // It is foreign, and goes without the lock.
-                drop(pool);
+                drop(state);
                 drop(work);
                 return Err(error);
             }
@@ -77,30 +97,26 @@ pub(super) fn submit(work: Arc<dyn Work>) -> io::Result<()> {
             Err(_) => {}
         }
     }
-    pool.queue.push_back(work);
+    state.queue.push_back(work);
     Ok(())
 }
 
 /// What a thread of the pool does.
-fn serve() {
-    let mut pool = lock();
+fn serve(pool: &Pool) {
+    let mut state = pool.lock();
     loop {
-        while let Some(work) = pool.queue.pop_front() {
-            drop(pool);
+        while let Some(work) = state.queue.pop_front() {
+            drop(state);
             work.run();
-            pool = lock();
+            state = pool.lock();
         }
-        pool.idle += 1;
-        let (locked, waited) = MORE.wait_timeout(pool, IDLE).unwrap_or_else(PoisonError::into_inner);
-        pool = locked;
-        pool.idle -= 1;
-        if waited.timed_out() && pool.queue.is_empty() {
-            pool.threads -= 1;
+        state.idle += 1;
+        let (locked, waited) = pool.more.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+        state = locked;
+        state.idle -= 1;
+        if waited.timed_out() && state.queue.is_empty() {
+            state.threads -= 1;
             return;
         }
     }
-}
-
-fn lock() -> MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -148,13 +148,11 @@ impl Reactor {
     ///
     /// # Panics
     ///
-    /// If it is to sleep in another process than the one that made it.
+    /// If this is another process than the one that made it.
     pub(crate) fn park(&mut self, until: Until) -> Result<Parked> {
         let timeout = timeout(until);
-        if !timeout.is_zero() {
-            // A look that does not sleep rings nobody's alarm.
-            self.io.assert_own_process();
-        }
+        // Also before a look: each event is told of once, and would be the parent's.
+        self.io.assert_own_process();
         let slept = !timeout.is_zero() && self.io.wakefulness.fall_asleep();
         if slept {
             self.alarm.set(until);

@@ -32,8 +32,8 @@
 //!   sockets. A thread that uses them at that moment holds a reference, so that no number is used that is somebody else's
 //!   by then.
 //! * They also belong to the process that made them. A child by `fork` has the same poller, and what it did with it its
-//!   parent would feel. So it is asked where a `block_on` begins, where a park would sleep, where a source comes
-//!   or goes, and where the runtime is dropped; a child lets go of its copies then.
+//!   parent would feel: also a look, because each event is told of once. So it is asked where a `block_on` begins, at each
+//!   park, where a source comes or goes, and where the runtime is dropped; a child lets go of its copies then.
 //! * Only the reactor's thread performs 5 and 6. Any thread performs 7 and 8.
 //! * A thread that has something for the reactor's publishes it first and then calls [`unpark`](Io::unpark), always. Then
 //!   no news is slept over: if the call comes before 5, then 5 fails and there is no sleep; if it comes after, the sleep is

@@ -52,10 +52,14 @@ use crate::reactor::{Poller, Reactor};
 /// waker, a handle or a socket outlives it.
 ///
 /// A runtime belongs to the process that made it. After `fork` the child shares the parent's poller and alarm, and would
-/// take its events: there [`block_on`](Runtime::block_on) panics, and one that was under way panics when it is about to
-/// sleep. The child may drop its copy, which the parent does not feel, and make a runtime of its own. What it has of the
-/// parent's sockets it is to drop after that, and not before: each would be taken out of the parent's poller. A child that
-/// calls `exec` or `_exit` drops nothing and need not care.
+/// take its events: there [`block_on`](Runtime::block_on) panics, and one that was under way panics before it looks at
+/// its sockets again. The child may drop its copy and what it has of the parent's sockets, which the parent does not feel, and
+/// make a runtime of its own. A child that calls `exec` or `_exit` drops nothing and need not care. Two have to:
+///
+/// * A lock that another thread held at the moment of the `fork` stays locked in the child. If other threads may have used the
+///   runtime's handle then, the child is to [`forget`](std::mem::forget) its copy, not to drop it.
+/// * A child that was made by `_Fork`, or by a bare system call, is not noticed, because what was given to `pthread_atfork` is
+///   not called in it. It must leave the runtime and its sockets alone.
 ///
 /// Two mistakes show no sign but that something does not happen:
 ///

@@ -98,8 +98,8 @@ impl Runtime {
     /// given at all. Elsewhere it must be. A timeout in whole milliseconds is rounded up: rounded down, the loop would spin.
     ///
     /// A timer's [tolerance](crate::time::Tolerance) counts: the time may lie so much after the earliest deadline. If timers
-    /// were cancelled it may lie before: that turn finds nothing to do. Where time is [paused](crate::time::pause), it is
-    /// zero if a turn would move time, and `None` if not.
+    /// were cancelled it may lie before, and on Linux the descriptor may become readable for one of them: that turn finds
+    /// nothing to do. Where time is [paused](crate::time::pause), it is zero if a turn would move time, and `None` if not.
     ///
     /// Without a turn in between it may be called again and again. It makes a system call or three, so a host that is about to
     /// take a turn in any case need not ask.

@@ -217,17 +217,26 @@ impl<T> DerefMut for BiasedGuard<'_, T> {
 /// two cases above, one after it the second. ThreadSanitizer and Miri know nothing of this.
 #[cfg(all(target_os = "linux", feature = "membarrier", not(any(loom, miri, mainspring_sanitize))))]
 pub(super) mod barrier {
-    use std::sync::OnceLock;
-    use std::sync::atomic::{Ordering, compiler_fence};
+    use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
     use rustix::thread::{MembarrierCommand, membarrier};
 
     pub(in super::super) const EXISTS: bool = true;
 
-    /// Whether the system grants it. The first call in a process with several threads may take 20 ms.
+    /// Whether the system grants it. The first call in a process with several threads may take 20 ms. Who comes meanwhile asks,
+    /// too, and does not wait for the first: a child by `fork` might wait for a thread that it does not have.
     pub(in super::super) fn prepare() -> bool {
-        static GRANTED: OnceLock<bool> = OnceLock::new();
-        *GRANTED.get_or_init(|| register() && run())
+        const UNKNOWN: u8 = 0;
+        const GRANTED: u8 = 1;
+        const REFUSED: u8 = 2;
+        static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
+        // Relaxed: the answer stands for itself, and the same is given to all who ask.
+        let mut answer = ANSWER.load(Ordering::Relaxed);
+        if answer == UNKNOWN {
+            answer = if register() && run() { GRANTED } else { REFUSED };
+            ANSWER.store(answer, Ordering::Relaxed);
+        }
+        answer == GRANTED
     }
 
     fn register() -> bool {
