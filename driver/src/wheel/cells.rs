@@ -25,35 +25,23 @@ const KEPT: usize = 8192;
 /// A window is two to this many nanoseconds: about a second.
 const WINDOW_BITS: u32 = 30;
 
-/// Where a timer is, or was.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cell<K> {
-    /// When the timer is due, as far as the wheel knows: its cached deadline. In a hole, if its row has lost its order, the index
-    /// of the next hole.
-    pub(super) when: Nanos,
-    pub(super) rank: Rank,
-    /// Whose it is. A hole has none.
-    pub(super) key: Option<K>,
-}
-
 /// A timer in the wheel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timer<K> {
-    /// Its cached deadline.
+pub(crate) struct Timer<K> {
+    /// When it is due, as far as the wheel knows: its cached deadline.
     pub(super) when: Nanos,
     pub(super) rank: Rank,
     pub(super) key: K,
 }
 
+/// Where a timer is, or was: then it is a hole, and has no key. In a hole of a row that has lost its order, `when` is the index of
+/// the next hole.
+pub(crate) type Cell<K> = Timer<Option<K>>;
+
 impl<K: Copy> Cell<K> {
     #[inline]
     pub(super) fn timer(&self) -> Option<Timer<K>> {
         self.key.map(|key| Timer { when: self.when, rank: self.rank, key })
-    }
-
-    #[inline]
-    pub(super) fn order(&self) -> (Nanos, Rank) {
-        (self.when, self.rank)
     }
 }
 

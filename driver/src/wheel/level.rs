@@ -57,7 +57,6 @@ const _: () = assert!(SLOTS == 1 << LEVEL_BITS);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occupancy {
     slots: [[u32; SLOTS]; LEVELS],
-    current: [u8; LEVELS],
     cascading: Option<SlotId>,
     opened: usize,
     elapsed: Nanos,
@@ -83,7 +82,7 @@ impl Occupancy {
         self.slots.iter().enumerate().map(|(level, slots)| LevelOccupancy {
             slot_width: Duration::from_nanos(1 << shift(level)),
             slots,
-            current: self.current[level].into(),
+            current: SlotId::current(self.elapsed, level).slot(),
             cascading: self.cascading.filter(|slot| slot.level() == level).map(SlotId::slot),
         })
     }
@@ -116,7 +115,6 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         }
         Occupancy {
             slots,
-            current: std::array::from_fn(|level| SlotId::current(self.elapsed, level).slot() as u8),
             cascading: self.cascading.as_ref().map(|(id, _)| *id),
             opened: self.runs.iter().map(Run::live).sum::<usize>() + self.crowd.len(),
             elapsed: self.elapsed,
@@ -227,19 +225,7 @@ impl Occupied {
     /// The occupied slots in the order in which they start.
     #[inline]
     pub(super) fn iter(&self) -> impl Iterator<Item = SlotId> + '_ {
-        std::iter::successors(self.earliest(), |id| self.next(*id))
-    }
-
-    /// The occupied slot that starts next after this one.
-    #[inline]
-    fn next(&self, id: SlotId) -> Option<SlotId> {
-        let above = |bits: u64, bit: usize| bits & (u64::MAX - 1) << bit;
-        let slots = above(self.slots[id.level()], id.slot());
-        if slots != 0 {
-            return Some(SlotId::new(id.level(), slots.trailing_zeros() as usize));
-        }
-        let level = bits(above(self.levels, id.level())).next()?;
-        Some(SlotId::new(level, self.slots[level].trailing_zeros() as usize))
+        bits(self.levels).flat_map(|level| bits(self.slots[level]).map(move |slot| SlotId::new(level, slot)))
     }
 }
 
@@ -340,7 +326,9 @@ mod tests {
         let before = wheel.occupancy();
         let found = |level: usize, slot: usize| before.slots[level][slot];
         assert_eq!([found(0, 1), found(1, 1), found(6, 1), found(9, 63)], [2, 2, 1, 1]);
-        assert_eq!((before.timers(), before.opened(), before.current), (deadlines.len(), 1, [0; LEVELS]));
+        assert_eq!((before.timers(), before.opened()), (deadlines.len(), 1));
+        let current = |view: &Occupancy| view.levels().map(|level| level.current).collect::<Vec<_>>();
+        assert_eq!(current(&before), [0; LEVELS]);
 
         // Those that leave are counted no more; one that is opened and not due yet is.
         let mut moves = 100;
@@ -351,7 +339,7 @@ mod tests {
         }
         assert_eq!(wheel.next_due(&mut places, now, &mut moves), Due::Idle);
         let after = wheel.occupancy();
-        assert_eq!((after.current[0], after.current[1], after.opened()), (0, 1, 1));
+        assert_eq!((&current(&after)[..2], after.opened()), (&[0, 1][..], 1));
         assert_eq!(after.elapsed(), Duration::from_nanos(now.get()));
         assert_eq!(wheel.moved(), 0);
     }
