@@ -151,17 +151,6 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
         }
     }
 
-    /// Exchanges two cells, which are there.
-    pub(super) fn swap(&mut self, one: usize, other: usize) {
-        if let (Some(&a), Some(&b)) = (self.get(one), self.get(other)) {
-            for (index, cell) in [(one, b), (other, a)] {
-                if let Some(there) = self.get_mut(index) {
-                    *there = cell;
-                }
-            }
-        }
-    }
-
     /// Whether the cell at `index` is that of `key`.
     #[inline]
     pub(super) fn is_at(&self, index: usize, key: K) -> bool

@@ -138,20 +138,18 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
                 return false;
             }
         }
-        self.cells.push(timer.into_cell(), buffers);
-        self.slack = self.slack.min(timer.rank.slack());
-        self.live += 1;
-        self.sorted += usize::from(at < self.sorted);
-        for index in (at..last).rev() {
-            self.cells.swap(index, index + 1);
-        }
-        for index in at.max(self.sorted)..=last {
-            if let Some(moved) = self.cells.get(index).and_then(Cell::timer) {
-                store.set_place(moved.key, Place { when: moved.when, index: index as u32 });
+        let mut cell = timer.into_cell();
+        for index in at..last {
+            if let Some(there) = self.cells.get_mut(index) {
+                std::mem::swap(there, &mut cell);
             }
         }
-        if at < self.sorted {
-            store.set_place(timer.key, Place { when: timer.when, index: at as u32 });
+        self.cells.push(cell, buffers);
+        self.slack = self.slack.min(timer.rank.slack());
+        self.live += 1;
+        self.sorted = self.sorted.min(at);
+        for (index, moved) in self.cells.live_from(at) {
+            store.set_place(moved.key, Place { when: moved.when, index: index as u32 });
         }
         true
     }
