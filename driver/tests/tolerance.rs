@@ -72,17 +72,14 @@ fn a_tolerance_lasts_and_does_not_change_when_a_timer_fires() {
         assert!(poll(other, Waker::noop()).is_pending());
     }
     let mut timer = f.at(64 * MS);
-    assert!(poll(&mut timer, Waker::noop()).is_pending());
-    let default = f.driver.next_wake().expect("armed").get() - 64 * MS;
-    assert!(default <= MS / 2 && default > MS / 3, "the default slack is {default}");
-    for (tolerance, at_most) in [(Some(Duration::ZERO), 0), (Some(Duration::from_millis(8)), 8 * MS)] {
+    // What was cancelled may still be in the bounds: so each is less than the one before.
+    let (some, none) = (Some(Duration::from_millis(8)), Some(Duration::ZERO));
+    for (tolerance, at_most) in [(some, 8 * MS), (None, MS / 2), (none, 0)] {
         timer.as_mut().cancel();
         timer.as_mut().set_tolerance(tolerance);
         assert!(poll(&mut timer, Waker::noop()).is_pending());
         // While it is armed, a new tolerance waits for the next arming.
         timer.as_mut().set_tolerance(Some(Duration::from_secs(5)));
-        // What was cancelled may still be in the bounds, until somebody looks closely.
-        assert_eq!(f.driver.next_deadline(), Some(Nanos::new(64 * MS)));
         let slack = f.driver.next_wake().expect("armed").get() - 64 * MS;
         assert!(slack <= at_most && slack >= at_most - at_most / 5, "a slack of {slack} for {tolerance:?}");
         assert_eq!(f.driver.next_deadline(), Some(Nanos::new(64 * MS)));

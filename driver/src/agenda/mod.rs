@@ -264,8 +264,8 @@ impl<T> Agenda<T> {
     /// The entry that is due next. Looks through the wheel's first slots, which takes longer the more entries
     /// are due at about the same time or have been moved to later ones.
     pub fn peek(&self) -> Option<Key> {
-        let deadline_of = |index| self.entries.get(index).map_or(Nanos::NEVER, |slot| slot.deadline);
-        let index = self.wheel.as_ref()?.first(deadline_of)?;
+        let deadline_of = |index, filed| self.entries.get(index).map_or(filed, |slot| slot.deadline);
+        let (_, index) = self.wheel.as_ref()?.first(deadline_of)?;
         self.entries.get(index).map(|slot| Key { number: slot.number, index })
     }
 

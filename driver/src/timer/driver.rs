@@ -203,7 +203,7 @@ impl Driver {
     }
 
     /// The earliest deadline of all, exactly; `None` if no timer is armed. Unlike
-    /// [`next_wake`](Driver::next_wake) it knows no slack, publishes nothing, and may take O(n) once after
+    /// [`next_wake`](Driver::next_wake) it knows no slack, publishes nothing, and may take O(n) after
     /// many timers were reset: it is for clocks that are paused or set.
     pub fn next_deadline(&mut self) -> Option<Nanos> {
         self.handle.lock().entries.next_deadline()

@@ -5,7 +5,7 @@
 //!
 //! * A sleep never outlasts the earliest deadline plus slack, by the bounds of the slots, which are never too late.
 //!   It may end early, when timers were cancelled or moved: that costs one look and no timer.
-//! * A bound is made exact only by [`Wheel::next_deadline`], which walks a slot for it.
+//! * What is exact, [`Wheel::next_deadline`], walks a slot for it, and changes nothing.
 
 use super::cells::Timer;
 use super::level::{SlotId, bits};
@@ -156,23 +156,10 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         self.crowd.first().map_or(earliest, |timer| earliest.min(timer.when))
     }
 
-    /// The earliest deadline of all, exactly. Timers whose deadline has moved are filed again on the way, so
-    /// this may take O(n) once, where [`next_wake`](Wheel::next_wake) is a handful of steps.
+    /// The earliest deadline of all, exactly. Looks at every cell of the slots that may hold it, where
+    /// [`next_wake`](Wheel::next_wake) is a handful of steps.
     pub fn next_deadline(&mut self, store: &mut impl Store<K>) -> Option<Nanos> {
-        let mut unlimited = usize::MAX;
-        self.cascade(store, &mut unlimited);
-        loop {
-            let head = self.next_in_order(store);
-            let Some(id) = self.occupied.earliest() else { return head };
-            if head.is_some_and(|head| head < id.start(self.elapsed)) {
-                return head;
-            }
-            self.refile_moved(store, id);
-            let slot = &self.slots[id.index()];
-            if !slot.is_empty() {
-                return Some(head.map_or(slot.earliest(), |head| head.min(slot.earliest())));
-            }
-        }
+        self.first(|key, filed| store.deadline(key, filed)).map(|(deadline, _)| deadline)
     }
 
     /// Calls `each` for every timer in the wheel, in no particular order: its key and its rank. O(n).
@@ -215,43 +202,36 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         Some((last, due))
     }
 
-    /// The timer that is due next, if `deadline_of` tells the true deadlines, at or after those under which the timers are
-    /// filed: the one that [`next_due`](Wheel::next_due) gives next, once it is due, if nothing is put in, taken out or moved
-    /// before. Changes nothing. Looks at every cell of the slots that start before the one it finds is due.
-    pub(crate) fn first(&self, deadline_of: impl Fn(K) -> Nanos) -> Option<K> {
-        let mut best: Option<((Nanos, Rank), K)> = None;
-        // Returns the deadline of the best so far.
-        let mut consider = |timer: Timer<K>| {
-            let order = (deadline_of(timer.key), timer.rank);
-            let (first, _) =
-                *best.insert(best.filter(|(first, _)| *first < order).unwrap_or((order, timer.key)));
-            first.0
+    /// The timer that is due next and its deadline, if `deadline_of` tells the true deadlines of keys, at or after those under which
+    /// they are filed: the one that [`next_due`](Wheel::next_due) gives next, once it is due, if nothing is put in, taken out or
+    /// moved before. Changes nothing. Looks at every cell of the slots that may hold it.
+    pub(crate) fn first(&self, mut deadline_of: impl FnMut(K, Nanos) -> Nanos) -> Option<(Nanos, K)> {
+        type Best<K> = Option<((Nanos, Rank), K)>;
+        let is_ahead = |best: &Best<K>, when| best.is_none_or(|((found, _), _)| when <= found);
+        // Says whether one that is filed later may still be the first.
+        let mut look = |best: &mut Best<K>, timer: Timer<K>| {
+            if !is_ahead(best, timer.when) {
+                return false;
+            }
+            let order = (deadline_of(timer.key, timer.when), timer.rank);
+            *best = best.filter(|(first, _)| *first < order).or(Some((order, timer.key)));
+            true
         };
-        let mut found = Nanos::NEVER;
+        let mut best = None;
+        self.crowd.timers().all(|(timer, _)| look(&mut best, timer));
         for level in bits(self.running) {
-            for (_, timer) in self.runs[level].timers() {
-                if timer.when > found {
-                    break;
-                }
-                found = consider(timer);
-            }
-        }
-        for (timer, _) in self.crowd.timers() {
-            if timer.when > found {
-                break;
-            }
-            found = consider(timer);
+            self.runs[level].timers().all(|(_, timer)| look(&mut best, timer));
         }
         if let Some((_, run)) = &self.cascading {
-            run.timers().for_each(|(_, timer)| found = consider(timer));
+            run.timers().for_each(|(_, timer)| _ = look(&mut best, timer));
         }
-        for id in self.occupied.iter() {
-            if id.start(self.elapsed) > found {
+        for slot in self.occupied.iter().map(|id| &self.slots[id.index()]) {
+            if !is_ahead(&best, slot.earliest()) {
                 break;
             }
-            self.slots[id.index()].timers().for_each(|(_, timer)| found = consider(timer));
+            slot.timers().for_each(|(_, timer)| _ = look(&mut best, timer));
         }
-        best.map(|(_, key)| key)
+        best.map(|((deadline, _), key)| (deadline, key))
     }
 
     /// The earliest of all that are in order, and where it is. If it is a hole, none is due before that.
@@ -271,14 +251,6 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         let heads = bits(self.running)
             .filter_map(|level| self.runs[level].head().map(|cell| (cell.order(), Source::Run(level))));
         heads.chain(crowd).min_by_key(|&(order, _)| order).map(|((when, _), source)| (when, source))
-    }
-
-    /// The head of `source`; `None` if it is a hole.
-    fn peek(&self, source: Source) -> Option<Timer<K>> {
-        match source {
-            Source::Run(level) => self.runs[level].head()?.timer(),
-            Source::Crowd => self.crowd.first(),
-        }
     }
 
     /// Takes out the head of `source`; `None` if it is a hole.
@@ -334,37 +306,6 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
                 }
             }
         }
-        self.debug_check();
-    }
-
-    /// The earliest deadline of the runs and the crowd, exactly.
-    fn next_in_order(&mut self, store: &mut impl Store<K>) -> Option<Nanos> {
-        loop {
-            let (when, source) = self.head()?;
-            let deadline = self.peek(source).map(|timer| store.deadline(timer.key, when));
-            if deadline == Some(when) {
-                return deadline;
-            }
-            if let Some((timer, when)) = self.expire(store, source).zip(deadline) {
-                self.moved += 1;
-                self.file(store, Timer { when, ..timer });
-            }
-        }
-    }
-
-    /// Files those timers of a slot again whose deadline has moved, and makes the slot's bounds exact.
-    fn refile_moved(&mut self, store: &mut impl Store<K>, id: SlotId) {
-        // From the last: whoever comes to another index meanwhile comes from behind, or to a lower one.
-        for index in (0..self.slots[id.index()].len_with_holes()).rev() {
-            let Some(timer) = self.slots[id.index()].timer_at(index) else { continue };
-            let deadline = store.deadline(timer.key, timer.when);
-            if deadline != timer.when {
-                let found = self.refile(store, timer.key, deadline, timer.rank.slack());
-                debug_assert!(found, "a timer of the slot is not in it");
-                self.moved += 1;
-            }
-        }
-        self.slots[id.index()].set_bounds();
         self.debug_check();
     }
 

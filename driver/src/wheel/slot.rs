@@ -227,16 +227,6 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         self.cells
     }
 
-    /// Sets the bounds anew, exactly.
-    pub(super) fn set_bounds(&mut self) {
-        self.forget_bounds();
-        for index in 0..self.cells.len() {
-            if let Some(timer) = self.cells.get(index).and_then(Cell::timer) {
-                self.include(&timer);
-            }
-        }
-    }
-
     /// The last time up to `most` at which a cell of this slot is due, which has one that is due by then; `most` where it
     /// would take long to find out.
     pub(super) fn last_until(&self, most: Nanos) -> Nanos {
@@ -245,11 +235,6 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         }
         let due = self.cells.live_from(0).map(|(_, timer)| timer.when).filter(|when| *when <= most);
         due.max().unwrap_or(most)
-    }
-
-    /// The timer at `index`; `None` if there is none.
-    pub(super) fn timer_at(&self, index: usize) -> Option<Timer<K>> {
-        self.cells.get(index)?.timer()
     }
 
     /// All timers with their indices.
