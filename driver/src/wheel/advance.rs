@@ -9,7 +9,7 @@
 
 use super::cells::Timer;
 use super::level::{SlotId, bits};
-use super::run::Run;
+use super::run::{CASCADING, Run};
 use super::{Rank, Store, Wheel};
 use crate::Nanos;
 
@@ -55,14 +55,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         if now < self.elapsed {
             return Due::Idle;
         }
-        loop {
-            if *moves == 0 {
-                return Due::Exhausted;
-            }
-            if self.cascading.is_some() {
-                self.cascade(store, moves);
-                continue;
-            }
+        while *moves > 0 {
             let head = self.head();
             if let Some((when, source)) = head.filter(|&(when, _)| when <= now.min(self.clear_until)) {
                 let Some(timer) = self.expire(store, source) else {
@@ -70,16 +63,17 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
                     *moves -= 1;
                     continue;
                 };
-                debug_assert_eq!(timer.when, when);
-                let deadline = store.deadline(timer.key, when);
+                let deadline = store.deadline(timer.key, timer.when);
+                // None of those that cascade is due at zero, which is their `when`.
                 if deadline == when {
                     self.len -= 1;
                     self.debug_check();
                     return Due::Fire { key: timer.key, deadline, rank: timer.rank };
                 }
-                self.moved += 1;
-                *moves -= 1;
+                let crowd = self.crowd.len();
                 self.file(store, Timer { when: deadline, ..timer });
+                self.moved += 1;
+                *moves = moves.saturating_sub(1 + CROWDED * (self.crowd.len() - crowd));
                 self.debug_check();
                 continue;
             }
@@ -100,34 +94,23 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
                 }
             }
         }
+        Due::Exhausted
     }
 
     /// Takes out any timer, in no particular order, with its cached deadline: for emptying a wheel that is no longer needed.
+    /// The rest of its slot is filed again by the next call of [`next_due`](Wheel::next_due), if there is one.
     pub fn take_any(&mut self, store: &mut impl Store<K>) -> Option<(K, Nanos)> {
-        let taken = loop {
-            if let Some(timer) = self.crowd.pop_first() {
-                break timer;
-            }
-            let popped = if let Some((_, run)) = &mut self.cascading {
-                let popped = run.pop(store, &mut self.buffers);
-                if run.is_empty() {
-                    self.cascading = None;
-                }
-                popped
-            } else if let Some(level) = bits(self.running).next() {
-                self.expire(store, Source::Run(level))
-            } else {
+        loop {
+            let Some((_, source)) = self.head() else {
                 let id = self.occupied.earliest()?;
-                let popped = self.slots[id.index()].pop(&mut self.buffers);
-                self.tidy(store, id);
-                popped
+                self.open_as(store, id, CASCADING);
+                continue;
             };
-            if let Some(taken) = popped {
-                break taken;
+            if let Some(taken) = self.expire(store, source) {
+                self.len -= 1;
+                return Some((taken.key, taken.when));
             }
-        };
-        self.len -= 1;
-        Some((taken.key, taken.when))
+        }
     }
 
     /// Until when one may sleep: the last deadline that is not later than the earliest deadline-plus-slack, because
@@ -146,14 +129,9 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// [`Nanos::ZERO`].
     #[inline]
     pub fn earliest(&self) -> Nanos {
-        if self.cascading.is_some() {
-            return Nanos::ZERO;
-        }
         // Slots come in the order of time and do not overlap, so the first has the earliest deadline.
         let slot = self.occupied.earliest().map_or(Nanos::NEVER, |id| self.slots[id.index()].earliest());
-        let run = |level: usize| self.runs[level].head().map_or(Nanos::NEVER, |cell| cell.when);
-        let earliest = bits(self.running).map(run).fold(slot, Nanos::min);
-        self.crowd.first().map_or(earliest, |timer| earliest.min(timer.when))
+        self.head().map_or(slot, |(when, _)| slot.min(when))
     }
 
     /// The earliest deadline of all, exactly. Looks at every cell of the slots that may hold it, where
@@ -165,9 +143,8 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// Calls `each` for every timer in the wheel, in no particular order: its key and its rank. O(n).
     pub fn for_each(&self, mut each: impl FnMut(K, Rank)) {
         self.crowd.timers().for_each(|(timer, _)| each(timer.key, timer.rank));
-        let runs = bits(self.running).map(|level| &self.runs[level]);
-        for run in runs.chain(self.cascading.iter().map(|(_, run)| run)) {
-            run.timers().for_each(|(_, timer)| each(timer.key, timer.rank));
+        for number in bits(self.running) {
+            self.runs[number].timers().for_each(|(_, timer)| each(timer.key, timer.rank));
         }
         for id in self.occupied.iter() {
             self.slots[id.index()].timers().for_each(|(_, timer)| each(timer.key, timer.rank));
@@ -219,11 +196,8 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         };
         let mut best = None;
         self.crowd.timers().all(|(timer, _)| look(&mut best, timer));
-        for level in bits(self.running) {
-            self.runs[level].timers().all(|(_, timer)| look(&mut best, timer));
-        }
-        if let Some((_, run)) = &self.cascading {
-            run.timers().for_each(|(_, timer)| _ = look(&mut best, timer));
+        for number in bits(self.running) {
+            self.runs[number].timers().all(|(_, timer)| look(&mut best, timer) || number == CASCADING);
         }
         for slot in self.occupied.iter().map(|id| &self.slots[id.index()]) {
             if !is_ahead(&best, slot.earliest()) {
@@ -234,9 +208,13 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         best.map(|((deadline, _), key)| (deadline, key))
     }
 
-    /// The earliest of all that are in order, and where it is. If it is a hole, none is due before that.
+    /// The earliest of all that are in order, and where it is. If it is a hole, none is due before that. What cascades is not in
+    /// order, and comes first.
     #[inline]
     fn head(&self) -> Option<(Nanos, Source)> {
+        if self.is_cascading() {
+            return Some((Nanos::ZERO, Source::Run(CASCADING)));
+        }
         let is_one_at_most = self.running & self.running.wrapping_sub(1) == 0;
         if is_one_at_most && self.crowd.is_empty() {
             let level = bits(self.running).next()?;
@@ -269,44 +247,31 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
 
     /// Opens the earliest slot, whose time has come.
     fn open(&mut self, store: &mut impl Store<K>, id: SlotId, now: Nanos, moves: &mut usize) {
-        let slot = self.slots[id.index()].take();
-        self.occupied.clear(id);
+        let slot = &self.slots[id.index()];
         // Nothing is due before the earliest of the slot, so the wheel may stand there already: those that have to cascade
         // come the nearer to their end.
         self.elapsed = self.elapsed.max(slot.earliest().min(now));
-        let level = id.level();
-        let in_order = if slot.is_ordered() {
-            Run::of(store, slot)
-        } else if slot.is_one_page() {
+        let number = if slot.is_ordered() || slot.is_one_page() { id.level() } else { CASCADING };
+        if !slot.is_ordered() && slot.is_one_page() {
             *moves = moves.saturating_sub(slot.live() / SORTED);
-            Run::sort(store, slot)
-        } else {
-            self.cascading = Some((id, Run::of(store, slot)));
-            return self.debug_check();
-        };
-        debug_assert!(self.runs[level].is_empty(), "a level has two runs");
-        self.runs[level] = in_order;
-        self.running |= 1 << level;
+        }
+        self.open_as(store, id, number);
+    }
+
+    /// Makes the timers of a slot the run of this number.
+    fn open_as(&mut self, store: &mut impl Store<K>, id: SlotId, number: usize) {
+        debug_assert!(self.runs[number].is_empty(), "a run is opened twice");
+        self.occupied.clear(id);
+        self.opened = id;
+        self.runs[number] = Run::of(store, self.slots[id.index()].take());
+        self.running |= 1 << number;
         self.debug_check();
     }
 
-    /// Moves the timers of a slot to lower ones, while there are `moves`.
-    fn cascade(&mut self, store: &mut impl Store<K>, moves: &mut usize) {
-        while let Some((_, run)) = self.cascading.as_mut().filter(|_| *moves > 0) {
-            *moves -= 1;
-            if let Some(timer) = run.pop(store, &mut self.buffers) {
-                if run.is_empty() {
-                    self.cascading = None;
-                }
-                let (when, crowd) = (store.deadline(timer.key, timer.when), self.crowd.len());
-                self.file(store, Timer { when, ..timer });
-                self.moved += 1;
-                if self.crowd.len() > crowd {
-                    *moves = moves.saturating_sub(CROWDED);
-                }
-            }
-        }
-        self.debug_check();
+    /// Whether a slot cascades.
+    #[inline]
+    pub(super) fn is_cascading(&self) -> bool {
+        self.running >> CASCADING != 0
     }
 
     /// The occupied slots that start by `most`.

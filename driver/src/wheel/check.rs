@@ -5,7 +5,7 @@
 
 use super::cells::Timer;
 use super::level::{LEVELS, SLOTS, SlotId, bits};
-use super::run::Run;
+use super::run::{CASCADING, Run};
 use super::slot::HOLES;
 use super::{Place, Wheel};
 
@@ -25,7 +25,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             assert_eq!(self.occupied.contains(id), !is_empty, "the bit of {id:?} is wrong");
         }
         let running = self.runs.iter().filter(|run| !run.is_empty()).count();
-        assert_eq!(bits(self.running).count(), running, "the bit of a level is wrong");
+        assert_eq!(bits(self.running).count(), running, "the bit of a run is wrong");
         self.check_by(|key| Some(place_of(key)));
     }
 
@@ -60,14 +60,12 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             assert!(!slot.is_ordered() || is_ordered(slot.timers()), "{id:?} is out of order");
             len += live;
         }
-        for level in bits(self.running) {
-            let run = &self.runs[level];
-            assert!(!run.is_empty(), "the bit of level {level} is wrong");
-            assert!(is_ordered(run.timers()), "the run of level {level} is out of order");
+        for number in bits(self.running) {
+            let run = &self.runs[number];
+            assert!(!run.is_empty(), "the bit of run {number} is wrong");
+            assert!(number == CASCADING || is_ordered(run.timers()), "run {number} is out of order");
             len += check_run(run, &place_of);
         }
-        len += self.cascading.as_ref().map_or(0, |(_, run)| check_run(run, &place_of));
-        assert!(self.cascading.as_ref().is_none_or(|(_, run)| !run.is_empty()), "nothing is left to cascade");
         self.crowd.timers().for_each(|(timer, place)| is_at(timer.key, place));
         let earliest = self.occupied.earliest().map(|id| id.start(self.elapsed));
         assert!(earliest.is_none_or(|start| self.clear_until < start), "a slot is overlooked");

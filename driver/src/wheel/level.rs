@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use super::Wheel;
-use super::run::Run;
+use super::run::{CASCADING, Run};
 use crate::Nanos;
 
 /// Levels of the wheel.
@@ -110,13 +110,11 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         for id in self.occupied.iter() {
             slots[id.level()][id.slot()] = self.slots[id.index()].live() as u32;
         }
-        if let Some((id, run)) = &self.cascading {
-            slots[id.level()][id.slot()] = run.live() as u32;
-        }
+        slots[self.opened.level()][self.opened.slot()] += self.runs[CASCADING].live() as u32;
         Occupancy {
             slots,
-            cascading: self.cascading.as_ref().map(|(id, _)| *id),
-            opened: self.runs.iter().map(Run::live).sum::<usize>() + self.crowd.len(),
+            cascading: self.is_cascading().then_some(self.opened),
+            opened: self.runs[..LEVELS].iter().map(Run::live).sum::<usize>() + self.crowd.len(),
             elapsed: self.elapsed,
         }
     }

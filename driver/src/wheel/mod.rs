@@ -27,6 +27,7 @@
 //!   searched.
 //! * Whoever leaves makes no other cell move, until the slot is tidied. So several may leave together, whose owners are gone.
 //! * All cells of a level's run are due before its next slot starts. So a level has one run.
+//! * What cascades is a run, too, whose timers are not in order: it comes before all others, and what leaves it is filed again.
 //! * A timer in the 16 ns in which the wheel stands goes to the run of level 0 if it is among the last in its order, and to `crowd`,
 //!   a tree, if not. That is also where a crowd ends that no slot can tell apart.
 //! * Work is sliced: a cascade may stop after any cell. No step sorts, copies or frees more than a page.
@@ -43,7 +44,7 @@ use std::fmt;
 
 pub(crate) use cells::Cell;
 use cells::{Buffers, Timer};
-use level::{LEVELS, Occupied, SLOTS, SlotId};
+use level::{LEVELS, Occupied, SLOTS, SlotId, bits};
 use run::{Crowd, Run};
 use slot::Slot;
 
@@ -211,14 +212,14 @@ pub struct Wheel<K, const PAGE: usize = { cells::LARGEST }> {
     elapsed: Nanos,
     /// No slot starts before or at this.
     clear_until: Nanos,
-    /// What is left of the slot that each level has opened last.
-    runs: [Run<K, PAGE>; LEVELS],
+    /// What is left of the slot that each level has opened last; and, behind those, of one that cascades.
+    runs: [Run<K, PAGE>; LEVELS + 1],
     /// Which runs hold timers: a bit each.
     running: u64,
     /// Timers that found no place in the run of level 0.
     crowd: Crowd<K>,
-    /// The slot that cascades, and those of its timers that have not been moved yet.
-    cascading: Option<(SlotId, Run<K, PAGE>)>,
+    /// The slot that was opened last: the one that cascades, if one does.
+    opened: SlotId,
     buffers: Buffers<K>,
     len: usize,
     moved: u64,
@@ -254,7 +255,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             runs: std::array::from_fn(|_| Run::new()),
             running: 0,
             crowd: Crowd::new(),
-            cascading: None,
+            opened: SlotId::new(0, 0),
             buffers: Buffers::new(),
             len: 0,
             moved: 0,
@@ -354,8 +355,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
 
     /// Bytes that the wheel has allocated, but for the tree of timers that no slot can tell apart.
     pub fn allocated_bytes(&self) -> usize {
-        let runs = self.runs.iter().chain(self.cascading.iter().map(|(_, run)| run));
-        let runs: usize = runs.map(Run::allocated_bytes).sum();
+        let runs: usize = self.runs.iter().map(Run::allocated_bytes).sum();
         let slots: usize = self.slots.iter().map(Slot::allocated_bytes).sum();
         size_of_val(&*self.slots) + slots + runs + self.buffers.allocated_bytes()
     }
@@ -393,26 +393,14 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// Removes a timer whose slot has been opened.
     #[inline(never)]
     fn take_opened(&mut self, key: K, place: Place) -> Option<Rank> {
-        if let Some((_, run)) = &mut self.cascading {
-            let rank = run.remove(key, place, &mut self.buffers);
-            if run.is_empty() {
-                self.cascading = None;
-            }
+        for number in bits(self.running) {
+            let rank = self.runs[number].remove(key, place, &mut self.buffers);
             if rank.is_some() {
+                self.running &= !(u64::from(self.runs[number].is_empty()) << number);
                 return rank;
             }
         }
-        let found = level::bits(self.running).find_map(|level| {
-            let rank = self.runs[level].remove(key, place, &mut self.buffers)?;
-            Some((level, rank))
-        });
-        match found {
-            Some((level, rank)) => {
-                self.running &= !(u64::from(self.runs[level].is_empty()) << level);
-                Some(rank)
-            }
-            None => self.crowd.remove(key, place),
-        }
+        self.crowd.remove(key, place)
     }
 
     /// Puts a timer into the slot that its deadline has from where the wheel stands.

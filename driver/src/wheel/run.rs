@@ -13,10 +13,13 @@
 use std::collections::BTreeMap;
 
 use super::cells::{Buffers, Cell, Cells, Timer};
+use super::level::LEVELS;
 use super::slot::{SEARCHED, Slot, follows};
 use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
 
+/// The number of the run of those that cascade; the others have the numbers of their levels.
+pub(super) const CASCADING: usize = LEVELS;
 /// At most so many holes are passed over in one step.
 const PASSED: usize = 1024;
 /// Owners so many cells ahead are fetched into the cache.
@@ -41,22 +44,17 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
         Run { cells: Cells::new(), head: 0, live: 0, sorted: 0, slack: Slack::MAX }
     }
 
-    /// The timers of a slot as they lie there.
+    /// The timers of a slot: as they lie there, or sorted, if they are out of order and fill no more than a page.
     pub(super) fn of(store: &mut impl Store<K>, slot: Slot<K, PAGE>) -> Run<K, PAGE> {
-        let (live, slack) = (slot.live(), slot.slack());
-        let run = Run { cells: slot.into_cells(), head: 0, live, sorted: 0, slack };
-        run.prefetch(store);
-        run
-    }
-
-    /// The timers of a slot of one page, sorted.
-    pub(super) fn sort(store: &mut impl Store<K>, slot: Slot<K, PAGE>) -> Run<K, PAGE> {
-        let (live, slack) = (slot.live(), slot.slack());
-        let mut run = Run { cells: slot.into_cells(), head: 0, live, sorted: live, slack };
-        let cells = run.cells.tail();
-        cells.retain(|cell| cell.key.is_some());
-        cells.sort_unstable_by_key(Cell::order);
-        run.prefetch(store);
+        let (live, slack, is_ordered) = (slot.live(), slot.slack(), slot.is_ordered());
+        let mut run = Run { cells: slot.into_cells(), head: 0, live, sorted: 0, slack };
+        if !is_ordered && run.cells.is_one_page() {
+            run.sorted = live;
+            run.cells.tail().retain(|cell| cell.key.is_some());
+            run.cells.tail().sort_unstable_by_key(Cell::order);
+        }
+        let first = (0..AHEAD).map_while(|index| run.cells.get(index));
+        first.filter_map(|cell| cell.key).for_each(|key| store.prefetch(key));
         run
     }
 
@@ -187,12 +185,6 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
     /// Bytes that it has allocated besides its pages.
     pub(super) fn allocated_bytes(&self) -> usize {
         self.cells.allocated_bytes()
-    }
-
-    /// Has the owners of the first timers fetched.
-    fn prefetch(&self, store: &mut impl Store<K>) {
-        let first = (0..AHEAD).map_while(|index| self.cells.get(index));
-        first.filter_map(|cell| cell.key).for_each(|key| store.prefetch(key));
     }
 
     /// Moves the head over one cell; gives back the page that it leaves behind.

@@ -181,18 +181,6 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         self.cells.clear(buffers);
     }
 
-    /// Takes out the last timer; `None` if some holes were in the way.
-    pub(super) fn pop(&mut self, buffers: &mut Buffers<K>) -> Option<Timer<K>> {
-        let last = self.cells.len().checked_sub(1)?;
-        let cell = self.cells.get_mut(last)?;
-        let taken = cell.timer();
-        cell.key = None;
-        self.live -= u32::from(taken.is_some());
-        self.free = NONE;
-        self.pop_holes(buffers);
-        taken
-    }
-
     /// Gives the timer of `key`, if it is at `index`, another deadline in this slot, and another slack. Says whether it was.
     #[inline]
     pub(super) fn edit(
