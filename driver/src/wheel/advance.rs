@@ -130,7 +130,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     #[inline]
     pub fn earliest(&self) -> Nanos {
         // Slots come in the order of time and do not overlap, so the first has the earliest deadline.
-        let slot = self.occupied.earliest().map_or(Nanos::NEVER, |id| self.slots[id.index()].earliest());
+        let slot = self.occupied.earliest().map_or(Nanos::NEVER, |id| self.slots[id.index()].earliest);
         self.head().map_or(slot, |(when, _)| slot.min(when))
     }
 
@@ -164,7 +164,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         let crowd = self.crowd.first().map_or(Nanos::NEVER, |timer| timer.when);
         let mut most = bits(self.running).fold(crowd, |most, level| self.runs[level].wake(most));
         for slot in self.slots_until(most).map(|id| &self.slots[id.index()]) {
-            most = most.min(slot.wake());
+            most = most.min(slot.wake);
         }
         if most <= due {
             return Some((most, due));
@@ -172,7 +172,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         let runs = bits(self.running).filter_map(|level| self.runs[level].last_until(most));
         let mut last = runs.fold(due, Nanos::max);
         for slot in self.slots_until(most).map(|id| &self.slots[id.index()]) {
-            if slot.earliest() <= most && last < most {
+            if slot.earliest <= most && last < most {
                 last = last.max(slot.last_until(most));
             }
         }
@@ -200,7 +200,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             self.runs[number].timers().all(|(_, timer)| look(&mut best, timer) || number == CASCADING);
         }
         for slot in self.occupied.iter().map(|id| &self.slots[id.index()]) {
-            if !is_ahead(&best, slot.earliest()) {
+            if !is_ahead(&best, slot.earliest) {
                 break;
             }
             slot.timers().for_each(|(_, timer)| _ = look(&mut best, timer));
@@ -250,9 +250,9 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         let slot = &self.slots[id.index()];
         // Nothing is due before the earliest of the slot, so the wheel may stand there already: those that have to cascade
         // come the nearer to their end.
-        self.elapsed = self.elapsed.max(slot.earliest().min(now));
-        let number = if slot.is_ordered() || slot.is_one_page() { id.level() } else { CASCADING };
-        if !slot.is_ordered() && slot.is_one_page() {
+        self.elapsed = self.elapsed.max(slot.earliest.min(now));
+        let number = if slot.ordered || slot.cells.is_one_page() { id.level() } else { CASCADING };
+        if !slot.ordered && slot.cells.is_one_page() {
             *moves = moves.saturating_sub(slot.live() / SORTED);
         }
         self.open_as(store, id, number);

@@ -99,13 +99,6 @@ impl Compaction {
     }
 }
 
-impl<K> Rest<K> {
-    /// Bytes that it has allocated.
-    fn allocated_bytes(&self) -> usize {
-        size_of::<Rest<K>>() + self.pages.capacity() * size_of::<Vec<Cell<K>>>()
-    }
-}
-
 impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
     pub(super) const fn new() -> Cells<K, PAGE> {
         Cells { tail: Vec::new(), rest: None, base: 0 }
@@ -177,14 +170,18 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
 
     #[cold]
     fn grow(&mut self, buffers: &mut Buffers<K>) {
-        match self.tail.capacity() {
-            0 => self.tail = buffers.take(0),
-            full if full == PAGE => {
-                let page = std::mem::replace(&mut self.tail, buffers.take(size_of_capacity(PAGE)));
-                self.base += PAGE as u32;
-                self.rest.get_or_insert_with(|| buffers.rest()).pages.push(page);
-            }
-            _ => buffers.grow(&mut self.tail),
+        let is_page = self.tail.capacity() == PAGE;
+        let larger = buffers.take(size_for(if is_page { PAGE } else { self.tail.capacity() + 1 }));
+        let mut full = std::mem::replace(&mut self.tail, larger);
+        if is_page {
+            self.base += PAGE as u32;
+            let pages = &mut self.rest.get_or_insert_with(|| buffers.rest()).pages;
+            let before = pages.capacity();
+            pages.push(full);
+            buffers.listed += (pages.capacity() - before) * size_of::<Vec<Cell<K>>>();
+        } else {
+            self.tail.append(&mut full);
+            buffers.give_back(full);
         }
     }
 
@@ -232,7 +229,7 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
         if let Some(mut rest) = self.rest.take() {
             rest.pages.drain(..).for_each(|page| buffers.give_back(page));
             rest.compaction = None;
-            buffers.give_back_rest(rest);
+            buffers.rests.push(rest);
         }
     }
 
@@ -243,11 +240,6 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
             let page = self.rest.as_mut().and_then(|rest| rest.pages.get_mut(index / PAGE - 1));
             buffers.give_back(page.map(std::mem::take).unwrap_or_default());
         }
-    }
-
-    /// Bytes that it has allocated besides the pages.
-    pub(super) fn allocated_bytes(&self) -> usize {
-        self.rest.as_ref().map_or(0, |rest| rest.allocated_bytes())
     }
 
     /// The cells from `index` on which are no holes, with their indices.
@@ -262,6 +254,8 @@ pub(super) struct Buffers<K> {
     sizes: [Size<K>; SIZES],
     #[allow(clippy::vec_box, reason = "they go to rows and come back as they are")]
     rests: Vec<Box<Rest<K>>>,
+    /// Bytes of all of those, those in use included.
+    listed: usize,
     window: u64,
     /// Some size may have a surplus.
     releasing: bool,
@@ -284,15 +278,13 @@ struct Size<K> {
 impl<K> Buffers<K> {
     pub(super) fn new() -> Buffers<K> {
         let size = |_| Size { free: Vec::new(), made: 0, low: 0, last_low: 0, surplus: 0 };
-        Buffers { sizes: std::array::from_fn(size), rests: Vec::new(), window: 0, releasing: false }
-    }
-
-    /// Replaces a full buffer by one of at least twice its size, with the same cells. It is not a page yet.
-    #[cold]
-    fn grow(&mut self, cells: &mut Vec<Cell<K>>) {
-        let mut larger = self.take(size_of_capacity(cells.capacity()) + 1);
-        larger.append(cells);
-        self.give_back(std::mem::replace(cells, larger));
+        Buffers {
+            sizes: std::array::from_fn(size),
+            rests: Vec::new(),
+            listed: 0,
+            window: 0,
+            releasing: false,
+        }
     }
 
     /// Takes a buffer that is no longer needed, with whatever is in it. One that never had memory is nothing.
@@ -300,18 +292,16 @@ impl<K> Buffers<K> {
     fn give_back(&mut self, mut buffer: Vec<Cell<K>>) {
         if buffer.capacity() > 0 {
             buffer.clear();
-            self.sizes[size_of_capacity(buffer.capacity())].free.push(buffer);
+            self.sizes[size_for(buffer.capacity())].free.push(buffer);
         }
     }
 
     /// What a row of more than one page needs.
     fn rest(&mut self) -> Box<Rest<K>> {
-        self.rests.pop().unwrap_or_else(|| Box::new(Rest { pages: Vec::new(), compaction: None }))
-    }
-
-    /// Takes back what was for a row of more than one page.
-    fn give_back_rest(&mut self, rest: Box<Rest<K>>) {
-        self.rests.push(rest);
+        self.rests.pop().unwrap_or_else(|| {
+            self.listed += size_of::<Rest<K>>();
+            Box::new(Rest { pages: Vec::new(), compaction: None })
+        })
     }
 
     /// Frees a little of the memory that a burst has left behind.
@@ -350,15 +340,13 @@ impl<K> Buffers<K> {
         self.releasing = left == 0;
     }
 
-    /// Bytes of all buffers, those in use included.
+    /// Bytes of all buffers and lists, those in use included.
     pub(super) fn allocated_bytes(&self) -> usize {
         let sizes = self.sizes.iter().enumerate().map(|(number, size)| {
             let buffers = size.made * (SMALLEST << number) * size_of::<Cell<K>>();
             buffers + size.free.capacity() * size_of::<Vec<Cell<K>>>()
         });
-        let rests = self.rests.iter().map(|rest| rest.allocated_bytes());
-        let list = self.rests.capacity() * size_of::<Box<Rest<K>>>();
-        sizes.sum::<usize>() + rests.sum::<usize>() + list
+        sizes.sum::<usize>() + self.listed + self.rests.capacity() * size_of::<Box<Rest<K>>>()
     }
 
     /// An empty buffer of the size with this number, or a larger one if there is none.
@@ -384,11 +372,11 @@ impl<K> Buffers<K> {
     }
 }
 
-/// The number of the size of a buffer with this capacity.
+/// The number of the smallest size that has room for so many cells, of which there is one at least.
 #[inline]
-fn size_of_capacity(capacity: usize) -> usize {
-    debug_assert!((SMALLEST..2 * LARGEST).contains(&capacity));
-    (capacity / SMALLEST).ilog2() as usize
+fn size_for(cells: usize) -> usize {
+    debug_assert!((1..=LARGEST).contains(&cells));
+    (usize::BITS - ((cells - 1) / SMALLEST).leading_zeros()) as usize
 }
 
 #[cfg(test)]
@@ -432,9 +420,8 @@ mod tests {
         let mut rows: Vec<_> = (0..100).map(|_| row(5 * PAGE, &mut buffers)).collect();
         let allocated = buffers.allocated_bytes();
         rows.iter_mut().for_each(|row| row.clear(&mut buffers));
-        // The rests of the rows are listed besides.
-        let rests = buffers.rests.capacity() * size_of::<Box<Rest<usize>>>()
-            + buffers.rests.iter().map(|rest| rest.allocated_bytes()).sum::<usize>();
+        // But the list of what the rows had besides.
+        let rests = buffers.rests.capacity() * size_of::<Box<Rest<usize>>>();
         assert_eq!(buffers.allocated_bytes() - rests, allocated);
     }
 
@@ -447,8 +434,9 @@ mod tests {
             cells.release_page(index, &mut buffers);
         }
         // Two pages: they serve another row without new memory but for the list of them.
-        let (lists, used) = (buffers.allocated_bytes(), row(2 * PAGE, &mut buffers));
-        assert_eq!((buffers.allocated_bytes(), used.len()), (lists, 2 * PAGE));
+        let (lists, listed) = (buffers.allocated_bytes(), buffers.listed);
+        let used = row(2 * PAGE, &mut buffers);
+        assert_eq!((buffers.allocated_bytes() - buffers.listed, used.len()), (lists - listed, 2 * PAGE));
         assert!(lists < allocated + PAGE * size_of::<Cell<usize>>());
         assert_eq!(cells.live_from(2 * PAGE).count(), PAGE);
     }

@@ -47,17 +47,17 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             assert!(live > 0, "the bit of {id:?} is wrong");
             assert_eq!(slot.timers().count(), live, "{id:?} counts wrong");
             // While a row is compacted, each removal makes one more hole and looks at sixteen cells.
-            assert!(slot.len_with_holes() <= 6 * live + 2 * PAGE + HOLES, "{id:?} has too many holes");
+            assert!(slot.cells.len() <= 6 * live + 2 * PAGE + HOLES, "{id:?} has too many holes");
             assert!(slot.finds_holes(), "{id:?} takes something else for a hole");
             for (index, timer) in slot.timers() {
                 let when = timer.when;
                 assert_eq!(SlotId::of(self.elapsed, when), Some(id), "{when:?} lies in the wrong slot");
-                assert!(slot.earliest() <= when, "{id:?} starts too late for {when:?}");
-                assert!(slot.latest() >= when, "{id:?} ends too early for {when:?}");
-                assert!(slot.wake() <= timer.wake(), "{id:?} wakes too late for {when:?}");
+                assert!(slot.earliest <= when, "{id:?} starts too late for {when:?}");
+                assert!(slot.latest >= when, "{id:?} ends too early for {when:?}");
+                assert!(slot.wake <= timer.wake(), "{id:?} wakes too late for {when:?}");
                 is_at(timer.key, Place { when, index: index as u32 });
             }
-            assert!(!slot.is_ordered() || is_ordered(slot.timers()), "{id:?} is out of order");
+            assert!(!slot.ordered || is_ordered(slot.timers()), "{id:?} is out of order");
             len += live;
         }
         for number in bits(self.running) {

@@ -312,7 +312,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     #[inline]
     pub(crate) fn locate(&self, leaving: &mut Leaving<K>) -> Option<&Cell<K>> {
         leaving.slot = SlotId::of(self.elapsed, leaving.place.when);
-        self.slots[leaving.slot?.index()].cell(leaving.place.index)
+        self.slots[leaving.slot?.index()].cells.get(leaving.place.index as usize)
     }
 
     /// Removes several timers, which have been [located](Wheel::locate), and whose cells are waited for together. The store is not
@@ -355,9 +355,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
 
     /// Bytes that the wheel has allocated, but for the tree of timers that no slot can tell apart.
     pub fn allocated_bytes(&self) -> usize {
-        let runs: usize = self.runs.iter().map(Run::allocated_bytes).sum();
-        let slots: usize = self.slots.iter().map(Slot::allocated_bytes).sum();
-        size_of_val(&*self.slots) + slots + runs + self.buffers.allocated_bytes()
+        size_of_val(&*self.slots) + self.buffers.allocated_bytes()
     }
 
     /// Removes a timer from the place that its owner knows. Returns its rank.

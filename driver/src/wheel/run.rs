@@ -46,9 +46,9 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
 
     /// The timers of a slot: as they lie there, or sorted, if they are out of order and fill no more than a page.
     pub(super) fn of(store: &mut impl Store<K>, slot: Slot<K, PAGE>) -> Run<K, PAGE> {
-        let (live, slack, is_ordered) = (slot.live(), slot.slack(), slot.is_ordered());
-        let mut run = Run { cells: slot.into_cells(), head: 0, live, sorted: 0, slack };
-        if !is_ordered && run.cells.is_one_page() {
+        let (live, slack) = (slot.live(), slot.slack);
+        let mut run = Run { cells: slot.cells, head: 0, live, sorted: 0, slack };
+        if !slot.ordered && run.cells.is_one_page() {
             run.sorted = live;
             run.cells.tail().retain(|cell| cell.key.is_some());
             run.cells.tail().sort_unstable_by_key(Cell::order);
@@ -180,11 +180,6 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
     /// All timers with their indices, in order.
     pub(super) fn timers(&self) -> impl Iterator<Item = (usize, Timer<K>)> {
         self.cells.live_from(self.head)
-    }
-
-    /// Bytes that it has allocated besides its pages.
-    pub(super) fn allocated_bytes(&self) -> usize {
-        self.cells.allocated_bytes()
     }
 
     /// Moves the head over one cell; gives back the page that it leaves behind.

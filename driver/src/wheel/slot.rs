@@ -30,22 +30,22 @@ const TRAILING: usize = 64;
 /// At most so many cells are looked at to find out how long a park may last.
 pub(super) const SEARCHED: usize = 64;
 
-/// The timers of a slot.
+/// The timers of a slot. Others read it, and change nothing but through its functions.
 #[derive(Debug)]
 pub(super) struct Slot<K, const PAGE: usize> {
-    cells: Cells<K, PAGE>,
+    pub(super) cells: Cells<K, PAGE>,
     /// No cell is due before this.
-    earliest: Nanos,
+    pub(super) earliest: Nanos,
     /// No cell is due after this.
-    latest: Nanos,
+    pub(super) latest: Nanos,
     /// No cell wants the park to end before this.
-    wake: Nanos,
+    pub(super) wake: Nanos,
     live: u32,
     /// The hole that the next timer takes. It names the next hole.
     free: u32,
     /// No cell has less.
-    slack: Slack,
-    ordered: bool,
+    pub(super) slack: Slack,
+    pub(super) ordered: bool,
 }
 
 impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
@@ -71,36 +71,6 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.live == 0
-    }
-
-    #[inline]
-    pub(super) fn earliest(&self) -> Nanos {
-        self.earliest
-    }
-
-    #[inline]
-    pub(super) fn latest(&self) -> Nanos {
-        self.latest
-    }
-
-    #[inline]
-    pub(super) fn slack(&self) -> Slack {
-        self.slack
-    }
-
-    #[inline]
-    pub(super) fn wake(&self) -> Nanos {
-        self.wake
-    }
-
-    #[inline]
-    pub(super) fn is_ordered(&self) -> bool {
-        self.ordered
-    }
-
-    /// Whether all cells lie in one buffer.
-    pub(super) fn is_one_page(&self) -> bool {
-        self.cells.is_one_page()
     }
 
     /// Puts a timer behind the last one or in a hole, and tells its owner.
@@ -151,12 +121,6 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
             self.free = index;
         }
         Some(rank)
-    }
-
-    /// The cell at `index`.
-    #[inline]
-    pub(super) fn cell(&self, index: u32) -> Option<&Cell<K>> {
-        self.cells.get(index as usize)
     }
 
     /// Whether it has far more cells than timers.
@@ -210,11 +174,6 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         std::mem::replace(self, Slot::new())
     }
 
-    /// The cells of a slot that was taken.
-    pub(super) fn into_cells(self) -> Cells<K, PAGE> {
-        self.cells
-    }
-
     /// The last time up to `most` at which a cell of this slot is due, which has one that is due by then; `most` where it
     /// would take long to find out.
     pub(super) fn last_until(&self, most: Nanos) -> Nanos {
@@ -230,11 +189,6 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         self.cells.live_from(0)
     }
 
-    /// Bytes that it has allocated besides its pages.
-    pub(super) fn allocated_bytes(&self) -> usize {
-        self.cells.allocated_bytes()
-    }
-
     /// Whether `free` leads to holes and ends.
     pub(super) fn finds_holes(&self) -> bool {
         let mut next = self.free;
@@ -245,11 +199,6 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
             }
             _ => true,
         }) && next == NONE
-    }
-
-    /// How many cells there are, holes included.
-    pub(super) fn len_with_holes(&self) -> usize {
-        self.cells.len()
     }
 
     #[inline]
@@ -341,7 +290,7 @@ mod tests {
             assert!(slot.remove(2, 3, &mut buffers).is_none(), "another lies at the end");
             assert!(slot.remove(3, 3, &mut buffers).is_some());
             // What has lost its order has its holes in a list, where they stay.
-            assert_eq!((slot.live(), slot.len_with_holes()), (1, expected));
+            assert_eq!((slot.live(), slot.cells.len()), (1, expected));
             assert!(slot.finds_holes());
         }
     }
