@@ -105,23 +105,6 @@ impl fmt::Debug for Place {
     }
 }
 
-/// A timer that is to be removed.
-#[derive(Clone, Copy)]
-pub(crate) struct Leaving<K> {
-    key: K,
-    /// The last place that was told for it.
-    place: Place,
-    /// The slot of its deadline, once it has been [located](Wheel::locate): there it waits, unless its slot has been opened.
-    slot: Option<SlotId>,
-}
-
-impl<K> Leaving<K> {
-    #[inline]
-    pub(crate) fn new(key: K, place: Place) -> Leaving<K> {
-        Leaving { key, place, slot: None }
-    }
-}
-
 /// A timer's sequence number, which orders equal deadlines, and its slack.
 ///
 /// ```
@@ -308,27 +291,20 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         self.take(store, key).is_some()
     }
 
-    /// Finds out in which slot a timer waits that is to be removed, if it is in one. Returns its cell, to be fetched.
+    /// The cell of a timer whose owner knows this place, if its slot has not been opened.
     #[inline]
-    pub(crate) fn locate(&self, leaving: &mut Leaving<K>) -> Option<&Cell<K>> {
-        leaving.slot = SlotId::of(self.elapsed, leaving.place.when);
-        self.slots[leaving.slot?.index()].cells.get(leaving.place.index as usize)
+    pub(crate) fn cell(&self, place: Place) -> Option<&Cell<K>> {
+        self.slots[SlotId::of(self.elapsed, place.when)?.index()].cells.get(place.index as usize)
     }
 
-    /// Removes several timers, which have been [located](Wheel::locate), and whose cells are waited for together. The store is not
-    /// asked for them, nor told: their owners may be gone. Says whether all were there; if not, some may still be.
-    ///
-    /// Nothing else was done to the wheel since the first of them was to be removed.
-    pub(crate) fn remove_all(&mut self, store: &mut impl Store<K>, timers: &[Leaving<K>]) -> bool {
-        let (mut found, mut untidy) = (0, false);
-        for &Leaving { key, place, slot } in timers {
-            found += usize::from(self.take_from(slot, key, place).is_some());
-            untidy |= slot.is_some_and(|id| self.slots[id.index()].is_untidy());
-        }
+    /// Removes several timers from the places that were told last for them. The store is not asked for them, nor told: their owners
+    /// may be gone. Says whether all were there; if not, some may still be.
+    pub(crate) fn remove_all(&mut self, store: &mut impl Store<K>, timers: &[(K, Place)]) -> bool {
+        let found = timers.iter().filter(|&&(key, place)| self.take_from(key, place).is_some()).count();
         self.len -= found;
         // Only from here on cells move, and their owners are told.
-        if found == timers.len() && untidy {
-            timers.iter().filter_map(|leaving| leaving.slot).for_each(|id| self.tidy(store, id));
+        if found == timers.len() {
+            timers.iter().for_each(|&(_, place)| self.tidy(store, place));
         }
         self.debug_check();
         found == timers.len()
@@ -362,9 +338,8 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     #[inline]
     fn take(&mut self, store: &mut impl Store<K>, key: K) -> Option<Rank> {
         let place = store.place(key);
-        let slot = SlotId::of(self.elapsed, place.when);
-        let rank = self.take_from(slot, key, place)?;
-        slot.into_iter().for_each(|id| self.tidy(store, id));
+        let rank = self.take_from(key, place)?;
+        self.tidy(store, place);
         self.len -= 1;
         self.debug_check();
         Some(rank)
@@ -373,14 +348,16 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// Takes a timer out of the slot of its deadline, which is to be [tidied](Wheel::tidy) afterwards, or of where it waits since its
     /// slot has been opened. Returns its rank.
     #[inline]
-    fn take_from(&mut self, slot: Option<SlotId>, key: K, place: Place) -> Option<Rank> {
+    fn take_from(&mut self, key: K, place: Place) -> Option<Rank> {
+        let slot = SlotId::of(self.elapsed, place.when);
         let waiting = slot.and_then(|id| self.slots[id.index()].remove(key, place.index, &mut self.buffers));
         waiting.or_else(|| self.take_opened(key, place))
     }
 
-    /// What is left to do when a timer has left this slot.
+    /// What is left to do when a timer has left the slot of this place.
     #[inline]
-    fn tidy(&mut self, store: &mut impl Store<K>, id: SlotId) {
+    fn tidy(&mut self, store: &mut impl Store<K>, place: Place) {
+        let Some(id) = SlotId::of(self.elapsed, place.when) else { return };
         let slot = &mut self.slots[id.index()];
         slot.tidy(store, &mut self.buffers);
         if slot.is_empty() {

@@ -123,18 +123,12 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         Some(rank)
     }
 
-    /// Whether it has far more cells than timers.
-    #[inline]
-    pub(super) fn is_untidy(&self) -> bool {
-        self.live == 0 || self.cells.len() > SPARSE * self.live() + HOLES
-    }
-
     /// Gives up the cells of a slot without timers, and compacts a row that has many holes.
     #[inline]
     pub(super) fn tidy(&mut self, store: &mut impl Store<K>, buffers: &mut Buffers<K>) {
         if self.live == 0 {
             self.clear(buffers);
-        } else if self.is_untidy() {
+        } else if self.cells.len() > SPARSE * self.live() + HOLES {
             self.compact(store, buffers);
         }
     }

@@ -29,7 +29,7 @@ use super::TimerEntry;
 use crate::Nanos;
 use crate::slack::SlackPolicy;
 use crate::trace::TracedTimer;
-use crate::wheel::{Due, Leaving, Occupancy, Place, Rank, Slack, Store, Wheel};
+use crate::wheel::{Due, Occupancy, Place, Rank, Slack, Store, Wheel};
 
 /// So many entries ahead of the one that is read are fetched into the cache.
 const AHEAD: usize = 12;
@@ -142,7 +142,7 @@ pub(crate) struct Entries {
     /// The latest reading of the clock that was told: by it the slack of those that are filed is computed.
     latest: Nanos,
     /// Entries that were unlinked, whose cells are still in the wheel. They may be gone.
-    leaving: Vec<Leaving<EntryRef>>,
+    leaving: Vec<(EntryRef, Place)>,
     /// How many were filed: the sequence number of the last.
     sequence: u64,
     /// How much slack those get that ask for none in particular.
@@ -186,8 +186,8 @@ impl Entries {
 
     #[inline(never)]
     fn remove_leaving(&mut self) {
-        for leaving in &mut self.leaving {
-            if let Some(cell) = self.wheel.locate(leaving) {
+        for &(_, place) in &self.leaving {
+            if let Some(cell) = self.wheel.cell(place) {
                 prefetch(cell);
             }
         }
@@ -222,7 +222,7 @@ impl Entries {
                 self.arriving.pop();
             }
         } else {
-            self.leaving.push(Leaving::new(key, place));
+            self.leaving.push((key, place));
             if self.leaving.len() == TOGETHER {
                 self.remove_leaving();
             }
