@@ -136,7 +136,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
 
     /// The earliest deadline of all, exactly. Looks at every cell of the slots that may hold it, where
     /// [`next_wake`](Wheel::next_wake) is a handful of steps.
-    pub fn next_deadline(&mut self, store: &mut impl Store<K>) -> Option<Nanos> {
+    pub fn next_deadline(&self, store: &mut impl Store<K>) -> Option<Nanos> {
         self.first(|key, filed| store.deadline(key, filed)).map(|(deadline, _)| deadline)
     }
 
@@ -251,10 +251,11 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         // Nothing is due before the earliest of the slot, so the wheel may stand there already: those that have to cascade
         // come the nearer to their end.
         self.elapsed = self.elapsed.max(slot.earliest.min(now));
-        let number = if slot.ordered || slot.cells.is_one_page() { id.level() } else { CASCADING };
-        if !slot.ordered && slot.cells.is_one_page() {
+        let is_sorted = slot.is_to_be_sorted();
+        if is_sorted {
             *moves = moves.saturating_sub(slot.live() / SORTED);
         }
+        let number = if slot.ordered || is_sorted { id.level() } else { CASCADING };
         self.open_as(store, id, number);
     }
 

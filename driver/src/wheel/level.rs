@@ -223,7 +223,19 @@ impl Occupied {
     /// The occupied slots in the order in which they start.
     #[inline]
     pub(super) fn iter(&self) -> impl Iterator<Item = SlotId> + '_ {
-        bits(self.levels).flat_map(|level| bits(self.slots[level]).map(move |slot| SlotId::new(level, slot)))
+        std::iter::successors(self.earliest(), |id| self.next(*id))
+    }
+
+    /// The occupied slot that starts next after this one.
+    #[inline]
+    fn next(&self, id: SlotId) -> Option<SlotId> {
+        let above = |bits: u64, bit: usize| bits & (u64::MAX - 1) << bit;
+        let slots = above(self.slots[id.level()], id.slot());
+        if slots != 0 {
+            return Some(SlotId::new(id.level(), slots.trailing_zeros() as usize));
+        }
+        let level = bits(above(self.levels, id.level())).next()?;
+        Some(SlotId::new(level, self.slots[level].trailing_zeros() as usize))
     }
 }
 

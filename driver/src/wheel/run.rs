@@ -46,9 +46,9 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
 
     /// The timers of a slot: as they lie there, or sorted, if they are out of order and fill no more than a page.
     pub(super) fn of(store: &mut impl Store<K>, slot: Slot<K, PAGE>) -> Run<K, PAGE> {
-        let (live, slack) = (slot.live(), slot.slack);
+        let (live, slack, is_sorted) = (slot.live(), slot.slack, slot.is_to_be_sorted());
         let mut run = Run { cells: slot.cells, head: 0, live, sorted: 0, slack };
-        if !slot.ordered && run.cells.is_one_page() {
+        if is_sorted {
             run.sorted = live;
             run.cells.tail().retain(|cell| cell.key.is_some());
             run.cells.tail().sort_unstable_by_key(Cell::order);

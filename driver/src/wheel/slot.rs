@@ -73,6 +73,11 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         self.live == 0
     }
 
+    /// Whether it is sorted as it is opened: it is out of order, and fills no more than a page.
+    pub(super) fn is_to_be_sorted(&self) -> bool {
+        !self.ordered && self.cells.is_one_page()
+    }
+
     /// Puts a timer behind the last one or in a hole, and tells its owner.
     #[inline]
     pub(super) fn push(&mut self, store: &mut impl Store<K>, timer: Timer<K>, buffers: &mut Buffers<K>) {

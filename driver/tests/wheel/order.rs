@@ -108,6 +108,7 @@ fn a_slot_whose_last_was_moved_away_does_not_take_the_next_for_in_order() {
         bench.file(key, deadline);
     }
     bench.refile(low, width(4));
+    assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(at(10)));
     bench.check();
     // Its number is above that of the one which has gone, and below that of the one which is there.
     bench.cancel(middle);
