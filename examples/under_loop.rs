@@ -14,7 +14,6 @@ mod duration;
 #[path = "common/say.rs"]
 mod say;
 
-use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -40,8 +39,6 @@ struct Options {
 fn main() -> ExitCode {
     match host::run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever looked at the window has seen enough.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("under_loop: {error}");
             ExitCode::FAILURE
@@ -183,13 +180,14 @@ mod host {
             self.next = now + self.period;
             self.shown = line;
             self.frames += 1;
-            let mut out = io::stdout().lock();
-            // A terminal shows one line, which each frame draws over.
-            match self.is_terminal {
-                true => write!(out, "\r{}\x1b[K", self.shown)?,
-                false => writeln!(out, "{}", self.shown)?,
+            if self.is_terminal {
+                // One line, which each frame draws over.
+                let mut out = io::stdout().lock();
+                write!(out, "\r{}\x1b[K", self.shown)?;
+                out.flush()?;
+            } else {
+                say(&self.shown)?;
             }
-            out.flush()?;
             Ok(None)
         }
 

@@ -1,8 +1,8 @@
 //! Whether this process is a child by `fork` of the one in which something was made.
 //!
 //! A child has a copy of all that its parent has, and shares the parent's descriptors. To ask the system which process this is
-//! takes a system call each time, and is asked before each look at the sockets. So the C library calls a function in each child, and that
-//! counts: the question is a load.
+//! takes a system call each time, and is asked before each look at the sockets. So the C library calls a function in each
+//! child, and that counts: the question is a load.
 //!
 //! Ground rules:
 //!

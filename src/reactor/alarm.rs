@@ -29,7 +29,7 @@ pub(super) const ALARM: Token = Token(usize::MAX - 1);
 mod timerfd {
     use super::ALARM;
     use crate::clock::system::ClockId;
-    use crate::reactor::Until;
+    use crate::reactor::{LONGEST, Until};
     use mio::unix::SourceFd;
     use mio::{Interest, Registry};
     use rustix::time::{
@@ -45,7 +45,7 @@ mod timerfd {
     const MANY: u64 = 16;
 
     /// Sleeps that begin farther apart count as if they began so many nanoseconds apart: no poll is longer.
-    const RARE: u64 = 3600 * NANOS_PER_SEC;
+    const RARE: u64 = LONGEST.as_nanos() as u64;
 
     #[derive(Debug)]
     pub(in crate::reactor) struct Alarm {

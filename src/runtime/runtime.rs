@@ -54,7 +54,8 @@ use crate::reactor::{Poller, Reactor};
 /// A runtime belongs to the process that made it. After `fork` the child shares the parent's poller and alarm, and would
 /// take its events: there [`block_on`](Runtime::block_on) panics, and one that was under way panics before it looks at
 /// its sockets again. The child may drop its copy and what it has of the parent's sockets, which the parent does not feel, and
-/// make a runtime of its own. A child that calls `exec` or `_exit` drops nothing and need not care. Two have to:
+/// make a runtime of its own. A child that calls `exec` or `_exit` drops nothing and need not care. Two things are
+/// for any other to mind:
 ///
 /// * A lock that another thread held at the moment of the `fork` stays locked in the child. If other threads may have used the
 ///   runtime's handle then, the child is to [`forget`](std::mem::forget) its copy, not to drop it.
