@@ -187,7 +187,7 @@ impl Io {
     }
 
     /// Whether there is anything to look at.
-    pub(super) fn has_sources(&self) -> bool {
+    pub(crate) fn has_sources(&self) -> bool {
         !lock(&self.sources).slots.is_empty()
     }
 

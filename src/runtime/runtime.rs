@@ -220,7 +220,7 @@ impl Runtime {
                     Poll::Ready(ready) => output = Some(ready),
                 }
                 // If there was no turn yet, the others get a go before the end.
-                if turned { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                if turned || self.is_alone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             if ended {
                 return output.expect("the root has ended");
@@ -232,6 +232,12 @@ impl Runtime {
                 return output;
             }
         }
+    }
+
+    /// Whether nothing waits for a turn: no task, no timer and no source of events.
+    fn is_alone(&self) -> bool {
+        let no_timer = self.handle.timers().earliest_due() == Nanos::NEVER;
+        no_timer && self.executor.alive() == 0 && !self.handle.io().has_sources()
     }
 
     /// Runs what is ready, until I/O and timers are to be looked at. Where it is the root's turn it calls `root`, and returns
