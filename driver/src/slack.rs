@@ -1,5 +1,5 @@
-//! How far a park may outlast a deadline, so that timers end together: [`Tolerance`] is what a driver is told, `SlackPolicy` what
-//! it makes of that for each timer, and [`Slack`] the result, in one byte.
+//! How far a park may outlast a deadline, so that timers end together: [`Tolerance`] is what a driver or an agenda is told, `SlackPolicy`
+//! what it makes of that for each timer, and [`Slack`] the result, in one byte.
 //!
 //! A wake-up is the dearest thing a timer does. So a park does not end at the earliest deadline but at the
 //! earliest deadline plus slack: it ends once for all that come due until then. The slack touches the park
@@ -147,10 +147,10 @@ impl fmt::Debug for Slack {
     }
 }
 
-/// A driver's tolerance, and the load it goes by.
-#[derive(Debug)]
+/// The tolerance of a driver or an agenda, and the load it goes by.
+#[derive(Clone, Debug)]
 pub(crate) struct SlackPolicy {
-    tolerance: Tolerance,
+    pub(crate) tolerance: Tolerance,
     /// When the current window began.
     since: Nanos,
     /// Timers fired in it.
@@ -160,8 +160,8 @@ pub(crate) struct SlackPolicy {
 }
 
 impl SlackPolicy {
-    pub(crate) fn new(now: Nanos) -> SlackPolicy {
-        SlackPolicy { tolerance: Tolerance::default(), since: now, fired: 0, busy: false, widened: 0 }
+    pub(crate) const fn new(now: Nanos, tolerance: Tolerance) -> SlackPolicy {
+        SlackPolicy { tolerance, since: now, fired: 0, busy: false, widened: 0 }
     }
 
     /// # Panics
@@ -211,7 +211,7 @@ impl SlackPolicy {
         (slack, false)
     }
 
-    /// `fired` timers came due in a call of `process` at `now`, and `live` are still armed.
+    /// `fired` timers came due at `now`, and `live` are still armed.
     #[inline]
     pub(crate) fn count(&mut self, now: Nanos, fired: usize, live: usize) {
         self.fired += fired as u64;
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_default_is_a_share_and_bounded() {
-        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        let mut policy = SlackPolicy::new(Nanos::ZERO, Tolerance::Adaptive);
         assert!(slack(&mut policy, 0, 100_000) < 1_000);
         assert!(slack(&mut policy, 0, 5 * MS) < 40_000);
         for far in [200 * MS, 30_000 * MS, u64::MAX / 2] {
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn load_widens_and_its_end_narrows() {
-        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        let mut policy = SlackPolicy::new(Nanos::ZERO, Tolerance::Adaptive);
         // 3,000 a second, in a crowd of a hundred.
         for ms in 1..=40 {
             policy.count(Nanos::new(ms * MS), 3, 100);
@@ -312,13 +312,13 @@ mod tests {
             (WINDOW, BUSY_LIVE - 2, 2, true),
             (WINDOW, BUSY_LIVE - 3, 2, false),
         ] {
-            let mut policy = SlackPolicy::new(Nanos::new(7));
+            let mut policy = SlackPolicy::new(Nanos::new(7), Tolerance::Adaptive);
             policy.count(Nanos::new(7), 0, live);
             policy.count(Nanos::new(7 + window), fired, live);
             assert_eq!(policy.busy, busy, "{fired} of {} in {window} ns", live + fired);
         }
         // It begins above 2,000 a second and ends at 1,000; each window counts for itself.
-        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        let mut policy = SlackPolicy::new(Nanos::ZERO, Tolerance::Adaptive);
         for (window, (fired, busy)) in
             (1..).zip([(20, false), (21, true), (11, true), (11, true), (10, false), (11, false), (21, true)])
         {
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn under_load_a_timer_may_have_an_eighth_of_its_time_until_two_windows_have_passed() {
-        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        let mut policy = SlackPolicy::new(Nanos::ZERO, Tolerance::Adaptive);
         policy.count(Nanos::new(WINDOW), 30, 100);
         for (after, share) in [(0, BUSY_SHARE), (2 * WINDOW, BUSY_SHARE), (2 * WINDOW + 1, SHARE)] {
             let got = slack(&mut policy, WINDOW + after, 2 * MS);
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_lone_fast_ticker_and_a_quiet_stretch_are_not_widened() {
-        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        let mut policy = SlackPolicy::new(Nanos::ZERO, Tolerance::Adaptive);
         for tick in 1..=1000 {
             policy.count(Nanos::new(tick * 100_000), 1, 3);
         }
@@ -355,13 +355,16 @@ mod tests {
 
     #[test]
     fn fixed_and_precise_do_what_they_say() {
-        let mut policy = SlackPolicy::new(Nanos::ZERO);
+        let mut policy = SlackPolicy::new(Nanos::ZERO, Tolerance::Adaptive);
         policy.set(Tolerance::Fixed { ratio: 0.5, max: Duration::from_micros(64) });
         assert_eq!((slack(&mut policy, 0, 32_768), slack(&mut policy, 0, MS)), (16_384, 57_344));
         policy.set(Tolerance::Precise);
         assert_eq!(slack(&mut policy, 0, u64::MAX / 2), 0);
         for ratio in [-0.1, 1.1, f64::NAN] {
-            let set = || SlackPolicy::new(Nanos::ZERO).set(Tolerance::Fixed { ratio, max: Duration::MAX });
+            let set = || {
+                SlackPolicy::new(Nanos::ZERO, Tolerance::Adaptive)
+                    .set(Tolerance::Fixed { ratio, max: Duration::MAX })
+            };
             assert!(std::panic::catch_unwind(set).is_err());
         }
     }

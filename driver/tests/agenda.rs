@@ -3,9 +3,10 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
-use mainspring_driver::Nanos;
 use mainspring_driver::agenda::{Agenda, Key, Popped};
+use mainspring_driver::{Nanos, Tolerance};
 use proptest::prelude::*;
 
 /// What one step of a case does. Numbers choose among what there is.
@@ -63,11 +64,15 @@ struct Item {
     deadline: Nanos,
     /// Up to which time everything had come due already when this was put there, if it was put into the past.
     late: Option<Nanos>,
+    /// At most so many nanoseconds after its deadline it may be looked for.
+    slack: u64,
 }
 
 #[derive(Default)]
 struct Model {
     now: u64,
+    /// The agenda's tolerance: a share of the time, and the most.
+    tolerance: (f64, Duration),
     items: Vec<Item>,
     gone: Vec<Key>,
 }
@@ -79,6 +84,11 @@ impl Model {
 
     fn late(&self, deadline: Nanos) -> Option<Nanos> {
         (deadline.get() <= self.now).then_some(Nanos::new(self.now))
+    }
+
+    fn slack(&self, deadline: Nanos) -> u64 {
+        let (ratio, most) = self.tolerance;
+        ((deadline.get().saturating_sub(self.now) as f64 * ratio) as u64).min(most.as_nanos() as u64)
     }
 
     fn pick(&self, which: usize) -> Option<usize> {
@@ -100,9 +110,12 @@ impl Model {
     }
 }
 
-fn play(ops: Vec<Op>) {
+fn play(ops: Vec<Op>, tolerance: Option<(f64, Duration)>) {
     let mut agenda = Agenda::new();
-    let mut model = Model::default();
+    if let Some((ratio, max)) = tolerance {
+        agenda.set_tolerance(Tolerance::Fixed { ratio, max });
+    }
+    let mut model = Model { tolerance: tolerance.unwrap_or_default(), ..Model::default() };
     for op in ops {
         match op {
             Op::Insert { delta } => {
@@ -111,7 +124,8 @@ fn play(ops: Vec<Op>) {
                 assert!(
                     model.items.iter().map(|item| &item.key).chain(&model.gone).all(|other| *other < key)
                 );
-                model.items.push(Item { key, deadline, late: model.late(deadline) });
+                let (late, slack) = (model.late(deadline), model.slack(deadline));
+                model.items.push(Item { key, deadline, late, slack });
             }
             Op::Remove { which } => {
                 if let Some(index) = model.pick(which) {
@@ -124,8 +138,12 @@ fn play(ops: Vec<Op>) {
                 if let Some(index) = model.pick(which) {
                     let deadline = model.at(delta);
                     let late = model.late(deadline).or(model.late(model.items[index].deadline));
+                    let slack = model.slack(deadline);
                     let item = &mut model.items[index];
                     assert!(agenda.reset(item.key, deadline));
+                    if deadline < item.deadline {
+                        item.slack = slack;
+                    }
                     (item.deadline, item.late) = (deadline, late.filter(|late| deadline <= *late));
                 }
             }
@@ -175,8 +193,16 @@ fn play(ops: Vec<Op>) {
         let earliest = model.items.iter().map(|item| item.deadline).min();
         // What was due already may be announced for any time that has passed.
         let latest = earliest.map(|earliest| earliest.max(Nanos::new(model.now)));
-        assert!(agenda.next_wake() <= latest);
-        assert_eq!(agenda.next_wake().is_some(), earliest.is_some());
+        assert!(agenda.earliest() <= latest && agenda.earliest() <= agenda.next_wake());
+        assert_eq!(
+            (agenda.earliest().is_some(), agenda.next_wake().is_some()),
+            (latest.is_some(), latest.is_some())
+        );
+        let most = model.items.iter().map(|item| item.deadline.saturating_add_nanos(item.slack)).min();
+        let most = most.map(|most| most.max(Nanos::new(model.now)));
+        let park = agenda.next_park();
+        assert!(park.map(|(wake, slack)| wake.saturating_add(slack)) <= most, "{park:?} outlasts {most:?}");
+        assert_eq!(park.map(|(wake, _)| wake), agenda.next_wake());
         if agenda.len() % 3 == 0 {
             assert_eq!(agenda.next_deadline(), earliest);
             agenda.check();
@@ -196,8 +222,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_agenda_does_what_a_list_does(ops in prop::collection::vec(op(), 1..120)) {
-        play(ops);
+    fn the_agenda_does_what_a_list_does(
+        ops in prop::collection::vec(op(), 1..120),
+        tolerance in prop::option::of((0.0..1.0, (0..1u64 << 20).prop_map(Duration::from_nanos))),
+    ) {
+        play(ops, tolerance);
     }
 }
 
@@ -459,6 +488,40 @@ fn nothing_is_allocated_before_the_first_entry() {
     let mut agenda = Agenda::<u64>::new();
     assert!(agenda.pop_due(Nanos::new(1 << 40)).is_none() && agenda.peek().is_none());
     assert_eq!((agenda.next_wake(), agenda.next_deadline(), agenda.allocated_bytes()), (None, None, 0));
+}
+
+/// Entries that come due 20 µs apart, in the order in which they were put in: so many times it was looked until all had come out.
+fn looks(agenda: &mut Agenda<u64>, first: u64, count: u64) -> u64 {
+    agenda.note(Nanos::new(first));
+    for n in 0..count {
+        agenda.insert(n, Nanos::new(first + 2_000_000 + 20_000 * n));
+    }
+    let mut looks = 0;
+    while let Some(wake) = agenda.next_wake() {
+        looks += 1;
+        while agenda.pop_due(wake).is_some() {}
+    }
+    looks
+}
+
+#[test]
+fn a_tolerance_gathers_and_load_widens_the_default_one() {
+    assert_eq!(looks(&mut Agenda::new(), 0, 500), 500);
+    let mut fixed = Agenda::new();
+    fixed.set_tolerance(Tolerance::Fixed { ratio: 1.0, max: Duration::from_micros(200) });
+    // Slack is rounded down, to 196 µs.
+    assert_eq!(looks(&mut fixed, 0, 500), 50);
+    let mut adaptive = Agenda::new();
+    adaptive.set_tolerance(Tolerance::Adaptive);
+    // A 128th of 2 ms is less than 20 µs, of 12 it is more. From the first window on, load allows an eighth.
+    let quiet = looks(&mut adaptive, 0, 500);
+    let busy = looks(&mut adaptive, 12_000_000, 500);
+    assert!((150..500).contains(&quiet) && busy < 60, "{quiet} and {busy} looks");
+    // After a quiet stretch there is none.
+    assert!(looks(&mut adaptive, 1_000_000_000, 500) > 150);
+    // What was told of the tolerance and of the load holds for what is put in after all were taken out.
+    fixed.clear();
+    assert_eq!(looks(&mut fixed, 1_000_000_000, 500), 50);
 }
 
 #[test]

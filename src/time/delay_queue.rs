@@ -93,6 +93,8 @@ impl<T> Expired<T> {
 /// * Never early, exact to the nanosecond; equal deadlines in the order of insertion. A reset keeps a value's
 ///   place in that order. A value that is put in for a time that has passed already may come after others that
 ///   were due by then.
+/// * As late as a sleep's end may be, its [tolerance](super#how-exact) included: values that are due at about the same time come out
+///   at one wake-up.
 /// * Every duration is legal: `Duration::MAX` means never.
 /// * A key is never used again: an old one finds nothing.
 /// * Nothing is allocated when a value comes out, and nothing at all while values come and go in similar
@@ -160,6 +162,33 @@ impl<T> DelayQueue<T> {
     #[track_caller]
     pub fn with_capacity(capacity: usize) -> DelayQueue<T> {
         DelayQueue { due: Due::with_capacity(capacity) }
+    }
+
+    /// Lets values come out up to `most` late, so that several come out at one wake-up. They still never come out early, and come
+    /// out as soon as the queue is polled and they are due. Takes the place of the runtime's [`Tolerance`](super::Tolerance).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::time::DelayQueue;
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut queue = DelayQueue::new().tolerance(Duration::from_millis(5));
+    ///     queue.insert("expired", Duration::from_millis(1));
+    ///     queue.insert("expired, too", Duration::from_millis(5));
+    ///     // The thread sleeps once.
+    ///     assert_eq!(queue.next_expired().await.unwrap().into_inner(), "expired");
+    ///     assert_eq!(queue.next_expired().await.unwrap().into_inner(), "expired, too");
+    /// });
+    /// ```
+    #[must_use]
+    pub fn tolerance(self, most: Duration) -> DelayQueue<T> {
+        DelayQueue { due: self.due.tolerance(most) }
+    }
+
+    /// Lets each value come out as exactly as the system can: no tolerance, also under load.
+    #[must_use]
+    pub fn precise(self) -> DelayQueue<T> {
+        self.tolerance(Duration::ZERO)
     }
 
     /// Puts `value` in, to come out when `timeout` has passed.

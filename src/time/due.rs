@@ -4,7 +4,8 @@
 //! Ground rules:
 //!
 //! * One driver's timer serves all entries. It is set to when the agenda wants to be looked at next, in `poll`
-//!   and nowhere else; nothing is allocated for an entry, or when one comes due.
+//!   and nowhere else; nothing is allocated for an entry, or when one comes due. The slack of the entries is in that time; the
+//!   timer has what is left of it.
 //! * A task that waits is woken when an entry is put before all others, and when there is nothing left to
 //!   wait for. Its waker runs when everything is in order again: what changes the agenda calls
 //!   [`Due::sooner`] or [`Due::fewer`] last.
@@ -16,7 +17,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use mainspring_driver::agenda::{Agenda, Entry, Key, Popped};
-use mainspring_driver::{Handle as Timers, Nanos, TimerEntry};
+use mainspring_driver::{Handle as Timers, Nanos, TimerEntry, Tolerance};
 
 use super::error::{Error, Kind};
 use super::instant::{self, Instant};
@@ -31,6 +32,10 @@ pub(super) struct Due<T> {
     timers: Option<Timers>,
     /// Made by the first poll that has to wait.
     alarm: Option<Pin<Box<TimerEntry>>>,
+    /// How late the alarm may ring.
+    slack: Duration,
+    /// Whether the tolerance was asked for, and is not the runtime's.
+    asked: bool,
     /// Who polled last and had to wait. Kept, so that it need not be cloned for every wait.
     waker: Option<Waker>,
     /// Until when that task waits: an entry before this must wake it. [`Nanos::ZERO`] if it does not wait.
@@ -43,15 +48,36 @@ pub(super) struct Due<T> {
 impl<T> Due<T> {
     #[track_caller]
     pub(super) fn with_capacity(capacity: usize) -> Due<T> {
-        Due {
+        let mut due = Due {
             agenda: Agenda::with_capacity(capacity),
-            timers: context::timers().ok(),
+            timers: None,
             alarm: None,
+            slack: Duration::ZERO,
+            asked: false,
             waker: None,
             until: Nanos::ZERO,
             ended: false,
             made_at: Location::caller(),
+        };
+        if let Ok(timers) = context::timers() {
+            due.join(timers);
         }
+        due
+    }
+
+    /// Lets entries come out up to `most` late, whatever the runtime's tolerance.
+    pub(super) fn tolerance(mut self, most: Duration) -> Due<T> {
+        self.asked = true;
+        self.agenda.set_tolerance(Tolerance::Fixed { ratio: 1.0, max: most });
+        self
+    }
+
+    /// From now on it belongs to this runtime.
+    fn join(&mut self, timers: Timers) {
+        if !self.asked {
+            self.agenda.set_tolerance(timers.tolerance());
+        }
+        self.timers = Some(timers);
     }
 
     /// The timers of its runtime.
@@ -63,7 +89,7 @@ impl<T> Due<T> {
     pub(super) fn timers(&mut self) -> &Timers {
         if self.timers.is_none() {
             match context::timers() {
-                Ok(timers) => self.timers = Some(timers),
+                Ok(timers) => self.join(timers),
                 Err(_) => self.fail(Error(Kind::NoRuntime)),
             }
         }
@@ -85,16 +111,25 @@ impl<T> Due<T> {
     /// Puts an entry in. [`sooner`](Due::sooner) follows, unless this is done by a poll.
     pub(super) fn insert(&mut self, value: T, at: Nanos) -> Key {
         self.ended = false;
+        self.tell_time();
         self.agenda.insert(value, at)
     }
 
     /// Gives an entry another time. Says whether it is there.
     pub(super) fn reset(&mut self, key: Key, at: Nanos) -> bool {
+        self.tell_time();
         let there = self.agenda.reset(key, at);
         if there {
             self.sooner(at);
         }
         there
+    }
+
+    /// The slack of what comes now is a share of the time from now on.
+    fn tell_time(&mut self) {
+        if let Some(timers) = &self.timers {
+            self.agenda.note(timers.latest());
+        }
     }
 
     /// An entry is due at `at`: wakes the task that waits, if that is before what it waits for.
@@ -160,37 +195,41 @@ impl<T> Due<T> {
                 }
                 Popped::Idle => {}
             }
-            let Some(next) = self.next() else { continue };
+            let Some((next, slack)) = self.next() else { continue };
             let alarm = match &mut self.alarm {
                 Some(alarm) => {
-                    if alarm.deadline() != next {
+                    if (alarm.deadline(), self.slack) != (next, slack) {
+                        // If it were armed, and put off, it would keep its slack.
+                        alarm.as_mut().cancel();
+                        alarm.as_mut().set_tolerance(Some(slack));
                         alarm.as_mut().reset(next);
                     }
                     alarm
                 }
                 None => {
                     let made_at = self.made_at;
-                    let alarm = Box::pin(TimerEntry::with_origin(self.timers().clone(), next, made_at));
-                    self.alarm.insert(alarm)
+                    let alarm = TimerEntry::with_origin(self.timers().clone(), next, made_at);
+                    self.alarm.insert(Box::pin(alarm.tolerance(slack)))
                 }
             };
+            self.slack = slack;
             match alarm.as_mut().poll_elapsed(cx) {
                 // Now at least so much has passed: something is due, or the agenda's bound gets better.
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_shutdown)) => self.fail(Error(Kind::Shutdown)),
-                Poll::Pending => return self.wait(cx, next),
+                Poll::Pending => return self.wait(cx, next.saturating_add(slack)),
             }
         }
     }
 
-    /// When the agenda wants to be looked at next. A wake-up too many is cheaper than an exact answer, but virtual
+    /// When the agenda wants to be looked at next, or so much later. A wake-up too many is cheaper than an exact answer, but virtual
     /// time must not stop where nobody has a deadline.
-    fn next(&mut self) -> Option<Nanos> {
+    fn next(&mut self) -> Option<(Nanos, Duration)> {
         let timers = self.timers();
         if timers.is_paused() || timers.clock().is_test() {
-            self.agenda.next_deadline()
+            self.agenda.next_deadline().map(|deadline| (deadline, Duration::ZERO))
         } else {
-            self.agenda.next_wake()
+            self.agenda.next_park()
         }
     }
 

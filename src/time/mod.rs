@@ -15,8 +15,8 @@
 //! late a sleep ends is up to the system's wake-up (some tens of microseconds on Linux), what else runs on
 //! the thread, and the sleep's tolerance: so that timers end together instead of waking the processor one by
 //! one, a park may outlast a deadline by 1/128 of its length, at most a millisecond; under load by more (see
-//! [`Tolerance`]). [`Sleep::tolerance`] sets it for one timer, [`Sleep::precise`] takes it away, and
-//! [`Builder::timer_tolerance`](crate::Builder::timer_tolerance) sets the default.
+//! [`Tolerance`]). [`Sleep::tolerance`] sets it for one timer, [`DelayQueue::tolerance`] for the values of a queue;
+//! [`Sleep::precise`] takes it away, and [`Builder::timer_tolerance`](crate::Builder::timer_tolerance) sets the default.
 //!
 //! # To which runtime
 //!

@@ -11,6 +11,7 @@ mod model;
 mod order;
 mod runtimes;
 mod slices;
+mod tolerance;
 mod wakes;
 
 use std::future::poll_fn;

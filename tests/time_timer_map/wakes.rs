@@ -3,9 +3,9 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::common::{HOUR, Probe, manual, ms};
+use crate::common::{HOUR, Probe, manual, ms, us};
 use crate::poll;
-use mainspring::time::{TimerMap, advance};
+use mainspring::time::{Instant, TimerMap, advance};
 
 #[test]
 fn a_task_that_waits_is_woken_by_what_concerns_it() {
@@ -58,4 +58,23 @@ fn an_empty_map_waits_and_a_closed_one_ends_when_it_is_empty() {
         assert_eq!(map.drain().collect::<Vec<_>>(), [(2, 'b')]);
         assert_eq!(poll(&probe, &mut map), Poll::Ready(None));
     });
+}
+
+#[test]
+fn the_tolerance_is_the_runtimes_or_the_maps_own() {
+    let runtime = mainspring::Runtime::new().unwrap();
+    let first = Instant::now() + HOUR;
+    let second = first + us(500);
+    let sleeps_until_second = |map: fn() -> TimerMap<u32, ()>| {
+        let mut map = runtime.block_on(async { map() });
+        map.insert_at(1, (), first);
+        map.insert_at(2, (), second);
+        assert!(poll(&Probe::new(), &mut map).is_pending());
+        let wake = runtime.next_wake().expect("it waits for a timer");
+        Instant::now() + wake >= second
+    };
+    assert!(sleeps_until_second(TimerMap::new));
+    assert!(sleeps_until_second(|| TimerMap::new().tolerance(ms(1))));
+    assert!(!sleeps_until_second(|| TimerMap::new().tolerance(us(400))));
+    assert!(!sleeps_until_second(|| TimerMap::new().precise()));
 }

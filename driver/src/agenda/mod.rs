@@ -9,17 +9,19 @@
 //!   never twice, so a key that has outlived its entry finds nothing, whatever lies there now.
 //! * The entry has the true deadline. One that moved to a later time stays where the wheel has filed it; the
 //!   wheel asks when it gets there ([`Store::deadline`]). To an earlier time, it is filed anew.
-//! * The wheel holds a cell for each entry and for nothing else.
+//! * The wheel holds a cell for each entry and for nothing else. The cell has the entry's slack, as a timer's has.
 //! * The user's code runs when a value is dropped, and nowhere else: after the agenda is in order again.
 
 mod pages;
 
 use std::fmt;
+use std::time::Duration;
 
 use pages::Pages;
 
 use crate::Nanos;
-use crate::wheel::{Due, Place, Rank, Slack, Store, Wheel};
+use crate::slack::{SlackPolicy, Tolerance};
+use crate::wheel::{Due, Place, Rank, Store, Wheel};
 
 /// Names an entry of an [`Agenda`]; it is never used for another one. Keys are ordered as their entries were put in.
 ///
@@ -140,6 +142,7 @@ pub struct Agenda<T> {
     /// The latest time that it was told.
     latest: Nanos,
     next_number: u64,
+    slack: SlackPolicy,
 }
 
 #[derive(Debug)]
@@ -182,7 +185,8 @@ impl<T> Default for Agenda<T> {
 impl<T> Agenda<T> {
     /// An empty one. Allocates nothing.
     pub fn new() -> Agenda<T> {
-        Agenda { entries: Pages::new(), wheel: None, latest: Nanos::ZERO, next_number: 0 }
+        let slack = SlackPolicy::new(Nanos::ZERO, Tolerance::Precise);
+        Agenda { entries: Pages::new(), wheel: None, latest: Nanos::ZERO, next_number: 0, slack }
     }
 
     /// An empty one with room for `capacity` entries, which it keeps.
@@ -195,6 +199,38 @@ impl<T> Agenda<T> {
         let mut agenda = Agenda::new();
         agenda.reserve(capacity);
         agenda
+    }
+
+    /// Sets how far [`next_wake`](Agenda::next_wake) may lie after the deadline of an entry, so that several come out together. Its
+    /// share of the time until then counts from the latest time that the agenda was told, and load is that of its own entries.
+    /// Holds for what is put in, or moved to an earlier time, from now on. The default is [`Tolerance::Precise`].
+    ///
+    /// # Panics
+    ///
+    /// If a fixed ratio does not lie between 0 and 1.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring_driver::{Agenda, Nanos, Tolerance};
+    ///
+    /// let mut agenda = Agenda::new();
+    /// agenda.set_tolerance(Tolerance::Fixed { ratio: 0.5, max: Duration::from_nanos(64) });
+    /// agenda.note(Nanos::new(1_000));
+    /// agenda.insert("a", Nanos::new(1_128));
+    /// agenda.insert("b", Nanos::new(1_160));
+    /// agenda.insert("c", Nanos::new(2_000));
+    /// assert_eq!((agenda.earliest(), agenda.next_wake()), (Some(Nanos::new(1_128)), Some(Nanos::new(1_160))));
+    /// assert_eq!(agenda.next_park(), Some((Nanos::new(1_160), Duration::from_nanos(32))));
+    /// ```
+    #[track_caller]
+    pub fn set_tolerance(&mut self, tolerance: Tolerance) {
+        self.slack.set(tolerance);
+    }
+
+    /// Tells the agenda what time it is; a time before the latest that it was told changes nothing.
+    #[inline]
+    pub fn note(&mut self, now: Nanos) {
+        self.latest = self.latest.max(now);
     }
 
     /// How many entries there are.
@@ -215,7 +251,7 @@ impl<T> Agenda<T> {
         self.next_number += 1;
         let slot = Slot { number, deadline, place: Place::NOWHERE, value };
         let index = self.entries.insert(slot);
-        let rank = Rank::new(number, Slack::ZERO);
+        let rank = Rank::new(number, self.slack.give(None, self.latest, deadline));
         let wheel = self.wheel.get_or_insert_with(|| Wheel::new(self.latest));
         wheel.insert(&mut Owners(&mut self.entries), index, deadline, rank);
         Key { number, index }
@@ -240,7 +276,8 @@ impl<T> Agenda<T> {
         slot.deadline = deadline;
         match &mut self.wheel {
             Some(wheel) if earlier => {
-                wheel.refile(&mut Owners(&mut self.entries), key.index, deadline, Slack::ZERO)
+                let slack = self.slack.give(None, self.latest, deadline);
+                wheel.refile(&mut Owners(&mut self.entries), key.index, deadline, slack)
             }
             _ => true,
         }
@@ -271,11 +308,23 @@ impl<T> Agenda<T> {
 
     /// Nothing comes due before this: the earliest deadline, or somewhat less after entries were moved or taken
     /// out. While entries are due already, some time that has passed. A few steps. `None` if there is no entry.
-    pub fn next_wake(&self) -> Option<Nanos> {
+    pub fn earliest(&self) -> Option<Nanos> {
         self.wheel.as_ref().filter(|wheel| !wheel.is_empty()).map(Wheel::earliest)
     }
 
-    /// The earliest deadline, exactly. It takes longer than [`next_wake`](Agenda::next_wake) after entries
+    /// Until when one may sleep: [`earliest`](Agenda::earliest), or later by what the [tolerance](Agenda::set_tolerance) of all that come due
+    /// till then allows, if that gathers another. A few steps. `None` if there is no entry.
+    pub fn next_wake(&self) -> Option<Nanos> {
+        self.wheel.as_ref()?.next_wake()
+    }
+
+    /// [`next_wake`](Agenda::next_wake), and how much longer one may sleep if that lets it end together with what somebody else waits for.
+    pub fn next_park(&self) -> Option<(Nanos, Duration)> {
+        let park = self.wheel.as_ref()?.next_park()?;
+        Some((park.wake, park.most.saturating_duration_since(park.wake)))
+    }
+
+    /// The earliest deadline, exactly. It takes longer than [`earliest`](Agenda::earliest) after entries
     /// were moved or taken out.
     pub fn next_deadline(&mut self) -> Option<Nanos> {
         self.wheel.as_mut()?.next_deadline(&mut Owners(&mut self.entries))
@@ -297,7 +346,7 @@ impl<T> Agenda<T> {
     /// As [`pop_due`](Agenda::pop_due), but each entry that has to be moved within the wheel costs one of
     /// `moves`. When none are left, nothing is taken out, and the next call with some goes on from there.
     pub fn pop_due_within(&mut self, now: Nanos, moves: &mut usize) -> Popped<T> {
-        self.latest = self.latest.max(now);
+        self.note(now);
         let now = self.latest;
         let Some(wheel) = &mut self.wheel else { return Popped::Idle };
         let index = match wheel.next_due(&mut Owners(&mut self.entries), now, moves) {
@@ -308,7 +357,9 @@ impl<T> Agenda<T> {
                 return Popped::Idle;
             }
         };
-        self.take(index).map_or(Popped::Idle, Popped::Entry)
+        let entry = self.take(index);
+        self.slack.count(now, 1, self.len());
+        entry.map_or(Popped::Idle, Popped::Entry)
     }
 
     /// All entries with their keys and deadlines, in no particular order.
@@ -333,7 +384,12 @@ impl<T> Agenda<T> {
     /// assert_eq!(rest.pop_due(Nanos::NEVER).unwrap().value, 'x');
     /// ```
     pub fn take_all(&mut self) -> Agenda<T> {
-        let mut rest = Agenda { next_number: self.next_number, latest: self.latest, ..Agenda::new() };
+        let mut rest = Agenda {
+            next_number: self.next_number,
+            latest: self.latest,
+            slack: self.slack.clone(),
+            ..Agenda::new()
+        };
         rest.reserve(self.entries.reserved());
         std::mem::replace(self, rest)
     }

@@ -194,9 +194,10 @@ impl Driver {
         let wake = if inner.draining {
             Some(inner.published)
         } else {
-            let (wake, due) = inner.entries.next_park().unzip();
-            inner.parks_coalesced += u64::from(wake > due && !self.handle.is_paused());
-            wake
+            let park = inner.entries.next_park();
+            let coalesced = park.is_some_and(|park| park.wake > park.due);
+            inner.parks_coalesced += u64::from(coalesced && !self.handle.is_paused());
+            park.map(|park| park.wake)
         };
         inner.parked_until = Some(wake.unwrap_or(Nanos::NEVER));
         wake

@@ -17,7 +17,7 @@ use super::TimerEntry;
 use super::driver::{Inner, Shared};
 use crate::sync::{BiasedGuard, Counted, Ordering};
 use crate::wheel::Occupancy;
-use crate::{Clock, Lateness, Nanos};
+use crate::{Clock, Lateness, Nanos, Tolerance};
 
 /// A pending poll reads the clock if the deadline lies no further than this from the latest reading.
 const NEAR: u64 = 1_000_000;
@@ -184,6 +184,11 @@ impl Handle {
     /// [stopped](Handle::pause).
     pub fn clock(&self) -> &Clock {
         self.shared.clock.clock()
+    }
+
+    /// How much slack the driver gives to timers that ask for none in particular; see [`Driver::with_tolerance`](crate::Driver::with_tolerance).
+    pub fn tolerance(&self) -> Tolerance {
+        self.lock().entries.slack.tolerance
     }
 
     /// Whether the driver was shut down.

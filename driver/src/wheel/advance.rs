@@ -36,6 +36,17 @@ pub enum Due<K> {
     Idle,
 }
 
+/// How long a park may last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Park {
+    /// The earliest deadline that is filed.
+    pub(crate) due: Nanos,
+    /// See [`Wheel::next_wake`].
+    pub(crate) wake: Nanos,
+    /// The earliest deadline-plus-slack.
+    pub(crate) most: Nanos,
+}
+
 /// Which of those that are in order has the earliest timer.
 #[derive(Clone, Copy)]
 enum Source {
@@ -122,7 +133,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     ///
     /// While timers are due that have not left yet, it is not later than the deadline of the first of them.
     pub fn next_wake(&self) -> Option<Nanos> {
-        self.next_park().map(|(wake, _)| wake)
+        self.next_park().map(|park| park.wake)
     }
 
     /// No timer in the wheel is due before this; [`Nanos::NEVER`] if it is empty. A few steps. While a slot cascades it is
@@ -151,14 +162,14 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         }
     }
 
-    /// [`next_wake`](Wheel::next_wake), and the earliest deadline that is filed: how far slack puts it off.
-    pub(crate) fn next_park(&self) -> Option<(Nanos, Nanos)> {
+    /// [`next_wake`](Wheel::next_wake), and between what it lies. `None` if the wheel is empty.
+    pub(crate) fn next_park(&self) -> Option<Park> {
         if self.len == 0 {
             return None;
         }
         let due = self.earliest();
         if due <= self.elapsed {
-            return Some((due, due));
+            return Some(Park { due, wake: due, most: due });
         }
         // The crowd is due within nanoseconds.
         let crowd = self.crowd.first().map_or(Nanos::NEVER, |timer| timer.when);
@@ -167,7 +178,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             most = most.min(slot.wake);
         }
         if most <= due {
-            return Some((most, due));
+            return Some(Park { due, wake: most, most });
         }
         let runs = bits(self.running).filter_map(|level| self.runs[level].last_until(most));
         let mut last = runs.fold(due, Nanos::max);
@@ -176,7 +187,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
                 last = last.max(slot.last_until(most));
             }
         }
-        Some((last, due))
+        Some(Park { due, wake: last, most })
     }
 
     /// The timer that is due next and its deadline, if `deadline_of` tells the true deadlines of keys, at or after those under which

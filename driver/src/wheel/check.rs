@@ -6,7 +6,7 @@
 use super::cells::Timer;
 use super::level::{LEVELS, SLOTS, SlotId, bits};
 use super::run::{CASCADING, Run};
-use super::slot::HOLES;
+use super::slot::{HOLES, Slot};
 use super::{Place, Wheel};
 
 /// Above this many cells, debug builds check the wheel no longer after every change.
@@ -21,7 +21,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// change of a small wheel, but for the empty slots and the owners' places.
     pub fn check(&self, place_of: impl Fn(K) -> Place) {
         for id in (0..LEVELS).flat_map(|l| (0..SLOTS).map(move |s| SlotId::new(l, s))) {
-            let is_empty = self.slots[id.index()].is_empty();
+            let is_empty = self.slots.get(id.index()).is_none_or(Slot::is_empty);
             assert_eq!(self.occupied.contains(id), !is_empty, "the bit of {id:?} is wrong");
         }
         let running = self.runs.iter().filter(|run| !run.is_empty()).count();

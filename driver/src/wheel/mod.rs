@@ -49,6 +49,7 @@ use run::{Crowd, Run};
 use slot::Slot;
 
 pub use advance::Due;
+pub(crate) use advance::Park;
 pub use level::{LevelOccupancy, Occupancy};
 
 use crate::Nanos;
@@ -190,7 +191,8 @@ impl fmt::Debug for Rank {
 /// ```
 pub struct Wheel<K, const PAGE: usize = { cells::LARGEST }> {
     occupied: Occupied,
-    slots: Box<[Slot<K, PAGE>]>,
+    /// None, until the first timer is filed.
+    slots: Vec<Slot<K, PAGE>>,
     /// Where the wheel stands: all slots that start at or before it have been opened.
     elapsed: Nanos,
     /// No slot starts before or at this.
@@ -232,7 +234,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         const { assert!(PAGE.is_power_of_two() && PAGE >= 8 && PAGE <= cells::LARGEST) }
         Wheel {
             occupied: Occupied::default(),
-            slots: (0..LEVELS * SLOTS).map(|_| Slot::new()).collect(),
+            slots: Vec::new(),
             elapsed: at,
             clear_until: Nanos::NEVER,
             runs: std::array::from_fn(|_| Run::new()),
@@ -294,7 +296,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// The cell of a timer whose owner knows this place, if its slot has not been opened.
     #[inline]
     pub(crate) fn cell(&self, place: Place) -> Option<&Cell<K>> {
-        self.slots[SlotId::of(self.elapsed, place.when)?.index()].cells.get(place.index as usize)
+        self.slots.get(SlotId::of(self.elapsed, place.when)?.index())?.cells.get(place.index as usize)
     }
 
     /// Removes several timers from the places that were told last for them. The store is not asked for them, nor told: their owners
@@ -316,8 +318,9 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     pub fn refile(&mut self, store: &mut impl Store<K>, key: K, deadline: Nanos, slack: Slack) -> bool {
         let place = store.place(key);
         let id = SlotId::of(self.elapsed, place.when);
-        if let Some(id) = id.filter(|_| id == SlotId::of(self.elapsed, deadline)) {
-            if self.slots[id.index()].edit(store, key, place.index, deadline, slack) {
+        let same = id.filter(|_| id == SlotId::of(self.elapsed, deadline));
+        if let Some(slot) = same.and_then(|id| self.slots.get_mut(id.index())) {
+            if slot.edit(store, key, place.index, deadline, slack) {
                 self.debug_check();
                 return true;
             }
@@ -331,7 +334,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
 
     /// Bytes that the wheel has allocated, but for the tree of timers that no slot can tell apart.
     pub fn allocated_bytes(&self) -> usize {
-        size_of_val(&*self.slots) + self.buffers.allocated_bytes()
+        self.slots.capacity() * size_of::<Slot<K, PAGE>>() + self.buffers.allocated_bytes()
     }
 
     /// Removes a timer from the place that its owner knows. Returns its rank.
@@ -349,8 +352,8 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// slot has been opened. Returns its rank.
     #[inline]
     fn take_from(&mut self, key: K, place: Place) -> Option<Rank> {
-        let slot = SlotId::of(self.elapsed, place.when);
-        let waiting = slot.and_then(|id| self.slots[id.index()].remove(key, place.index, &mut self.buffers));
+        let slot = SlotId::of(self.elapsed, place.when).and_then(|id| self.slots.get_mut(id.index()));
+        let waiting = slot.and_then(|slot| slot.remove(key, place.index, &mut self.buffers));
         waiting.or_else(|| self.take_opened(key, place))
     }
 
@@ -358,7 +361,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     #[inline]
     fn tidy(&mut self, store: &mut impl Store<K>, place: Place) {
         let Some(id) = SlotId::of(self.elapsed, place.when) else { return };
-        let slot = &mut self.slots[id.index()];
+        let Some(slot) = self.slots.get_mut(id.index()) else { return };
         slot.tidy(store, &mut self.buffers);
         if slot.is_empty() {
             self.occupied.clear(id);
@@ -382,11 +385,20 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     #[inline]
     fn file(&mut self, store: &mut impl Store<K>, timer: Timer<K>) {
         let Some(id) = SlotId::of(self.elapsed, timer.when) else { return self.file_due(store, timer) };
+        if id.index() >= self.slots.len() {
+            self.make_slots();
+        }
         self.slots[id.index()].push(store, timer, &mut self.buffers);
         if self.occupied.set(id) {
             let start = id.start(self.elapsed);
             self.clear_until = self.clear_until.min(Nanos::new(start.get() - 1));
         }
+    }
+
+    /// Most runtimes of a test or a tool end before they file a timer.
+    #[cold]
+    fn make_slots(&mut self) {
+        self.slots.resize_with(LEVELS * SLOTS, Slot::new);
     }
 
     /// A timer that has no slot, because its time is now.

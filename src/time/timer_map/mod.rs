@@ -44,6 +44,8 @@ const COMMANDS_PER_POLL: usize = 1024;
 /// * Never early, exact to the nanosecond; equal deadlines in the order in which the keys were inserted. A reset
 ///   keeps a key's place in that order; inserting it again gives it a new one.
 /// * An entry comes out once: as an expiry, from `remove`, or from [`drain`](TimerMap::drain).
+/// * As late as a sleep's end may be, its [tolerance](super#how-exact) included: values that are due at about the same time come out
+///   at one wake-up.
 /// * Every duration is legal: `Duration::MAX` means never, zero comes out at the next poll.
 /// * After a stall, whatever came due meanwhile comes out, in order.
 /// * Nothing is allocated when an entry comes out, and nothing at all while entries come and go in similar
@@ -251,6 +253,31 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     #[track_caller]
     pub fn with_capacity(capacity: usize) -> TimerMap<K, V> {
         TimerMap { due: Due::with_capacity(capacity), index: Index::default(), inbox: None }
+    }
+
+    /// Lets values come out up to `most` late, so that several come out at one wake-up. They still never come out early, and come
+    /// out as soon as the map is polled and they are due. Takes the place of the runtime's [`Tolerance`](super::Tolerance).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring::time::TimerMap;
+    ///
+    /// mainspring::block_on(async {
+    ///     // Leases of minutes: a second more does no harm.
+    ///     let mut leases = TimerMap::new().tolerance(Duration::from_secs(1));
+    ///     leases.insert("a", (), Duration::from_secs(60));
+    ///     assert!(leases.contains_key("a"));
+    /// });
+    /// ```
+    #[must_use]
+    pub fn tolerance(self, most: Duration) -> TimerMap<K, V> {
+        TimerMap { due: self.due.tolerance(most), ..self }
+    }
+
+    /// Lets each value come out as exactly as the system can: no tolerance, also under load.
+    #[must_use]
+    pub fn precise(self) -> TimerMap<K, V> {
+        self.tolerance(Duration::ZERO)
     }
 
     /// Puts `value` in under `key`, to come out `after` from now. Returns the value that it replaces, if the key

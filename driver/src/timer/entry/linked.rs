@@ -27,9 +27,9 @@ use super::super::Pending;
 use super::super::state::{State, StateCell};
 use super::TimerEntry;
 use crate::Nanos;
-use crate::slack::SlackPolicy;
+use crate::slack::{SlackPolicy, Tolerance};
 use crate::trace::TracedTimer;
-use crate::wheel::{Due, Occupancy, Place, Rank, Slack, Store, Wheel};
+use crate::wheel::{Due, Occupancy, Park, Place, Rank, Slack, Store, Wheel};
 
 /// So many entries ahead of the one that is read are fetched into the cache.
 const AHEAD: usize = 12;
@@ -157,7 +157,7 @@ impl Entries {
             latest: at,
             leaving: Vec::with_capacity(TOGETHER),
             sequence: 0,
-            slack: SlackPolicy::new(at),
+            slack: SlackPolicy::new(at, Tolerance::Adaptive),
         }
     }
 
@@ -291,7 +291,7 @@ impl Entries {
     }
 
     #[inline]
-    pub(crate) fn next_park(&mut self) -> Option<(Nanos, Nanos)> {
+    pub(crate) fn next_park(&mut self) -> Option<Park> {
         self.wheel().next_park()
     }
 

@@ -1,0 +1,135 @@
+//! How many values a wake-up gathers: as many as the runtime's tolerance allows, or the queue's own.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::common::{LONG, ms, us, watchdog};
+use mainspring::time::{DelayQueue, Instant, Tolerance};
+use mainspring::{Builder, Runtime};
+
+/// Polls the queue, which waits, and says whether the runtime would sleep until `second` for it, or only until `first`.
+fn gathers(runtime: &Runtime, queue: DelayQueue<()>, first: Instant, second: Instant) -> bool {
+    let queue = Rc::new(RefCell::new(queue));
+    let waiting = queue.clone();
+    runtime.block_on(poll_fn(|cx| {
+        assert!(waiting.borrow_mut().poll_expired(cx).is_pending());
+        Poll::Ready(())
+    }));
+    let before = Instant::now();
+    let wake = runtime.next_wake().expect("it waits for a timer");
+    let after = Instant::now();
+    assert!(after < first, "the machine stood still");
+    if after + wake >= second {
+        return true;
+    }
+    assert!(before + wake <= first, "it wakes up in between, at {wake:?}");
+    false
+}
+
+#[test]
+fn a_value_is_gathered_if_the_tolerance_allows() {
+    let _dog = watchdog(LONG);
+    let first = Instant::now() + Duration::from_secs(60);
+    let second = first + us(500);
+    let filled = |mut queue: DelayQueue<()>| {
+        queue.insert_at((), second);
+        queue.insert_at((), first);
+        queue
+    };
+    let precise = || Builder::new().timer_tolerance(Tolerance::Precise).build().unwrap();
+
+    // Of a minute the default allows a millisecond.
+    let runtime = Runtime::new().unwrap();
+    let enter = |queue: fn() -> DelayQueue<()>| runtime.block_on(async { filled(queue()) });
+    assert!(gathers(&runtime, enter(DelayQueue::new), first, second));
+    assert!(!gathers(&runtime, enter(|| DelayQueue::new().precise()), first, second));
+    assert!(!gathers(&runtime, enter(|| DelayQueue::new().tolerance(us(400))), first, second));
+
+    // The runtime's, also if the queue was made outside.
+    let runtime = precise();
+    assert!(!gathers(&runtime, runtime.block_on(async { filled(DelayQueue::new()) }), first, second));
+    let outside = DelayQueue::new();
+    assert!(!gathers(&runtime, runtime.block_on(async { filled(outside) }), first, second));
+    // Its own goes before that.
+    let outside = DelayQueue::new().tolerance(ms(1));
+    assert!(gathers(&runtime, runtime.block_on(async { filled(outside) }), first, second));
+}
+
+#[test]
+fn what_is_left_of_the_tolerance_gathers_other_queues() {
+    let _dog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let first = Instant::now() + Duration::from_secs(60);
+    let second = first + us(500);
+    let one = |at| {
+        runtime.block_on(async {
+            let mut queue = DelayQueue::new();
+            queue.insert_at((), at);
+            queue
+        })
+    };
+    let mut other = one(second);
+    assert!(runtime.block_on(poll_fn(|cx| Poll::Ready(other.poll_expired(cx).is_pending()))));
+    assert!(gathers(&runtime, one(first), first, second));
+}
+
+#[test]
+fn a_value_that_allows_less_is_news_to_the_task_that_waits() {
+    let _dog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let mut queue = runtime.block_on(async { DelayQueue::new() });
+    let first = Instant::now() + Duration::from_secs(60);
+    queue.insert_at((), first);
+    queue.insert_at((), first + us(500));
+    let probe = crate::Probe::new();
+    assert!(crate::poll(&probe, &mut queue).is_pending());
+    // Nobody is gathered by the next one, and it gathers nobody.
+    queue.insert_at((), first + ms(2));
+    assert_eq!(probe.wakes(), 0);
+    // The task has to look how late this one may be.
+    queue.insert_at((), first + us(600));
+    assert_eq!(probe.wakes(), 1);
+}
+
+#[test]
+fn many_values_take_few_wake_ups() {
+    let _dog = watchdog(LONG);
+    mainspring::block_on(async {
+        let mut queue = DelayQueue::new();
+        let start = Instant::now();
+        for n in 0..2_000 {
+            queue.insert_at(n, start + ms(300) + us(20) * n);
+        }
+        let wakeups = || mainspring::Handle::current().metrics().wakeups();
+        let before = wakeups();
+        let mut came = 0;
+        while let Some(expired) = queue.next_expired().await {
+            assert!(expired.deadline() <= Instant::now());
+            assert_eq!(*expired.get_ref(), came);
+            came += 1;
+        }
+        // One a millisecond, of which there are forty. To wake for each one takes hundreds.
+        let wakeups = wakeups() - before;
+        assert!(came == 2_000 && wakeups <= 100, "{wakeups} wake-ups");
+    });
+}
+
+#[test]
+fn virtual_time_stops_at_each_value() {
+    let runtime = Builder::new().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let start = Instant::now();
+        let mut queue = DelayQueue::new().tolerance(ms(10));
+        for n in 1..=5 {
+            queue.insert(n, ms(n));
+        }
+        while let Some(expired) = queue.next_expired().await {
+            assert_eq!(start.elapsed(), ms(*expired.get_ref()));
+        }
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(matches!(queue.poll_expired(&mut cx), Poll::Ready(None)));
+    });
+}
