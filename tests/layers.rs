@@ -27,7 +27,7 @@ const RUNTIME: House = House {
 
 const DRIVER: House = House {
     levels: &[
-        &["nanos", "sync", "lateness"],
+        &["nanos", "sync", "lateness", "prefetch"],
         &["slack", "time", "wake"],
         &["trace", "wheel"],
         &["agenda", "timer"],

@@ -46,7 +46,7 @@ fn every_workload_runs_and_its_figures_are_whole() {
     let json: Value = serde_json::from_slice(&fs::read(out.join("compare.json")).unwrap()).unwrap();
     assert_eq!(json["failures"], Value::Array(Vec::new()));
     let workloads = json["workloads"].as_array().unwrap();
-    assert_eq!(workloads.len(), 29);
+    assert_eq!(workloads.len(), 30);
     for workload in workloads {
         let id = workload["id"].as_str().unwrap();
         assert!(text.contains(workload["title"].as_str().unwrap()), "{id} is not in the table");

@@ -61,6 +61,7 @@
 pub mod agenda;
 mod lateness;
 mod nanos;
+mod prefetch;
 mod slack;
 mod sync;
 mod time;

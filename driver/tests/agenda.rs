@@ -390,7 +390,7 @@ fn a_clock_that_goes_back_in_the_middle_of_a_drain_loses_nothing_and_fires_nothi
 fn entries_are_numbered_and_listed_and_their_values_can_be_changed() {
     let mut agenda = Agenda::new();
     let keys = [30, 10, 20].map(|at| agenda.insert(at, Nanos::new(at)));
-    assert_eq!(keys.map(Key::number), [0, 1, 2]);
+    assert_eq!(keys.map(Key::number), [1, 2, 3]);
     *agenda.get_mut(keys[1]).unwrap() = 11;
     assert!(agenda.reset(keys[1], Nanos::new(12)));
     let mut listed: Vec<_> =

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::{net, time};
 
-use super::{Http, Joined, Peer, Proxies, Resets};
+use super::{Http, Joined, Peer, Proxies, Queues, Resets};
 
 /// This project's runtime.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +121,27 @@ impl Resets for Mainspring {
 impl Proxies for Mainspring {
     async fn copy_both_ways(a: &mut net::TcpStream, b: &mut net::TcpStream) -> io::Result<(u64, u64)> {
         Ok(mainspring::io::copy_bidirectional(a, b).buffer_size(64 * 1024).await?)
+    }
+}
+
+impl Queues for Mainspring {
+    type Queue = time::DelayQueue<usize>;
+    type Key = time::delay_queue::Key;
+
+    fn insert(queue: &mut Self::Queue, value: usize, deadline: Self::Moment) -> Self::Key {
+        queue.insert_at(value, deadline)
+    }
+
+    fn move_to(queue: &mut Self::Queue, key: &Self::Key, deadline: Self::Moment) {
+        queue.reset_at(key, deadline);
+    }
+
+    fn remove(queue: &mut Self::Queue, key: &Self::Key) -> usize {
+        queue.remove(key).into_inner()
+    }
+
+    async fn next(queue: &mut Self::Queue) -> Option<usize> {
+        queue.next_expired().await.map(time::delay_queue::Expired::into_inner)
     }
 }
 

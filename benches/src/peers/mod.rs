@@ -187,6 +187,26 @@ pub trait Proxies: Peer {
     ) -> impl Future<Output = io::Result<(u64, u64)>>;
 }
 
+/// A runtime with a queue of values that come out when their time has come.
+pub trait Queues: Resets {
+    /// The queue.
+    type Queue: Default + 'static;
+    /// What names a value in it.
+    type Key: 'static;
+
+    /// Puts `value` in, to come out at `deadline`.
+    fn insert(queue: &mut Self::Queue, value: usize, deadline: Self::Moment) -> Self::Key;
+
+    /// Gives a value another deadline.
+    fn move_to(queue: &mut Self::Queue, key: &Self::Key, deadline: Self::Moment);
+
+    /// Takes a value out.
+    fn remove(queue: &mut Self::Queue, key: &Self::Key) -> usize;
+
+    /// Waits for the next value; `None` if there is none left.
+    fn next(queue: &mut Self::Queue) -> impl Future<Output = Option<usize>>;
+}
+
 /// A runtime on which hyper runs.
 pub trait Http: Peer {
     /// Its TCP socket as hyper takes it.

@@ -1,7 +1,7 @@
 //! tokio's scheduler of one thread, as a `LocalRuntime`: the same scheduler as `current_thread`'s, and a spawn
 //! costs what `tokio::spawn` costs there, but the tasks need not be `Send`. A `LocalSet` would cost more.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::pin::Pin;
@@ -11,8 +11,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::{net, task, time};
+use tokio_util::time::{DelayQueue, delay_queue};
 
-use super::{Http, Joined, Peer, Proxies, Resets};
+use super::{Http, Joined, Peer, Proxies, Queues, Resets};
 
 /// tokio, `current_thread`.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +129,27 @@ impl Resets for Tokio {
 impl Proxies for Tokio {
     async fn copy_both_ways(a: &mut net::TcpStream, b: &mut net::TcpStream) -> io::Result<(u64, u64)> {
         tokio::io::copy_bidirectional_with_sizes(a, b, 64 * 1024, 64 * 1024).await
+    }
+}
+
+impl Queues for Tokio {
+    type Queue = DelayQueue<usize>;
+    type Key = delay_queue::Key;
+
+    fn insert(queue: &mut Self::Queue, value: usize, deadline: Self::Moment) -> Self::Key {
+        queue.insert_at(value, deadline)
+    }
+
+    fn move_to(queue: &mut Self::Queue, key: &Self::Key, deadline: Self::Moment) {
+        queue.reset_at(key, deadline);
+    }
+
+    fn remove(queue: &mut Self::Queue, key: &Self::Key) -> usize {
+        queue.remove(key).into_inner()
+    }
+
+    async fn next(queue: &mut Self::Queue) -> Option<usize> {
+        poll_fn(|cx| queue.poll_expired(cx)).await.map(delay_queue::Expired::into_inner)
     }
 }
 

@@ -15,6 +15,7 @@
 mod pages;
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use pages::Pages;
@@ -39,14 +40,14 @@ use crate::wheel::{Due, Place, Rank, Store, Wheel};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    number: u64,
+    number: NonZeroU64,
     index: u32,
 }
 
 impl Key {
-    /// The entry's number: entries of equal deadlines are due in the order of their numbers.
+    /// The entry's number, from one on: entries of equal deadlines are due in the order of their numbers.
     pub const fn number(self) -> u64 {
-        self.number
+        self.number.get()
     }
 }
 
@@ -141,13 +142,14 @@ pub struct Agenda<T> {
     wheel: Option<Wheel<u32>>,
     /// The latest time that it was told.
     latest: Nanos,
-    next_number: u64,
+    next_number: NonZeroU64,
     slack: SlackPolicy,
 }
 
 #[derive(Debug)]
 struct Slot<T> {
-    number: u64,
+    /// Not zero: so a slot that may be empty takes no more memory.
+    number: NonZeroU64,
     /// The true deadline: not earlier than the cached one.
     deadline: Nanos,
     place: Place,
@@ -174,6 +176,11 @@ impl<T> Store<u32> for Owners<'_, T> {
     fn deadline(&mut self, index: u32, filed: Nanos) -> Nanos {
         self.0.get(index).map_or(filed, |slot| slot.deadline)
     }
+
+    #[inline]
+    fn prefetch(&mut self, index: u32) {
+        self.0.prefetch(index);
+    }
 }
 
 impl<T> Default for Agenda<T> {
@@ -186,7 +193,13 @@ impl<T> Agenda<T> {
     /// An empty one. Allocates nothing.
     pub fn new() -> Agenda<T> {
         let slack = SlackPolicy::new(Nanos::ZERO, Tolerance::Precise);
-        Agenda { entries: Pages::new(), wheel: None, latest: Nanos::ZERO, next_number: 0, slack }
+        Agenda {
+            entries: Pages::new(),
+            wheel: None,
+            latest: Nanos::ZERO,
+            next_number: NonZeroU64::MIN,
+            slack,
+        }
     }
 
     /// An empty one with room for `capacity` entries, which it keeps.
@@ -248,10 +261,10 @@ impl<T> Agenda<T> {
     /// Puts `value` in, due at `deadline`; if that is past, at once, and if it is [`Nanos::NEVER`], never.
     pub fn insert(&mut self, value: T, deadline: Nanos) -> Key {
         let number = self.next_number;
-        self.next_number += 1;
+        self.next_number = number.saturating_add(1);
         let slot = Slot { number, deadline, place: Place::NOWHERE, value };
         let index = self.entries.insert(slot);
-        let rank = Rank::new(number, self.slack.give(None, self.latest, deadline));
+        let rank = Rank::new(number.get(), self.slack.give(None, self.latest, deadline));
         let wheel = self.wheel.get_or_insert_with(|| Wheel::new(self.latest));
         wheel.insert(&mut Owners(&mut self.entries), index, deadline, rank);
         Key { number, index }

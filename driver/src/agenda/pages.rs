@@ -12,6 +12,7 @@
 //!   the second window of time after it begins.
 
 use crate::Nanos;
+use crate::prefetch::prefetch;
 
 /// Values of a page: one bit each in a word.
 const PAGE: u32 = u64::BITS;
@@ -92,6 +93,14 @@ impl<T> Pages<T> {
     #[inline]
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.pages.get_mut((index / PAGE) as usize)?.as_mut()?.slots[(index % PAGE) as usize].as_mut()
+    }
+
+    /// Asks for the memory of a value, ahead of its use.
+    #[inline]
+    pub(super) fn prefetch(&self, index: u32) {
+        if let Some(Some(page)) = self.pages.get((index / PAGE) as usize) {
+            prefetch(&raw const page.slots[(index % PAGE) as usize]);
+        }
     }
 
     /// Puts a value where there is room, and returns its number.

@@ -26,7 +26,7 @@ macro_rules! ids {
 }
 
 ids! {
-    W1 W2 W2b W3 W3b W3c W4 W4s W4b W5 W5b W6 W8 W9 W10a W10b W10c W10d W10e W10f W11 W12 W13 W14 W15 W16 H M P
+    W1 W2 W2b W3 W3b W3c W4 W4s W4b W5 W5b W6 W8 W9 W10a W10b W10c W10d W10e W10f W11 W12 W13 W14 W15 W16 W17 H M P
 }
 
 impl Id {
@@ -382,6 +382,23 @@ fn workload(id: Id, scale: &Scale) -> Workload {
                 metric("small", "64 bytes, there and back", Nanoseconds, &[Times(0.93, Tokio)]),
                 metric("large", "64 KiB, there and back", Nanoseconds, &[Times(0.93, Tokio)]),
                 metric("flood", "64 KiB, one way without a pause", Nanoseconds, &[Times(0.93, Tokio)]),
+            ],
+        ),
+        Id::W17 => (
+            format!(
+                "{} values in a delay queue, over {:?}, half of them taken out: CPU",
+                short(scale.queued),
+                scale.spread
+            ),
+            1,
+            vec![
+                metric("insert", "put in", Nanoseconds, &[Times(1.0, Tokio)]),
+                metric("move", "move to another time", Nanoseconds, &[Times(1.0, Tokio)]),
+                metric("remove", "take out", Nanoseconds, &[Times(1.0, Tokio)]),
+                metric("expire", "come out", Nanoseconds, &[Times(1.0, Tokio)]),
+                metric("late/p99", "lateness, p99", Microseconds, &[Times(1.0, Tokio)]),
+                metric("late/p50", "lateness, p50", Microseconds, &[]),
+                metric("wakeups", "wake-ups", Count, &[]),
             ],
         ),
         Id::H => {

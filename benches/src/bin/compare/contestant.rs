@@ -76,10 +76,8 @@ impl Contestant {
             // hyper is measured where it came from, and here.
             _ if workload == Id::H => false,
             Contestant::Timerfd => workload == Id::W5,
-            // Others have nothing that copies both ways.
-            _ if workload == Id::W16 => {
-                matches!(self, Contestant::Mainspring | Contestant::Before | Contestant::Tokio)
-            }
+            // Others have nothing that copies both ways, and no queue.
+            _ if matches!(workload, Id::W16 | Id::W17) => false,
             // Its sleeps cannot be reset.
             Contestant::Compio => !matches!(workload, Id::W3 | Id::W3b | Id::W3c),
             // Its timers do not fire while any task is ready.

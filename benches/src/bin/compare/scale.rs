@@ -48,6 +48,8 @@ pub(crate) struct Scale {
     /// How many tasks make requests of a task, and how many of these are measured.
     pub(crate) clients: usize,
     pub(crate) exchanges: usize,
+    /// How many values are put into a queue.
+    pub(crate) queued: usize,
     /// How many sleeps are made to weigh them.
     pub(crate) weighed: usize,
     /// How many timers are live while pauses are looked for, and how long that is done.
@@ -87,6 +89,7 @@ impl Scale {
             crush: 200_000,
             clients: 20_000,
             exchanges: 4_000_000,
+            queued: 200_000,
             weighed: 500_000,
             pause_timers: 1_000_000,
             // Long enough for the slots of the fourth level, which are 17 s wide, to be opened.
@@ -145,6 +148,7 @@ impl Scale {
             crush: 1_000,
             clients: 50,
             exchanges: 5_000,
+            queued: 1_000,
             weighed: 2_000,
             pause_timers: 1_000,
             pause_watch: Duration::from_millis(50),

@@ -27,6 +27,7 @@ use super::super::Pending;
 use super::super::state::{State, StateCell};
 use super::TimerEntry;
 use crate::Nanos;
+use crate::prefetch::prefetch;
 use crate::slack::{SlackPolicy, Tolerance};
 use crate::trace::TracedTimer;
 use crate::wheel::{Due, Occupancy, Park, Place, Rank, Slack, Store, Wheel};
@@ -434,23 +435,6 @@ fn wrong_place(origin: Option<&Location<'_>>) -> ! {
 
 /// What of a waker's data is prefetched: a cache line's worth, on which its reference count is likely to lie.
 type WakerData = [u8; 64];
-
-/// Asks the processor to load what `at` points to, ahead of its use: no more than two cache lines.
-#[inline(always)]
-fn prefetch<T>(at: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch is a hint: it reads nothing and cannot fault, whatever the address; SSE is part
-        // of every x86_64.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>());
-            _mm_prefetch::<_MM_HINT_T0>(at.cast::<i8>().wrapping_add(size_of::<T>() - 1));
-        }
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = at;
-}
 
 #[cfg(all(test, not(loom)))]
 mod tests {

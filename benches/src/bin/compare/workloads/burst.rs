@@ -52,7 +52,10 @@ async fn start<P: Peer>(peer: &P, deadlines: &[Instant]) -> Rc<Burst> {
 }
 
 /// What `attempt` finds with the shortest lead that is long enough.
-fn in_time(count: usize, attempt: impl Fn(Duration) -> Option<Metrics>) -> Result<Metrics, String> {
+pub(super) fn in_time(
+    count: usize,
+    attempt: impl Fn(Duration) -> Option<Metrics>,
+) -> Result<Metrics, String> {
     LEADS
         .iter()
         .zip(AT_LEAST)
@@ -60,7 +63,7 @@ fn in_time(count: usize, attempt: impl Fn(Duration) -> Option<Metrics>) -> Resul
         .ok_or_else(|| "the first deadline came before all sleeps were registered".into())
 }
 
-fn deadlines(base: Instant, count: usize, spread: Duration) -> Vec<Instant> {
+pub(super) fn deadlines(base: Instant, count: usize, spread: Duration) -> Vec<Instant> {
     let mut rng = Rng::new(5);
     (0..count).map(|_| base + rng.duration(Duration::ZERO, spread)).collect()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[cfg(target_os = "linux")]
 use mainspring_bench::peers::{Compio, Monoio, MonoioLegacy};
-use mainspring_bench::peers::{Http, Mainspring, Peer, Proxies, Resets, Smol, Tokio, Zruntime};
+use mainspring_bench::peers::{Http, Mainspring, Peer, Proxies, Queues, Resets, Smol, Tokio, Zruntime};
 
 use self::busy::Busy;
 use crate::catalog::Id;
@@ -27,6 +27,7 @@ mod memory;
 mod meter;
 mod pause;
 pub(crate) mod proxy;
+mod queue;
 mod requests;
 mod reset;
 mod tasks;
@@ -71,9 +72,10 @@ pub(crate) fn run(order: Order<'_>, contestant: Contestant) -> Result<Metrics, S
     }
 }
 
-fn serving<P: Resets + Proxies + Http>(order: Order<'_>) -> Result<Metrics, String> {
+fn serving<P: Queues + Proxies + Http>(order: Order<'_>) -> Result<Metrics, String> {
     match order.workload {
         Id::W16 => proxy::proxy::<P>(order.scale, order.helper_cpu),
+        Id::W17 => queue::queue::<P>(order.scale),
         Id::H => http::http::<P>(order.scale, order.part, order.helper_cpu),
         _ => resettable::<P>(order),
     }
@@ -94,7 +96,7 @@ fn plain<P: Peer>(order: Order<'_>) -> Result<Metrics, String> {
         Id::W1 => create::sleeps::<P>(scale, part),
         Id::W2 => create::unneeded_timeouts::<P>(scale),
         Id::W2b => create::needed_timeouts::<P>(scale),
-        Id::W3 | Id::W3b | Id::W3c | Id::W16 | Id::H => return unsupported(order),
+        Id::W3 | Id::W3b | Id::W3c | Id::W16 | Id::W17 | Id::H => return unsupported(order),
         Id::W4 => return burst::spread::<P>(scale, scale.burst, ""),
         Id::W4s => return burst::spread::<P>(scale, scale.small_bursts[part], ["0", "1"][part]),
         Id::W4b => return burst::at_once::<P>(scale),
