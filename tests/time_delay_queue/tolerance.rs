@@ -95,6 +95,29 @@ fn a_value_that_allows_less_is_news_to_the_task_that_waits() {
 }
 
 #[test]
+fn the_share_of_the_time_counts_from_when_a_value_is_put_in() {
+    let _dog = watchdog(LONG);
+    let half = Tolerance::Fixed { ratio: 0.5, max: Duration::MAX };
+    let runtime = Builder::new().timer_tolerance(half).build().unwrap();
+    let filled = |earlier: Duration| {
+        runtime.block_on(async {
+            // Slack is kept in steps: 30.1 s, 34.4 s.
+            let first = Instant::now() + ms(68_250) + earlier;
+            let mut queue = DelayQueue::new();
+            queue.insert_at((), first);
+            queue.insert_at((), first + Duration::from_secs(32));
+            (queue, first)
+        })
+    };
+    // Whoever counted from the beginning would come to the next step.
+    std::thread::sleep(ms(1_000));
+    let (queue, first) = filled(Duration::ZERO);
+    assert!(!gathers(&runtime, queue, first, first + Duration::from_secs(32)));
+    let (queue, first) = filled(ms(500));
+    assert!(gathers(&runtime, queue, first, first + Duration::from_secs(32)));
+}
+
+#[test]
 fn many_values_take_few_wake_ups() {
     let _dog = watchdog(LONG);
     mainspring::block_on(async {
