@@ -160,7 +160,7 @@ pub(crate) struct SlackPolicy {
 }
 
 impl SlackPolicy {
-    pub(crate) const fn new(now: Nanos, tolerance: Tolerance) -> SlackPolicy {
+    pub(crate) fn new(now: Nanos, tolerance: Tolerance) -> SlackPolicy {
         SlackPolicy { tolerance, since: now, fired: 0, busy: false, widened: 0 }
     }
 

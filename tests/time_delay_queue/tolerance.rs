@@ -1,8 +1,6 @@
 //! How many values a wake-up gathers: as many as the runtime's tolerance allows, or the queue's own.
 
-use std::cell::RefCell;
 use std::future::poll_fn;
-use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -11,13 +9,8 @@ use mainspring::time::{DelayQueue, Instant, Tolerance};
 use mainspring::{Builder, Runtime};
 
 /// Polls the queue, which waits, and says whether the runtime would sleep until `second` for it, or only until `first`.
-fn gathers(runtime: &Runtime, queue: DelayQueue<()>, first: Instant, second: Instant) -> bool {
-    let queue = Rc::new(RefCell::new(queue));
-    let waiting = queue.clone();
-    runtime.block_on(poll_fn(|cx| {
-        assert!(waiting.borrow_mut().poll_expired(cx).is_pending());
-        Poll::Ready(())
-    }));
+fn gathers(runtime: &Runtime, mut queue: DelayQueue<()>, first: Instant, second: Instant) -> bool {
+    assert!(runtime.block_on(poll_fn(|cx| Poll::Ready(queue.poll_expired(cx).is_pending()))));
     let before = Instant::now();
     let wake = runtime.next_wake().expect("it waits for a timer");
     let after = Instant::now();
@@ -39,7 +32,6 @@ fn a_value_is_gathered_if_the_tolerance_allows() {
         queue.insert_at((), first);
         queue
     };
-    let precise = || Builder::new().timer_tolerance(Tolerance::Precise).build().unwrap();
 
     // Of a minute the default allows a millisecond.
     let runtime = Runtime::new().unwrap();
@@ -49,7 +41,7 @@ fn a_value_is_gathered_if_the_tolerance_allows() {
     assert!(!gathers(&runtime, enter(|| DelayQueue::new().tolerance(us(400))), first, second));
 
     // The runtime's, also if the queue was made outside.
-    let runtime = precise();
+    let runtime = Builder::new().timer_tolerance(Tolerance::Precise).build().unwrap();
     assert!(!gathers(&runtime, runtime.block_on(async { filled(DelayQueue::new()) }), first, second));
     let outside = DelayQueue::new();
     assert!(!gathers(&runtime, runtime.block_on(async { filled(outside) }), first, second));

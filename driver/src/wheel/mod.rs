@@ -395,7 +395,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         }
     }
 
-    /// Most runtimes of a test or a tool end before they file a timer.
+    /// All slots at once, with the first timer: a wheel that never has one needs none, and later nothing is allocated for them.
     #[cold]
     fn make_slots(&mut self) {
         self.slots.resize_with(LEVELS * SLOTS, Slot::new);

@@ -158,7 +158,7 @@ impl Entries {
             latest: at,
             leaving: Vec::with_capacity(TOGETHER),
             sequence: 0,
-            slack: SlackPolicy::new(at, Tolerance::Adaptive),
+            slack: SlackPolicy::new(at, Tolerance::default()),
         }
     }
 

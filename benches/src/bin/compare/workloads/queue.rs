@@ -11,8 +11,8 @@ use crate::scale::Scale;
 /// The lateness of one in so many values is noted, so that reading the clock is not what is measured.
 const NOTED: usize = 16;
 
-/// The CPU time to put a value in, to move one and to take one out, each in random order; and from then on for each that comes
-/// out, how late they are, and the wake-ups.
+/// The CPU time to put a value in, and in random order to move one and to take one out; and from then on for each that comes out,
+/// how late they are, and the wake-ups.
 pub(crate) fn queue<P: Queues>(scale: &Scale) -> Result<Metrics, String> {
     let (count, spread) = (scale.queued, scale.spread);
     // Three operations for each.
@@ -21,9 +21,9 @@ pub(crate) fn queue<P: Queues>(scale: &Scale) -> Result<Metrics, String> {
             let base = Instant::now() + lead;
             let zero = P::now() + base.saturating_duration_since(Instant::now());
             let whens = deadlines(base, 2 * count, spread);
-            let moment = |at: Instant| zero + at.saturating_duration_since(base);
-            let (first, last): (Vec<_>, Vec<_>) =
-                whens[..count].iter().zip(&whens[count..]).map(|(a, b)| (moment(*a), moment(*b))).unzip();
+            // Where each is put first, and then where each is moved.
+            let moments: Vec<_> = whens.iter().map(|when| zero + (*when - base)).collect();
+            let (first, last) = moments.split_at(count);
             let mut order: Vec<usize> = (0..count).collect();
             Rng::new(17).shuffle(&mut order);
 
