@@ -15,8 +15,10 @@ enum Op {
     Insert {
         delta: i64,
     },
+    /// So many in a row.
     Remove {
         which: usize,
+        count: usize,
     },
     Reset {
         which: usize,
@@ -45,8 +47,8 @@ fn delta() -> impl Strategy<Value = i64> {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        8 => delta().prop_map(|delta| Op::Insert { delta }),
-        3 => any::<usize>().prop_map(|which| Op::Remove { which }),
+        16 => delta().prop_map(|delta| Op::Insert { delta }),
+        3 => (any::<usize>(), 1usize..20).prop_map(|(which, count)| Op::Remove { which, count }),
         5 => (any::<usize>(), delta()).prop_map(|(which, delta)| Op::Reset { which, delta }),
         6 => (delta(), delta(), 0usize..6, 1usize..40).prop_map(|(by, back, most, moves)| Op::Pop {
             by: by.unsigned_abs(),
@@ -110,13 +112,13 @@ impl Model {
     }
 }
 
-fn play(ops: Vec<Op>, tolerance: Option<(f64, Duration)>) {
+fn play(ops: Vec<Op>, tolerance: Option<(f64, Duration)>, asked: usize) {
     let mut agenda = Agenda::new();
     if let Some((ratio, max)) = tolerance {
         agenda.set_tolerance(Tolerance::Fixed { ratio, max });
     }
     let mut model = Model { tolerance: tolerance.unwrap_or_default(), ..Model::default() };
-    for op in ops {
+    for (step, op) in ops.into_iter().enumerate() {
         match op {
             Op::Insert { delta } => {
                 let deadline = model.at(delta);
@@ -127,11 +129,13 @@ fn play(ops: Vec<Op>, tolerance: Option<(f64, Duration)>) {
                 let (late, slack) = (model.late(deadline), model.slack(deadline));
                 model.items.push(Item { key, deadline, late, slack });
             }
-            Op::Remove { which } => {
-                if let Some(index) = model.pick(which) {
+            Op::Remove { which, count } => {
+                for _ in 0..count {
+                    let Some(index) = model.pick(which) else { break };
                     let item = model.items.swap_remove(index);
                     assert_eq!(agenda.remove(item.key).map(|entry| entry.deadline), Some(item.deadline));
                     model.gone.push(item.key);
+                    agenda.check();
                 }
             }
             Op::Reset { which, delta } => {
@@ -190,6 +194,10 @@ fn play(ops: Vec<Op>, tolerance: Option<(f64, Duration)>) {
                     && !agenda.reset(key, Nanos::ZERO)
             );
         }
+        // To be asked when it wants to wake changes the agenda, too.
+        if step % asked > 0 {
+            continue;
+        }
         let earliest = model.items.iter().map(|item| item.deadline).min();
         // What was due already may be announced for any time that has passed.
         let latest = earliest.map(|earliest| earliest.max(Nanos::new(model.now)));
@@ -225,8 +233,9 @@ proptest! {
     fn the_agenda_does_what_a_list_does(
         ops in prop::collection::vec(op(), 1..120),
         tolerance in prop::option::of((0.0..1.0, (0..1u64 << 20).prop_map(Duration::from_nanos))),
+        asked in prop_oneof![Just(1), Just(20)],
     ) {
-        play(ops, tolerance);
+        play(ops, tolerance, asked);
     }
 }
 
@@ -481,6 +490,35 @@ fn a_peek_finds_the_first_of_equal_deadlines_wherever_it_waits() {
     assert_eq!(agenda.peek(), Some(earlier));
     assert_eq!(agenda.pop_due(at(15)).map(|entry| entry.key), Some(earlier));
     assert_eq!(agenda.pop_due(at(15)).map(|entry| entry.key), Some(first));
+}
+
+#[test]
+fn what_was_taken_out_is_not_seen_any_more_and_nobody_wakes_for_it() {
+    let at = Nanos::new;
+    let mut agenda = Agenda::new();
+    let keys: Vec<Key> = (0..10).map(|n| agenda.insert(n, at(100 + n))).collect();
+    let never = [agenda.insert(10, Nanos::NEVER), agenda.insert(11, Nanos::NEVER)];
+    let later = agenda.insert(12, at(5_000));
+    for key in keys {
+        agenda.remove(key).unwrap();
+    }
+    assert_eq!(agenda.peek(), Some(later));
+    assert_eq!((agenda.earliest(), agenda.next_wake()), (Some(at(5_000)), Some(at(5_000))));
+    // Those that are never due have an order, too.
+    agenda.remove(later).unwrap();
+    agenda.remove(never[0]).unwrap();
+    assert_eq!(agenda.peek(), Some(never[1]));
+    agenda.remove(never[1]).unwrap();
+    assert_eq!((agenda.peek(), agenda.earliest(), agenda.next_park()), (None, None, None));
+    // The memory goes, and a new wheel knows nothing of them.
+    let key = agenda.insert(13, at(7));
+    agenda.remove(key).unwrap();
+    agenda.shrink_to_fit();
+    agenda.check();
+    assert_eq!(agenda.allocated_bytes(), 0);
+    let key = agenda.insert(14, at(7));
+    assert_eq!(agenda.next_deadline(), Some(at(7)));
+    assert_eq!(agenda.pop_due(at(7)).map(|entry| entry.key), Some(key));
 }
 
 #[test]

@@ -9,7 +9,10 @@
 //!   never twice, so a key that has outlived its entry finds nothing, whatever lies there now.
 //! * The entry has the true deadline. One that moved to a later time stays where the wheel has filed it; the
 //!   wheel asks when it gets there ([`Store::deadline`]). To an earlier time, it is filed anew.
-//! * The wheel holds a cell for each entry and for nothing else. The cell has the entry's slack, as a timer's has.
+//! * The wheel holds a cell for each entry. The cell has the entry's slack, as a timer's has.
+//! * The cell of an entry that was taken out stays a little longer, as a dropped timer's does: cells lie anywhere in memory, and
+//!   several are removed in the time of one. Until then the entry is `leaving`. [`Agenda::parts`] removes them; between two calls
+//!   of it nothing happens to the wheel but that some leave.
 //! * The user's code runs when a value is dropped, and nowhere else: after the agenda is in order again.
 
 mod pages;
@@ -23,6 +26,9 @@ use pages::Pages;
 use crate::Nanos;
 use crate::slack::{SlackPolicy, Tolerance};
 use crate::wheel::{Due, Place, Rank, Store, Wheel};
+
+/// So many entries leave the wheel together.
+const TOGETHER: usize = 16;
 
 /// Names an entry of an [`Agenda`]; it is never used for another one. Keys are ordered as their entries were put in.
 ///
@@ -140,6 +146,8 @@ pub struct Agenda<T> {
     entries: Pages<Slot<T>>,
     /// Made at the first insertion.
     wheel: Option<Wheel<u32>>,
+    /// Entries that were taken out, whose cells are still in the wheel.
+    leaving: Vec<(u32, Place)>,
     /// The latest time that it was told.
     latest: Nanos,
     next_number: NonZeroU64,
@@ -196,6 +204,7 @@ impl<T> Agenda<T> {
         Agenda {
             entries: Pages::new(),
             wheel: None,
+            leaving: Vec::new(),
             latest: Nanos::ZERO,
             next_number: NonZeroU64::MIN,
             slack,
@@ -265,18 +274,19 @@ impl<T> Agenda<T> {
         let slot = Slot { number, deadline, place: Place::NOWHERE, value };
         let index = self.entries.insert(slot);
         let rank = Rank::new(number.get(), self.slack.give(None, self.latest, deadline));
-        let wheel = self.wheel.get_or_insert_with(|| Wheel::new(self.latest));
-        wheel.insert(&mut Owners(&mut self.entries), index, deadline, rank);
+        self.wheel.get_or_insert_with(|| Wheel::new(self.latest));
+        if let Some((wheel, mut owners)) = self.parts() {
+            wheel.insert(&mut owners, index, deadline, rank);
+        }
         Key { number, index }
     }
 
     /// Takes an entry out; `None` if it is not there any more.
     pub fn remove(&mut self, key: Key) -> Option<Entry<T>> {
-        self.slot(key)?;
-        if let Some(wheel) = &mut self.wheel {
-            let found = wheel.remove(&mut Owners(&mut self.entries), key.index);
-            // That would be a defect of the wheel. Nothing dangles by it, so a panic will do.
-            assert!(found, "the wheel does not find an entry");
+        let place = self.slot(key)?.place;
+        self.leaving.push((key.index, place));
+        if self.leaving.len() == TOGETHER {
+            self.remove_leaving();
         }
         self.take(key.index)
     }
@@ -287,13 +297,14 @@ impl<T> Agenda<T> {
         let Some(slot) = self.slot_mut(key) else { return false };
         let earlier = deadline < slot.deadline;
         slot.deadline = deadline;
-        match &mut self.wheel {
-            Some(wheel) if earlier => {
-                let slack = self.slack.give(None, self.latest, deadline);
-                wheel.refile(&mut Owners(&mut self.entries), key.index, deadline, slack)
+        if earlier {
+            let slack = self.slack.give(None, self.latest, deadline);
+            if let Some((wheel, mut owners)) = self.parts() {
+                let found = wheel.refile(&mut owners, key.index, deadline, slack);
+                assert!(found, "the wheel does not find an entry");
             }
-            _ => true,
         }
+        true
     }
 
     /// An entry's value.
@@ -314,33 +325,36 @@ impl<T> Agenda<T> {
     /// The entry that is due next. Looks through the wheel's first slots, which takes longer the more entries
     /// are due at about the same time or have been moved to later ones.
     pub fn peek(&self) -> Option<Key> {
-        let deadline_of = |index, filed| self.entries.get(index).map_or(filed, |slot| slot.deadline);
+        // Whose entry is gone is leaving.
+        let deadline_of = |index, _| self.entries.get(index).map(|slot| slot.deadline);
         let (_, index) = self.wheel.as_ref()?.first(deadline_of)?;
         self.entries.get(index).map(|slot| Key { number: slot.number, index })
     }
 
     /// Nothing comes due before this: the earliest deadline, or somewhat less after entries were moved or taken
     /// out. While entries are due already, some time that has passed. A few steps. `None` if there is no entry.
-    pub fn earliest(&self) -> Option<Nanos> {
-        self.wheel.as_ref().filter(|wheel| !wheel.is_empty()).map(Wheel::earliest)
+    pub fn earliest(&mut self) -> Option<Nanos> {
+        let (wheel, _) = self.parts()?;
+        (!wheel.is_empty()).then(|| wheel.earliest())
     }
 
     /// Until when one may sleep: [`earliest`](Agenda::earliest), or later by what the [tolerance](Agenda::set_tolerance) of all that come due
     /// till then allows, if that gathers another. A few steps. `None` if there is no entry.
-    pub fn next_wake(&self) -> Option<Nanos> {
-        self.wheel.as_ref()?.next_wake()
+    pub fn next_wake(&mut self) -> Option<Nanos> {
+        self.parts()?.0.next_wake()
     }
 
     /// [`next_wake`](Agenda::next_wake), and how much longer one may sleep if that lets it end together with what somebody else waits for.
-    pub fn next_park(&self) -> Option<(Nanos, Duration)> {
-        let park = self.wheel.as_ref()?.next_park()?;
+    pub fn next_park(&mut self) -> Option<(Nanos, Duration)> {
+        let park = self.parts()?.0.next_park()?;
         Some((park.wake, park.most.saturating_duration_since(park.wake)))
     }
 
     /// The earliest deadline, exactly. It takes longer than [`earliest`](Agenda::earliest) after entries
     /// were moved or taken out.
     pub fn next_deadline(&mut self) -> Option<Nanos> {
-        self.wheel.as_mut()?.next_deadline(&mut Owners(&mut self.entries))
+        let (wheel, mut owners) = self.parts()?;
+        wheel.next_deadline(&mut owners)
     }
 
     /// Takes out the next entry that is due at `now`. Time does not go back: a `now` before the latest one that this agenda
@@ -361,8 +375,8 @@ impl<T> Agenda<T> {
     pub fn pop_due_within(&mut self, now: Nanos, moves: &mut usize) -> Popped<T> {
         self.note(now);
         let now = self.latest;
-        let Some(wheel) = &mut self.wheel else { return Popped::Idle };
-        let index = match wheel.next_due(&mut Owners(&mut self.entries), now, moves) {
+        let Some((wheel, mut owners)) = self.parts() else { return Popped::Idle };
+        let index = match wheel.next_due(&mut owners, now, moves) {
             Due::Fire { key: index, .. } => index,
             Due::Exhausted => return Popped::Exhausted,
             Due::Idle => {
@@ -434,6 +448,7 @@ impl<T> Agenda<T> {
     pub fn shrink_to_fit(&mut self) {
         if self.is_empty() {
             self.wheel = None;
+            self.leaving = Vec::new();
         }
         self.entries.shrink();
     }
@@ -441,7 +456,7 @@ impl<T> Agenda<T> {
     /// Bytes that the agenda has allocated, about.
     pub fn allocated_bytes(&self) -> usize {
         let wheel = self.wheel.as_ref().map_or(0, Wheel::allocated_bytes);
-        self.entries.allocated_bytes() + wheel
+        self.entries.allocated_bytes() + wheel + self.leaving.capacity() * size_of::<(u32, Place)>()
     }
 
     /// Asserts that the invariants hold. O(n); for tests.
@@ -451,9 +466,15 @@ impl<T> Agenda<T> {
     /// If one does not hold: then the agenda has a defect.
     pub fn check(&self) {
         self.entries.check();
-        let Some(wheel) = &self.wheel else { return assert!(self.is_empty()) };
-        assert_eq!(wheel.len(), self.len(), "entries without a cell, or cells without an entry");
-        wheel.check(|index| self.entries.get(index).expect("a cell has an entry").place);
+        assert!(self.leaving.len() < TOGETHER, "too many are leaving");
+        let Some(wheel) = &self.wheel else { return assert!(self.is_empty() && self.leaving.is_empty()) };
+        let cells = self.len() + self.leaving.len();
+        assert_eq!(wheel.len(), cells, "entries without a cell, or cells without an entry");
+        let place_of = |index| {
+            let leaving = self.leaving.iter().find(|(leaving, _)| *leaving == index).map(|(_, place)| *place);
+            leaving.or_else(|| self.entries.get(index).map(|slot| slot.place))
+        };
+        wheel.check(|index| place_of(index).expect("a cell has an entry, or had one"));
     }
 
     /// The entry of `key`, if it is there.
@@ -465,6 +486,24 @@ impl<T> Agenda<T> {
     #[inline]
     fn slot_mut(&mut self, key: Key) -> Option<&mut Slot<T>> {
         self.entries.get_mut(key.index).filter(|slot| slot.number == key.number)
+    }
+
+    /// The wheel, with a cell for each entry and no others, and the entries.
+    #[inline]
+    fn parts(&mut self) -> Option<(&mut Wheel<u32>, Owners<'_, T>)> {
+        if !self.leaving.is_empty() {
+            self.remove_leaving();
+        }
+        Some((self.wheel.as_mut()?, Owners(&mut self.entries)))
+    }
+
+    #[inline(never)]
+    fn remove_leaving(&mut self) {
+        let Some(wheel) = &mut self.wheel else { return };
+        let found = wheel.remove_all(&mut Owners(&mut self.entries), &self.leaving);
+        self.leaving.clear();
+        // That would be a defect of the wheel. Nothing dangles by it, so a panic will do.
+        assert!(found, "the wheel does not find an entry");
     }
 
     /// Takes an entry that is in the wheel no more.

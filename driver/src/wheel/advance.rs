@@ -148,7 +148,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// The earliest deadline of all, exactly. Looks at every cell of the slots that may hold it, where
     /// [`next_wake`](Wheel::next_wake) is a handful of steps.
     pub fn next_deadline(&self, store: &mut impl Store<K>) -> Option<Nanos> {
-        self.first(|key, filed| store.deadline(key, filed)).map(|(deadline, _)| deadline)
+        self.first(|key, filed| Some(store.deadline(key, filed))).map(|(deadline, _)| deadline)
     }
 
     /// Calls `each` for every timer in the wheel, in no particular order: its key and its rank. O(n).
@@ -191,9 +191,9 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     }
 
     /// The timer that is due next and its deadline, if `deadline_of` tells the true deadlines of keys, at or after those under which
-    /// they are filed: the one that [`next_due`](Wheel::next_due) gives next, once it is due, if nothing is put in, taken out or
+    /// they are filed, and `None` for those that do not count: the one that [`next_due`](Wheel::next_due) gives next, once it is due, if nothing is put in, taken out or
     /// moved before. Changes nothing. Looks at every cell of the slots that may hold it.
-    pub(crate) fn first(&self, mut deadline_of: impl FnMut(K, Nanos) -> Nanos) -> Option<(Nanos, K)> {
+    pub(crate) fn first(&self, mut deadline_of: impl FnMut(K, Nanos) -> Option<Nanos>) -> Option<(Nanos, K)> {
         type Best<K> = Option<((Nanos, Rank), K)>;
         let is_ahead = |best: &Best<K>, when| best.is_none_or(|((found, _), _)| when <= found);
         // Says whether one that is filed later may still be the first.
@@ -201,8 +201,10 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             if !is_ahead(best, timer.when) {
                 return false;
             }
-            let order = (deadline_of(timer.key, timer.when), timer.rank);
-            *best = best.filter(|(first, _)| *first < order).or(Some((order, timer.key)));
+            if let Some(deadline) = deadline_of(timer.key, timer.when) {
+                let order = (deadline, timer.rank);
+                *best = best.filter(|(first, _)| *first < order).or(Some((order, timer.key)));
+            }
             true
         };
         let mut best = None;

@@ -27,7 +27,7 @@ const WINDOW_BITS: u32 = 30;
 
 /// A timer in the wheel.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Timer<K> {
+pub(super) struct Timer<K> {
     /// When it is due, as far as the wheel knows: its cached deadline.
     pub(super) when: Nanos,
     pub(super) rank: Rank,
@@ -36,7 +36,7 @@ pub(crate) struct Timer<K> {
 
 /// Where a timer is, or was: then it is a hole, and has no key. In a hole of a row that has lost its order, `when` is the index of
 /// the next hole.
-pub(crate) type Cell<K> = Timer<Option<K>>;
+pub(super) type Cell<K> = Timer<Option<K>>;
 
 impl<K: Copy> Cell<K> {
     #[inline]

@@ -42,7 +42,6 @@ mod slot;
 
 use std::fmt;
 
-pub(crate) use cells::Cell;
 use cells::{Buffers, Timer};
 use level::{LEVELS, Occupied, SLOTS, SlotId, bits};
 use run::{Crowd, Run};
@@ -53,6 +52,7 @@ pub(crate) use advance::Park;
 pub use level::{LevelOccupancy, Occupancy};
 
 use crate::Nanos;
+use crate::prefetch::prefetch;
 pub use crate::slack::Slack;
 
 /// The owner of the timers: the wheel tells it where a timer's cell lies, and asks for the rest.
@@ -293,15 +293,15 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         self.take(store, key).is_some()
     }
 
-    /// The cell of a timer whose owner knows this place, if its slot has not been opened.
-    #[inline]
-    pub(crate) fn cell(&self, place: Place) -> Option<&Cell<K>> {
-        self.slots.get(SlotId::of(self.elapsed, place.when)?.index())?.cells.get(place.index as usize)
-    }
-
-    /// Removes several timers from the places that were told last for them. The store is not asked for them, nor told: their owners
-    /// may be gone. Says whether all were there; if not, some may still be.
+    /// Removes several timers from the places that were told last for them, in the time of one: their cells are fetched together. The
+    /// store is not asked for them, nor told: their owners may be gone. Says whether all were there; if not, some may still be.
     pub(crate) fn remove_all(&mut self, store: &mut impl Store<K>, timers: &[(K, Place)]) -> bool {
+        for &(_, place) in timers {
+            let slot = SlotId::of(self.elapsed, place.when).and_then(|id| self.slots.get(id.index()));
+            if let Some(cell) = slot.and_then(|slot| slot.cells.get(place.index as usize)) {
+                prefetch(cell);
+            }
+        }
         let found = timers.iter().filter(|&&(key, place)| self.take_from(key, place).is_some()).count();
         self.len -= found;
         // Only from here on cells move, and their owners are told.

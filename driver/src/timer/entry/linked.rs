@@ -187,11 +187,6 @@ impl Entries {
 
     #[inline(never)]
     fn remove_leaving(&mut self) {
-        for &(_, place) in &self.leaving {
-            if let Some(cell) = self.wheel.cell(place) {
-                prefetch(cell);
-            }
-        }
         let found = self.wheel.remove_all(&mut Places, &self.leaving);
         self.leaving.clear();
         if !found {
