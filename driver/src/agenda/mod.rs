@@ -11,7 +11,7 @@
 //!   wheel asks when it gets there ([`Store::deadline`]). To an earlier time, it is filed anew.
 //! * The wheel holds a cell for each entry. The cell has the entry's slack, as a timer's has.
 //! * The cell of an entry that was taken out stays a little longer, as a dropped timer's does: cells lie anywhere in memory, and
-//!   several are removed in the time of one. Until then the entry is `leaving`. [`Agenda::parts`] removes them; between two calls
+//!   several are removed in the time of one. Until then the entry is `leaving`. `Agenda::parts` removes them; between two calls
 //!   of it nothing happens to the wheel but that some leave.
 //! * The user's code runs when a value is dropped, and nowhere else: after the agenda is in order again.
 
