@@ -227,7 +227,7 @@ fn play(ops: Vec<Op>, tolerance: Option<(f64, Duration)>, asked: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_agenda_does_what_a_list_does(

@@ -275,9 +275,8 @@ impl<T> Agenda<T> {
         let index = self.entries.insert(slot);
         let rank = Rank::new(number.get(), self.slack.give(None, self.latest, deadline));
         self.wheel.get_or_insert_with(|| Wheel::new(self.latest));
-        if let Some((wheel, mut owners)) = self.parts() {
-            wheel.insert(&mut owners, index, deadline, rank);
-        }
+        let (wheel, mut owners) = self.parts().expect("made above");
+        wheel.insert(&mut owners, index, deadline, rank);
         Key { number, index }
     }
 
@@ -299,10 +298,9 @@ impl<T> Agenda<T> {
         slot.deadline = deadline;
         if earlier {
             let slack = self.slack.give(None, self.latest, deadline);
-            if let Some((wheel, mut owners)) = self.parts() {
-                let found = wheel.refile(&mut owners, key.index, deadline, slack);
-                assert!(found, "the wheel does not find an entry");
-            }
+            let (wheel, mut owners) = self.parts().expect("an entry has a wheel");
+            let found = wheel.refile(&mut owners, key.index, deadline, slack);
+            assert!(found, "the wheel does not find an entry");
         }
         true
     }

@@ -191,8 +191,8 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     }
 
     /// The timer that is due next and its deadline, if `deadline_of` tells the true deadlines of keys, at or after those under which
-    /// they are filed, and `None` for those that do not count: the one that [`next_due`](Wheel::next_due) gives next, once it is due, if nothing is put in, taken out or
-    /// moved before. Changes nothing. Looks at every cell of the slots that may hold it.
+    /// they are filed, and `None` for those that do not count. It is the one that [`next_due`](Wheel::next_due) gives next, once it
+    /// is due, if nothing is put in, taken out or moved before. Changes nothing. Looks at every cell of the slots that may hold it.
     pub(crate) fn first(&self, mut deadline_of: impl FnMut(K, Nanos) -> Option<Nanos>) -> Option<(Nanos, K)> {
         type Best<K> = Option<((Nanos, Rank), K)>;
         let is_ahead = |best: &Best<K>, when| best.is_none_or(|((found, _), _)| when <= found);
