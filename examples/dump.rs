@@ -7,6 +7,8 @@
 //! The signal is taken in on a thread of its own, for what a signal handler may do is next to nothing. That thread asks the
 //! runtime with `Handle::dump_within` and so learns also that a runtime does not answer, which is worth as much.
 
+#[path = "common/cannot.rs"]
+mod cannot;
 #[path = "common/duration.rs"]
 mod duration;
 #[path = "common/say.rs"]
@@ -22,6 +24,7 @@ use mainspring::net::TcpListener;
 use mainspring::time::{DelayQueue, interval};
 use mainspring::{Handle, Runtime, sleep, spawn, timeout};
 
+use cannot::cannot;
 use say::say;
 
 /// A program that tells on SIGUSR1 what it is waiting for.
@@ -47,10 +50,10 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> io::Result<()> {
-    let runtime = Runtime::new()?;
-    let signals = Signals::listen(runtime.handle().clone())?;
+    let runtime = Runtime::new().map_err(cannot("make a runtime"))?;
+    let signals = Signals::listen(runtime.handle().clone()).map_err(cannot("listen to signals"))?;
     runtime.block_on(async {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(cannot("listen"))?;
         spawn(accept_clients(listener));
         spawn(keep_the_books());
         spawn(expire_sessions());

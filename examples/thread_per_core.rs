@@ -12,6 +12,9 @@
 #[path = "common/accept.rs"]
 mod accept;
 #[cfg(unix)]
+#[path = "common/cannot.rs"]
+mod cannot;
+#[cfg(unix)]
 #[path = "common/say.rs"]
 mod say;
 
@@ -63,6 +66,7 @@ mod cores {
 
     use super::Options;
     use super::accept::Backoff;
+    use super::cannot::cannot;
     use super::say::say;
 
     /// So many keys are asked for.
@@ -88,7 +92,7 @@ mod cores {
 
     pub(super) fn run(options: &Options) -> io::Result<()> {
         // It holds the port that was free, and does not listen.
-        let reserved = TcpSocket::new_v4()?;
+        let reserved = TcpSocket::new_v4().map_err(cannot("make a socket"))?;
         reserved.set_reuseport(true)?;
         reserved.bind((Ipv4Addr::LOCALHOST, 0).into())?;
         let address = reserved.local_addr()?;
@@ -109,7 +113,7 @@ mod cores {
             starts.into_iter().for_each(|start| drop(start.send(cores.clone())));
             // The counts tell whether all went well; that nobody reads this changes nothing.
             let _ = say(format_args!("{} cores listen on {address}", cores.len()));
-            Runtime::new()?.block_on(clients(options, address))
+            Runtime::new().map_err(cannot("make a runtime"))?.block_on(clients(options, address))
         } else {
             drop(starts);
             Ok(0)
@@ -140,7 +144,7 @@ mod cores {
         started: oneshot::Receiver<Cores>,
         stopped: oneshot::Receiver<()>,
     ) -> io::Result<Report> {
-        let runtime = Runtime::new()?;
+        let runtime = Runtime::new().map_err(cannot("make a runtime"))?;
         // With the backlog it listens from here on: who connects before the start waits in line.
         let listener = runtime.block_on(async { listen(address) })?;
         let _ = tell.send(runtime.handle().clone());
@@ -156,7 +160,7 @@ mod cores {
 
     /// A listener beside those of the other cores.
     fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-        let socket = TcpSocket::new_v4()?;
+        let socket = TcpSocket::new_v4().map_err(cannot("make a socket"))?;
         socket.set_reuseport(true)?;
         socket.bind(address)?;
         socket.listen(1024)

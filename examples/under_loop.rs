@@ -8,6 +8,9 @@
 //! With `--frames` it is the loop of a window: it draws what tasks and its own events have changed, in one line of text, at most
 //! so many times a second, and not at all while nothing changes.
 
+#[cfg(unix)]
+#[path = "common/cannot.rs"]
+mod cannot;
 #[path = "common/duration.rs"]
 mod duration;
 #[cfg(unix)]
@@ -59,6 +62,7 @@ mod host {
     use polling::{Event, Events, Poller};
 
     use super::Options;
+    use super::cannot::cannot;
     use super::say::say;
 
     /// What the loop knows its two sources by.
@@ -69,7 +73,7 @@ mod host {
     const PAUSE: Duration = Duration::from_millis(70);
 
     pub(super) fn run(options: &Options) -> io::Result<()> {
-        let runtime = Runtime::new()?;
+        let runtime = Runtime::new().map_err(cannot("make a runtime"))?;
         let ticks = Rc::new(Cell::new(0_u64));
         let (count, tick) = (ticks.clone(), options.tick);
         let ticking = runtime.spawn(async move {
@@ -83,11 +87,11 @@ mod host {
         });
         let end = runtime.spawn(sleep(options.duration));
 
-        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        let socket = UdpSocket::bind("127.0.0.1:0").map_err(cannot("bind a socket"))?;
         socket.set_nonblocking(true)?;
         send_now_and_then(socket.local_addr()?)?;
 
-        let poller = Poller::new()?;
+        let poller = Poller::new().map_err(cannot("make a poller"))?;
         // SAFETY: Both are deleted from the poller below, before they are dropped; if an error ends this before, the poller,
         // which was made after them, is dropped first.
         unsafe {
@@ -199,7 +203,7 @@ mod host {
 
     /// A thread that has something for the loop, which is none of the runtime's business.
     fn send_now_and_then(to: SocketAddr) -> io::Result<()> {
-        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        let socket = UdpSocket::bind("127.0.0.1:0").map_err(cannot("bind a second socket"))?;
         thread::spawn(move || {
             while socket.send_to(b"hello", to).is_ok() {
                 thread::sleep(PAUSE);

@@ -3,6 +3,7 @@
 //! Run it with `cargo run --example watchdog`. It looks every 20 ms, which costs the runtime nothing.
 
 use std::io::{self, Write};
+use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
@@ -28,8 +29,14 @@ fn watch(handle: &Handle) {
     }
 }
 
-fn main() -> io::Result<()> {
-    let runtime = Runtime::new()?;
+fn main() -> ExitCode {
+    let runtime = match Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("watchdog: cannot make a runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let handle = runtime.handle().clone();
     let watchdog = thread::spawn(move || watch(&handle));
     runtime.block_on(async {
@@ -49,5 +56,5 @@ fn main() -> io::Result<()> {
     });
     drop(runtime);
     watchdog.join().expect("the watchdog does not panic");
-    Ok(())
+    ExitCode::SUCCESS
 }

@@ -5,6 +5,7 @@
 //! was early or lost.
 
 use std::future::Future;
+use std::io::{self, Write};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -100,8 +101,19 @@ fn main() -> ExitCode {
     let early = slept.iter().filter(|one| one.early).count();
     let worst = slept.iter().map(|one| one.late).max().unwrap_or_default();
     let stats = timers.stats();
-    println!("{} of {TIMERS} timers ended, {early} of them early, in {took:.1?}", slept.len());
-    println!("the latest was {worst:.1?} late");
-    println!("{} were armed, {} fired, {} were dropped before", stats.armed, stats.fired, stats.cancelled);
+    let printed = writeln!(
+        io::stdout(),
+        "{} of {TIMERS} timers ended, {early} of them early, in {took:.1?}\n\
+         the latest was {worst:.1?} late\n\
+         {} were armed, {} fired, {} were dropped before",
+        slept.len(),
+        stats.armed,
+        stats.fired,
+        stats.cancelled
+    );
+    if let Err(error) = printed {
+        eprintln!("own_loop: cannot print: {error}");
+        return ExitCode::FAILURE;
+    }
     if early > 0 || slept.len() != TIMERS || stats.live > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

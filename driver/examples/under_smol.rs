@@ -4,6 +4,7 @@
 //! smol's executor on other threads. At the end the driver is shut down while a task still sleeps: that task
 //! learns of it.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -98,9 +99,12 @@ fn main() -> ExitCode {
     match (worst, refused) {
         (Some(worst), Err(shutdown)) => {
             let latest = worst.into_iter().max().unwrap_or_default();
-            println!("{total} tasks slept ten times each in {took:.1?}; the latest was {latest:.1?} late");
-            println!("the one that slept for a year was told: {shutdown}");
-            ExitCode::SUCCESS
+            let printed = writeln!(
+                io::stdout(),
+                "{total} tasks slept ten times each in {took:.1?}; the latest was {latest:.1?} late\n\
+                 the one that slept for a year was told: {shutdown}"
+            );
+            printed.map_or_else(|error| fail(&format!("cannot print: {error}")), |()| ExitCode::SUCCESS)
         }
         (None, _) => fail("a sleep ended early"),
         (_, Ok(())) => fail("a year has passed"),
@@ -108,6 +112,6 @@ fn main() -> ExitCode {
 }
 
 fn fail(why: &str) -> ExitCode {
-    eprintln!("{why}");
+    eprintln!("under_smol: {why}");
     ExitCode::FAILURE
 }
