@@ -7,8 +7,6 @@
 //! The signal is taken in on a thread of its own, for what a signal handler may do is next to nothing. That thread asks the
 //! runtime with `Handle::dump_within` and so learns also that a runtime does not answer, which is worth as much.
 
-#[path = "common/cannot.rs"]
-mod cannot;
 #[path = "common/duration.rs"]
 mod duration;
 #[path = "common/say.rs"]
@@ -24,8 +22,7 @@ use mainspring::net::TcpListener;
 use mainspring::time::{DelayQueue, interval};
 use mainspring::{Handle, Runtime, sleep, spawn, timeout};
 
-use cannot::cannot;
-use say::say;
+use say::{cannot, say};
 
 /// A program that tells on SIGUSR1 what it is waiting for.
 ///

@@ -12,9 +12,6 @@
 #[path = "common/accept.rs"]
 mod accept;
 #[cfg(unix)]
-#[path = "common/cannot.rs"]
-mod cannot;
-#[cfg(unix)]
 #[path = "common/say.rs"]
 mod say;
 
@@ -66,8 +63,7 @@ mod cores {
 
     use super::Options;
     use super::accept::Backoff;
-    use super::cannot::cannot;
-    use super::say::say;
+    use super::say::{cannot, say};
 
     /// So many keys are asked for.
     const KEYS: u64 = 1_000;

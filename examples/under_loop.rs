@@ -8,9 +8,6 @@
 //! With `--frames` it is the loop of a window: it draws what tasks and its own events have changed, in one line of text, at most
 //! so many times a second, and not at all while nothing changes.
 
-#[cfg(unix)]
-#[path = "common/cannot.rs"]
-mod cannot;
 #[path = "common/duration.rs"]
 mod duration;
 #[cfg(unix)]
@@ -62,8 +59,7 @@ mod host {
     use polling::{Event, Events, Poller};
 
     use super::Options;
-    use super::cannot::cannot;
-    use super::say::say;
+    use super::say::{cannot, say};
 
     /// What the loop knows its two sources by.
     const SOCKET: usize = 1;
