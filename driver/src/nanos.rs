@@ -5,6 +5,8 @@
 //! * Conversion and saturation live here and nowhere else: every `Duration` is legal, nothing panics.
 //! * No `Nanos` is larger than [`Nanos::NEVER`]. The values above it belong to a timer's state, whose word is a
 //!   deadline or names a state, so a deadline can never be mistaken for one.
+//! * What saturates does so behind a branch that is hardly ever taken ([`rarely`]): a deadline is computed from a reading of the
+//!   clock, and the next reading waits for it. A branch is foreseen; the lesser of two numbers is not known before both are.
 //! * A clock never reads `NEVER`, only up to [`Nanos::LAST`], so a timer set to it stays pending for good.
 
 use core::fmt;
@@ -42,7 +44,7 @@ impl Nanos {
     /// The point `nanos` nanoseconds after the clock began; anything beyond [`Nanos::NEVER`] becomes it.
     #[inline]
     pub const fn new(nanos: u64) -> Nanos {
-        if nanos > Nanos::NEVER.0 { Nanos::NEVER } else { Nanos(nanos) }
+        if nanos > Nanos::NEVER.0 { rarely(Nanos::NEVER) } else { Nanos(nanos) }
     }
 
     /// The point of which [`get`](Nanos::get) has given this number.
@@ -79,7 +81,16 @@ impl Nanos {
     /// The point `nanos` nanoseconds later, or [`Nanos::NEVER`] if that is too far.
     #[inline]
     pub const fn saturating_add_nanos(self, nanos: u64) -> Nanos {
-        Nanos::new(self.0.saturating_add(nanos))
+        match self.0.checked_add(nanos) {
+            Some(nanos) => Nanos::new(nanos),
+            None => rarely(Nanos::NEVER),
+        }
+    }
+
+    /// This point, or [`Nanos::LAST`] if it is `NEVER`: what a clock shows.
+    #[inline]
+    pub(crate) const fn as_reading(self) -> Nanos {
+        if self.0 > Nanos::LAST.0 { rarely(Nanos::LAST) } else { self }
     }
 
     /// The time from `earlier` to `self`; zero if `earlier` is not earlier.
@@ -105,6 +116,12 @@ impl fmt::Debug for Nanos {
 #[inline]
 const fn whole_nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(NANOS_PER_SEC).saturating_add(duration.subsec_nanos() as u64)
+}
+
+/// The value. Who says it after a condition says that this is hardly ever so: the compiler branches to it.
+#[cold]
+const fn rarely<T: Copy>(value: T) -> T {
+    value
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ impl Clock {
     pub fn now(&self) -> Nanos {
         match &self.0 {
             Kind::Monotonic(origin) => since(*origin, Instant::now()),
-            Kind::Function(read) => read().min(Nanos::LAST),
+            Kind::Function(read) => read().as_reading(),
             Kind::Test(at) => shown(at),
         }
     }
@@ -97,12 +97,12 @@ impl Clock {
 }
 
 fn since(origin: Instant, now: Instant) -> Nanos {
-    Nanos::from_duration(now.saturating_duration_since(origin)).min(Nanos::LAST)
+    Nanos::from_duration(now.saturating_duration_since(origin)).as_reading()
 }
 
 /// What a test clock was set to.
 fn shown(at: &AtomicU64) -> Nanos {
-    Nanos::new(at.load(Ordering::Acquire)).min(Nanos::LAST)
+    Nanos::new(at.load(Ordering::Acquire)).as_reading()
 }
 
 /// A clock that shows what it was set to: for tests and simulations.
@@ -173,7 +173,7 @@ impl Line {
             Line::Real => real(),
             Line::Stands(at) => at,
             Line::Runs { real: since, shown } => {
-                shown.saturating_add(real().saturating_duration_since(since)).min(Nanos::LAST)
+                shown.saturating_add(real().saturating_duration_since(since)).as_reading()
             }
         }
     }

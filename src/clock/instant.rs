@@ -17,8 +17,8 @@ use std::time::{Duration, Instant as StdInstant};
 
 use mainspring_driver::Nanos;
 
-use super::RuntimeClock;
 use super::system::{self, anchor};
+use super::{RuntimeClock, rarely};
 
 /// A moment, to the nanosecond: as [`std::time::Instant`], which it converts to and from, but small, and
 /// without panics on overflow.
@@ -171,17 +171,18 @@ fn go<T: Copy>(start: T, distance: u64, step: fn(&T, Duration) -> Option<T>) -> 
 /// The moment that a runtime's clock shows as `at`; the end of time stays the end of time.
 #[inline]
 pub(crate) fn from_nanos(at: Nanos) -> Instant {
-    Instant(i64::try_from(at.get()).unwrap_or(i64::MAX))
+    Instant(i64::try_from(at.get()).unwrap_or_else(|_| rarely(i64::MAX)))
 }
 
 /// What a runtime's clock shows at `instant`; a moment before the anchor is the first, and the last instant
 /// of all never comes.
 #[inline]
 pub(crate) fn to_nanos(instant: Instant) -> Nanos {
-    if instant.0 == i64::MAX {
-        return Nanos::NEVER;
+    match u64::try_from(instant.0) {
+        Ok(nanos) if instant.0 < i64::MAX => Nanos::new(nanos),
+        Ok(_) => rarely(Nanos::NEVER),
+        Err(_) => rarely(Nanos::ZERO),
     }
-    Nanos::new(instant.0.max(0).unsigned_abs())
 }
 
 #[inline]
@@ -213,7 +214,7 @@ impl Add<Duration> for Instant {
     type Output = Instant;
     #[inline]
     fn add(self, duration: Duration) -> Instant {
-        Instant(self.0.saturating_add(nanos(duration)))
+        Instant(self.0.checked_add(nanos(duration)).unwrap_or_else(|| rarely(i64::MAX)))
     }
 }
 
@@ -228,7 +229,7 @@ impl Sub<Duration> for Instant {
     type Output = Instant;
     #[inline]
     fn sub(self, duration: Duration) -> Instant {
-        Instant(self.0.saturating_sub(nanos(duration)))
+        Instant(self.0.checked_sub(nanos(duration)).unwrap_or_else(|| rarely(i64::MIN)))
     }
 }
 

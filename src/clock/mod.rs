@@ -129,6 +129,13 @@ pub(crate) fn current_clock() -> Option<Arc<RuntimeClock>> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
+/// The value. Who says it after a condition says that this is hardly ever so: the compiler branches to it, and what is computed from
+/// a reading of the clock is not waited for.
+#[cold]
+fn rarely<T>(value: T) -> T {
+    value
+}
+
 /// The time of day, by the runtime that this thread is in.
 pub(crate) fn wall_now() -> SystemTime {
     current(RuntimeClock::wall_now).unwrap_or_else(SystemTime::now)

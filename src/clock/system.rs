@@ -19,6 +19,7 @@
 pub(super) use self::linux::boottime;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use self::linux::read;
+use super::rarely;
 use mainspring_driver::{Handle as Timers, Nanos};
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -82,7 +83,8 @@ pub(super) fn anchor() -> Instant {
 pub(crate) fn now() -> Nanos {
     // The first call makes the anchor, so it has to come first.
     let anchor = get().monotonic;
-    Nanos::new(read(ClockId::Monotonic).saturating_sub(anchor))
+    // It has not gone back.
+    read(ClockId::Monotonic).checked_sub(anchor).map_or_else(|| rarely(Nanos::ZERO), Nanos::new)
 }
 
 /// The time since the anchor, by the monotonic clock.
@@ -225,7 +227,7 @@ mod linux {
     /// The clocks count from boot: neither part is negative, and 584 years fit.
     #[inline]
     fn nanos(time: Timespec) -> u64 {
-        (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
 }
 
