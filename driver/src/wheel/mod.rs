@@ -302,10 +302,13 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
                 prefetch(cell);
             }
         }
-        let found = timers.iter().filter(|&&(key, place)| self.take_from(key, place).is_some()).count();
+        let (mut found, mut untidy) = (0, false);
+        for &(key, place) in timers {
+            found += usize::from(self.take_from(key, place, &mut untidy).is_some());
+        }
         self.len -= found;
         // Only from here on cells move, and their owners are told.
-        if found == timers.len() {
+        if found == timers.len() && untidy {
             timers.iter().for_each(|&(_, place)| self.tidy(store, place));
         }
         self.debug_check();
@@ -341,24 +344,31 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     #[inline]
     fn take(&mut self, store: &mut impl Store<K>, key: K) -> Option<Rank> {
         let place = store.place(key);
-        let rank = self.take_from(key, place)?;
-        self.tidy(store, place);
+        let mut untidy = false;
+        let rank = self.take_from(key, place, &mut untidy)?;
+        if untidy {
+            self.tidy(store, place);
+        }
         self.len -= 1;
         self.debug_check();
         Some(rank)
     }
 
-    /// Takes a timer out of the slot of its deadline, which is to be [tidied](Wheel::tidy) afterwards, or of where it waits since its
-    /// slot has been opened. Returns its rank.
+    /// Takes a timer out of the slot of its deadline, or of where it waits since its slot has been opened. Returns its rank, and sets
+    /// `untidy` if the slot of this place is to be [tidied](Wheel::tidy) now.
     #[inline]
-    fn take_from(&mut self, key: K, place: Place) -> Option<Rank> {
-        let slot = SlotId::of(self.elapsed, place.when).and_then(|id| self.slots.get_mut(id.index()));
-        let waiting = slot.and_then(|slot| slot.remove(key, place.index, &mut self.buffers));
-        waiting.or_else(|| self.take_opened(key, place))
+    fn take_from(&mut self, key: K, place: Place, untidy: &mut bool) -> Option<Rank> {
+        let id = SlotId::of(self.elapsed, place.when);
+        if let Some(slot) = id.and_then(|id| self.slots.get_mut(id.index())) {
+            if let Some(rank) = slot.remove(key, place.index, &mut self.buffers) {
+                *untidy |= slot.is_untidy();
+                return Some(rank);
+            }
+        }
+        self.take_opened(key, place)
     }
 
-    /// What is left to do when a timer has left the slot of this place.
-    #[inline]
+    /// What is left to do when timers have left the slot of this place, and it says so.
     fn tidy(&mut self, store: &mut impl Store<K>, place: Place) {
         let Some(id) = SlotId::of(self.elapsed, place.when) else { return };
         let Some(slot) = self.slots.get_mut(id.index()) else { return };

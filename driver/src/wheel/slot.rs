@@ -128,12 +128,18 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         Some(rank)
     }
 
+    /// Whether no timer is left, or many cells are holes.
+    #[inline]
+    pub(super) fn is_untidy(&self) -> bool {
+        self.live == 0 || self.cells.len() > SPARSE * self.live() + HOLES
+    }
+
     /// Gives up the cells of a slot without timers, and compacts a row that has many holes.
     #[inline]
     pub(super) fn tidy(&mut self, store: &mut impl Store<K>, buffers: &mut Buffers<K>) {
         if self.live == 0 {
             self.clear(buffers);
-        } else if self.cells.len() > SPARSE * self.live() + HOLES {
+        } else if self.is_untidy() {
             self.compact(store, buffers);
         }
     }

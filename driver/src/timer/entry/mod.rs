@@ -278,7 +278,7 @@ impl TimerEntry {
     pub fn cancel(self: Pin<&mut Self>) {
         let this = self.as_ref();
         match this.state.load() {
-            State::Deadline(_) => this.disarm(),
+            State::Deadline(_) => this.disarm(TimerEntry::rest),
             State::Fired => this.state.forget(),
             State::Idle | State::Shutdown => {}
         }
@@ -324,7 +324,7 @@ impl Drop for TimerEntry {
         // A state that is no deadline means that the driver follows no pointer to the entry, and no lock is
         // needed: `load` acquires the driver's last touch.
         if let State::Deadline(_) = self.state.load() {
-            self.disarm();
+            self.disarm(|_, _| ());
         }
         // From here on the memory is no entry's. Loom is told, so that it finds a driver which still reads it.
         #[cfg(loom)]

@@ -7,9 +7,10 @@ use std::task::{Context, Poll, Waker};
 use super::{Shutdown, TimerEntry};
 use crate::Nanos;
 use crate::timer::driver::Inner;
-use crate::timer::state::{State, StateCell};
+use crate::timer::state::State;
 
 impl TimerEntry {
+    #[inline]
     pub(super) fn poll_idle(self: Pin<&Self>, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
         let deadline = self.deadline();
         if self.handle.has_passed(deadline) {
@@ -88,19 +89,31 @@ impl TimerEntry {
         }
     }
 
-    /// Takes the entry out of the wheel, if it is still there, and its waker with it.
-    pub(super) fn disarm(&self) {
-        if let Some(waker) = self.unlink(StateCell::disarm, |inner| inner.cancelled += 1) {
+    /// Takes the entry out of the wheel, if it is still there, and its waker with it. `leave` makes it idle, unless it is being dropped:
+    /// then nobody will look.
+    #[inline]
+    pub(super) fn disarm(&self, leave: impl FnOnce(&Self, Nanos)) {
+        if let Some(waker) = self.unlink(leave, |inner| inner.cancelled += 1) {
             drop(waker);
             self.traced().cancelled();
         }
+    }
+
+    /// An entry that was linked and due at `deadline` is idle.
+    pub(super) fn rest(&self, deadline: Nanos) {
+        self.keep(deadline);
+        self.state.disarm();
     }
 
     /// The deadline has passed, and nobody has let the driver fire it.
     #[cold]
     fn poll_overdue(self: Pin<&Self>) -> Poll<Result<(), Shutdown>> {
         let (deadline, now) = (self.deadline(), self.handle.latest());
-        match self.unlink(StateCell::settle, |inner| inner.count_overdue(deadline, now)) {
+        let leave = |entry: &Self, deadline| {
+            entry.keep(deadline);
+            entry.state.settle();
+        };
+        match self.unlink(leave, |inner| inner.count_overdue(deadline, now)) {
             Some(waker) => {
                 drop(waker);
                 self.traced().fired(now.saturating_nanos_since(deadline));
@@ -143,6 +156,7 @@ impl TimerEntry {
     /// Links the entry, unless the driver is closed or past the deadline: then the waker comes back. Says
     /// whether the driver must be unparked.
     #[allow(clippy::type_complexity)]
+    #[inline]
     fn arm(self: Pin<&Self>, deadline: Nanos, waker: Waker) -> Result<bool, (Result<(), Shutdown>, Waker)> {
         let mut locked = self.handle.lock();
         if locked.closed {
@@ -161,6 +175,7 @@ impl TimerEntry {
     }
 
     /// Writes the waker of an entry that is about to be linked.
+    #[inline]
     fn put_waker(&self, waker: Waker) {
         self.waker.with_mut(|held| {
             // SAFETY: the entry is in no wheel and this is its owner, so nobody else looks; it holds no waker
@@ -171,13 +186,13 @@ impl TimerEntry {
 
     /// Takes the entry out of the wheel, moves it on with `leave`, and returns its waker, to be dropped
     /// without the lock. `None` if it is not linked any more.
-    fn unlink(&self, leave: impl FnOnce(&StateCell), count: impl FnOnce(&mut Inner)) -> Option<Waker> {
+    #[inline]
+    fn unlink(&self, leave: impl FnOnce(&Self, Nanos), count: impl FnOnce(&mut Inner)) -> Option<Waker> {
         let mut locked = self.handle.lock_at_hand();
         match self.state.load() {
             State::Deadline(deadline) => {
                 let waker = self.take_out(&mut locked);
-                self.keep(deadline);
-                leave(&self.state);
+                leave(self, deadline);
                 count(&mut locked);
                 Some(waker)
             }
@@ -186,14 +201,14 @@ impl TimerEntry {
     }
 
     /// Removes a linked entry from the wheel and moves its waker out. The caller changes the state before it
-    /// unlocks.
+    /// unlocks, or never looks at it again.
     #[inline]
     fn take_out(&self, locked: &mut Inner) -> Waker {
         locked.entries.remove(self);
         self.waker.with(|held| {
             // SAFETY: the state is a deadline, so the waker is present; the lock is held and no pointer to the
             // entry is followed any more, so nobody copies it; the caller leaves the deadline state before
-            // unlocking, so it is moved out once.
+            // unlocking, or is the entry's drop, so it is moved out once.
             unsafe { (*held).assume_init_read() }
         })
     }
