@@ -277,6 +277,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         debug_assert!(self.runs[number].is_empty(), "a run is opened twice");
         self.occupied.clear(id);
         self.opened = id;
+        self.reach = self.reach.max(self.slots[id.index()].latest);
         self.runs[number] = Run::of(store, self.slots[id.index()].take());
         self.running |= 1 << number;
         self.debug_check();

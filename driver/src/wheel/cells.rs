@@ -1,48 +1,30 @@
-//! `Cells`: what waits in a slot, in one row of [`Cell`]s; and [`Buffers`], the memory of the rows, which goes from slot to slot.
+//! `Cells`: what waits in a slot, in one row of [`Timer`]s.
 //!
 //! Rules:
 //!
 //! * A page has `PAGE` cells, which is a power of two.
-//! * A cell that was cancelled leaves a hole, so no other cell moves and the row keeps its order.
+//! * A bit for each cell says whether it holds a timer. A cell that was cancelled is a hole, so no other cell moves and the row keeps
+//!   its order. A hole is made without a look at the cell, which may lie in memory far away; the bits of a million take 125 kB.
+//! * Behind the end of the row no bit is set.
 //! * A cell has 24 bytes. (With 16, and the rest with the owner, a sleep would have 16 bytes more.)
 //! * The last page grows by doubling until it is full; then the next begins. So what is put in and taken out at the end is
-//!   one step away, everything else at most two, and no step copies, allocates or frees more than a page.
+//!   one step away, everything else at most two, and no step copies, allocates or frees more than a page; but for the list of the
+//!   pages and that of the bits, which are less than a hundredth of them.
 //! * Pages may have been given back from the front ([`Cells::release_page`]); then nothing is asked of them any more.
-//! * A buffer that a row no longer needs waits for the next row: in steady state nothing is allocated. Buffers that
-//!   nobody needed for two whole windows of time are freed, two at each call of [`Buffers::release_some`].
 
 use super::Rank;
+use super::buffers::{Buffers, size_for};
 use crate::Nanos;
 
-/// Cells of the largest buffer: 48 KiB for keys of eight bytes.
-pub(super) const LARGEST: usize = 2048;
-/// Cells of the smallest buffer.
-const SMALLEST: usize = 8;
-/// How many sizes there are.
-const SIZES: usize = (LARGEST / SMALLEST).ilog2() as usize + 1;
-/// So many bytes of each size are kept, if they were needed once.
-const KEPT: usize = 8192;
-/// A window is two to this many nanoseconds: about a second.
-const WINDOW_BITS: u32 = 30;
-
-/// A timer in the wheel.
+/// So many cells have their bits in one word.
+pub(super) const WORD: usize = u64::BITS as usize;
+/// A timer in the wheel; in a cell that is a hole, one that has left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timer<K> {
     /// When it is due, as far as the wheel knows: its cached deadline.
     pub(super) when: Nanos,
     pub(super) rank: Rank,
     pub(super) key: K,
-}
-
-/// Where a timer is, or was: then it is a hole, and has no key. In a hole of a row that has lost its order, `when` is the index of
-/// the next hole.
-pub(super) type Cell<K> = Timer<Option<K>>;
-
-impl<K: Copy> Cell<K> {
-    #[inline]
-    pub(super) fn timer(&self) -> Option<Timer<K>> {
-        self.key.map(|key| Timer { when: self.when, rank: self.rank, key })
-    }
 }
 
 impl<K> Timer<K> {
@@ -56,33 +38,38 @@ impl<K> Timer<K> {
     pub(super) fn wake(&self) -> Nanos {
         self.when.saturating_add_nanos(self.rank.slack().as_nanos())
     }
-
-    #[inline]
-    pub(super) fn into_cell(self) -> Cell<K> {
-        Cell { when: self.when, rank: self.rank, key: Some(self.key) }
-    }
 }
 
 /// A row of cells.
 #[derive(Debug)]
 pub(super) struct Cells<K, const PAGE: usize> {
     /// The last page.
-    tail: Vec<Cell<K>>,
+    tail: Vec<Timer<K>>,
     rest: Option<Box<Rest<K>>>,
+    /// The bits of the first cells.
+    first: u64,
     /// How many cells lie in front of the last page.
     base: u32,
 }
 
-/// What a row of more than one page has besides.
+/// What a long row has besides.
 #[derive(Debug)]
 pub(super) struct Rest<K> {
     /// All pages but the last.
-    pages: Vec<Vec<Cell<K>>>,
+    pages: Vec<Vec<Timer<K>>>,
+    /// The bits of all cells but the first.
+    live: Vec<u64>,
     /// How far the compaction of the row has come.
     pub(super) compaction: Option<Compaction>,
 }
 
-/// How far a compaction has come: the live cells in front of `read` lie in front of `write`, and between the two there
+impl<K> Default for Rest<K> {
+    fn default() -> Rest<K> {
+        Rest { pages: Vec::new(), live: Vec::new(), compaction: None }
+    }
+}
+
+/// How far a compaction has come: the timers in front of `read` lie in front of `write`, and between the two there
 /// are holes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Compaction {
@@ -101,7 +88,7 @@ impl Compaction {
 
 impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
     pub(super) const fn new() -> Cells<K, PAGE> {
-        Cells { tail: Vec::new(), rest: None, base: 0 }
+        Cells { tail: Vec::new(), rest: None, first: 0, base: 0 }
     }
 
     /// How many cells there are, holes and what has been given back included.
@@ -116,56 +103,130 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
         self.base == 0
     }
 
-    /// The last page.
-    #[inline]
-    pub(super) fn tail(&mut self) -> &mut Vec<Cell<K>> {
-        &mut self.tail
-    }
-
-    /// What a row of more than one page has besides.
+    /// What a long row has besides.
     #[inline]
     pub(super) fn rest(&mut self) -> Option<&mut Rest<K>> {
         self.rest.as_deref_mut()
     }
 
+    /// Whether a compaction has begun and not ended.
     #[inline]
-    pub(super) fn get(&self, index: usize) -> Option<&Cell<K>> {
+    pub(super) fn is_being_compacted(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.compaction.is_some())
+    }
+
+    /// The cell at `index`, which may be a hole.
+    #[inline]
+    pub(super) fn get(&self, index: usize) -> Option<&Timer<K>> {
         match index.checked_sub(self.base as usize) {
             Some(index) => self.tail.get(index),
             None => self.rest.as_ref()?.pages.get(index / PAGE)?.get(index % PAGE),
         }
     }
 
+    /// The cell at `index`, which may be a hole.
     #[inline]
-    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Cell<K>> {
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Timer<K>> {
         match index.checked_sub(self.base as usize) {
             Some(index) => self.tail.get_mut(index),
             None => self.rest.as_mut()?.pages.get_mut(index / PAGE)?.get_mut(index % PAGE),
         }
     }
 
-    /// Whether the cell at `index` is that of `key`.
+    /// The last cell, which may be a hole.
+    #[inline]
+    pub(super) fn last(&self) -> Option<&Timer<K>> {
+        // It is never empty while there is another page.
+        self.tail.last()
+    }
+
+    /// Whether the cell at `index` holds a timer.
+    #[inline]
+    pub(super) fn is_live(&self, index: usize) -> bool {
+        self.word(index / WORD) & bit(index) != 0
+    }
+
+    /// Whether the cell at `index` holds the timer of `key`.
     #[inline]
     pub(super) fn is_at(&self, index: usize, key: K) -> bool
     where
         K: Eq,
     {
-        self.get(index).is_some_and(|cell| cell.key == Some(key))
+        self.is_live(index) && self.get(index).is_some_and(|cell| cell.key == key)
     }
 
+    /// Makes the cell at `index` a hole, or a timer's. Says whether it was a timer's.
     #[inline]
-    pub(super) fn last(&self) -> Option<&Cell<K>> {
-        // It is never empty while there is another page.
-        self.tail.last()
+    pub(super) fn set_live(&mut self, index: usize, live: bool) -> bool {
+        let Some(word) = self.word_mut(index / WORD) else { return false };
+        let before = *word & bit(index) != 0;
+        *word = *word & !bit(index) | u64::from(live) << (index % WORD);
+        before
     }
 
-    /// Puts a cell behind the last one.
+    /// The first hole of the word with this number.
     #[inline]
-    pub(super) fn push(&mut self, cell: Cell<K>, buffers: &mut Buffers<K>) {
+    pub(super) fn hole_in(&self, number: usize) -> Option<usize> {
+        let cells = self.len().saturating_sub(number * WORD);
+        let holes = !self.word(number) & ones(cells);
+        (holes != 0).then(|| number * WORD + holes.trailing_zeros() as usize)
+    }
+
+    /// The first cell from `from` on that holds a timer.
+    #[inline]
+    pub(super) fn next_live(&self, from: usize) -> Option<usize> {
+        let mut number = from / WORD;
+        let mut word = self.word(number) & !(bit(from) - 1);
+        while word == 0 {
+            number += 1;
+            if number * WORD >= self.len() {
+                return None;
+            }
+            word = self.word(number);
+        }
+        Some(number * WORD + word.trailing_zeros() as usize)
+    }
+
+    /// The timers from `index` on, with their indices.
+    pub(super) fn live_from(&self, index: usize) -> impl Iterator<Item = (usize, Timer<K>)> {
+        let indices = std::iter::successors(self.next_live(index), |index| self.next_live(index + 1));
+        indices.filter_map(|index| Some((index, *self.get(index)?)))
+    }
+
+    /// Puts a timer into the hole at `index`.
+    #[inline]
+    pub(super) fn fill(&mut self, index: usize, timer: Timer<K>) {
+        if let Some(cell) = self.get_mut(index) {
+            *cell = timer;
+            self.set_live(index, true);
+        }
+    }
+
+    /// Puts a timer behind the last cell.
+    #[inline]
+    pub(super) fn push(&mut self, timer: Timer<K>, buffers: &mut Buffers<K>) {
         if self.tail.len() == self.tail.capacity() {
             self.grow(buffers);
         }
-        self.tail.push(cell);
+        let index = self.len();
+        self.tail.push(timer);
+        if index < WORD {
+            self.first |= bit(index);
+        } else {
+            self.push_bit(index, buffers);
+        }
+    }
+
+    /// The bit of a cell that is not among the first.
+    #[inline]
+    fn push_bit(&mut self, index: usize, buffers: &mut Buffers<K>) {
+        let live = &mut self.rest.get_or_insert_with(|| buffers.rest()).live;
+        if live.len() < index / WORD {
+            buffers.list(live, 0);
+        }
+        if let Some(word) = live.get_mut(index / WORD - 1) {
+            *word |= bit(index);
+        }
     }
 
     #[cold]
@@ -176,9 +237,7 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
         if is_page {
             self.base += PAGE as u32;
             let pages = &mut self.rest.get_or_insert_with(|| buffers.rest()).pages;
-            let before = pages.capacity();
-            pages.push(full);
-            buffers.listed += (pages.capacity() - before) * size_of::<Vec<Cell<K>>>();
+            buffers.list(pages, full);
         } else {
             self.tail.append(&mut full);
             buffers.give_back(full);
@@ -187,16 +246,16 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
 
     /// Removes the last cell.
     #[inline]
-    pub(super) fn pop(&mut self, buffers: &mut Buffers<K>) -> Option<Cell<K>> {
-        let cell = self.tail.pop();
+    pub(super) fn pop(&mut self, buffers: &mut Buffers<K>) {
+        self.tail.pop();
         let len = self.len();
-        if let Some(compaction) = self.rest.as_deref_mut().and_then(|rest| rest.compaction.as_mut()) {
+        self.set_live(len, false);
+        if let Some(compaction) = self.rest().and_then(|rest| rest.compaction.as_mut()) {
             compaction.end_by(len);
         }
         if self.tail.is_empty() {
             self.end_page(buffers);
         }
-        cell
     }
 
     /// Nothing is left of the last page.
@@ -212,6 +271,12 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
 
     /// Removes all cells from `len` on.
     pub(super) fn truncate(&mut self, len: usize, buffers: &mut Buffers<K>) {
+        if let Some(rest) = self.rest() {
+            rest.live.truncate(len / WORD);
+        }
+        if let Some(word) = self.word_mut(len / WORD) {
+            *word &= bit(len) - 1;
+        }
         while self.base > 0 && self.base as usize >= len {
             self.tail.clear();
             self.end_page(buffers);
@@ -225,12 +290,25 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
     /// Removes all cells.
     pub(super) fn clear(&mut self, buffers: &mut Buffers<K>) {
         buffers.give_back(std::mem::take(&mut self.tail));
-        self.base = 0;
+        (self.base, self.first) = (0, 0);
         if let Some(mut rest) = self.rest.take() {
             rest.pages.drain(..).for_each(|page| buffers.give_back(page));
+            rest.live.clear();
             rest.compaction = None;
-            buffers.rests.push(rest);
+            buffers.give_rest_back(rest);
         }
+    }
+
+    /// Removes the holes of a row of one page, and puts the timers in order.
+    pub(super) fn sort(&mut self) {
+        let mut timers = std::mem::take(&mut self.tail);
+        let mut indices = 0..;
+        timers.retain(|_| indices.next().is_some_and(|index| self.is_live(index)));
+        timers.sort_unstable_by_key(Timer::order);
+        self.first = ones(timers.len());
+        let words = self.rest.iter_mut().flat_map(|rest| &mut rest.live);
+        words.enumerate().for_each(|(n, word)| *word = ones(timers.len().saturating_sub((n + 1) * WORD)));
+        self.tail = timers;
     }
 
     /// Gives the page back that ends before `index`, if one does: no cell of it is needed any more.
@@ -242,141 +320,33 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
         }
     }
 
-    /// The cells from `index` on which are no holes, with their indices.
-    pub(super) fn live_from(&self, index: usize) -> impl Iterator<Item = (usize, Timer<K>)> {
-        (index..self.len()).filter_map(|index| Some((index, self.get(index)?.timer()?)))
-    }
-}
-
-/// The buffers that are not in use, by size.
-#[derive(Debug)]
-pub(super) struct Buffers<K> {
-    sizes: [Size<K>; SIZES],
-    #[allow(clippy::vec_box, reason = "they go to rows and come back as they are")]
-    rests: Vec<Box<Rest<K>>>,
-    /// Bytes of all of those, those in use included.
-    listed: usize,
-    window: u64,
-    /// Some size may have a surplus.
-    releasing: bool,
-}
-
-/// The buffers of one size that are not in use.
-#[derive(Debug)]
-struct Size<K> {
-    /// There is room for all that were made: nothing is allocated where timers leave, in the middle of what they leave behind.
-    free: Vec<Vec<Cell<K>>>,
-    /// So many there are, those in use included.
-    made: usize,
-    /// So many were not in use at any time in this window, and in the one before.
-    low: usize,
-    last_low: usize,
-    /// So many of those are to be freed.
-    surplus: usize,
-}
-
-impl<K> Buffers<K> {
-    pub(super) fn new() -> Buffers<K> {
-        let size = |_| Size { free: Vec::new(), made: 0, low: 0, last_low: 0, surplus: 0 };
-        Buffers {
-            sizes: std::array::from_fn(size),
-            rests: Vec::new(),
-            listed: 0,
-            window: 0,
-            releasing: false,
-        }
-    }
-
-    /// Takes a buffer that is no longer needed, with whatever is in it. One that never had memory is nothing.
     #[inline]
-    fn give_back(&mut self, mut buffer: Vec<Cell<K>>) {
-        if buffer.capacity() > 0 {
-            buffer.clear();
-            self.sizes[size_for(buffer.capacity())].free.push(buffer);
+    fn word(&self, number: usize) -> u64 {
+        match number {
+            0 => self.first,
+            _ => self.rest.as_ref().and_then(|rest| rest.live.get(number - 1)).copied().unwrap_or(0),
         }
     }
 
-    /// What a row of more than one page needs.
-    fn rest(&mut self) -> Box<Rest<K>> {
-        self.rests.pop().unwrap_or_else(|| {
-            self.listed += size_of::<Rest<K>>();
-            Box::new(Rest { pages: Vec::new(), compaction: None })
-        })
-    }
-
-    /// Frees a little of the memory that a burst has left behind.
     #[inline]
-    pub(super) fn release_some(&mut self, now: Nanos) {
-        let window = now.get() >> WINDOW_BITS;
-        if window != self.window {
-            self.window = window;
-            for (number, size) in self.sizes.iter_mut().enumerate() {
-                let kept = KEPT / size_of::<Cell<K>>() / (SMALLEST << number);
-                size.surplus = size.low.min(size.last_low).saturating_sub(kept);
-                (size.last_low, size.low) = (size.low, size.free.len());
-            }
-            self.releasing = true;
+    fn word_mut(&mut self, number: usize) -> Option<&mut u64> {
+        match number {
+            0 => Some(&mut self.first),
+            _ => self.rest.as_mut()?.live.get_mut(number - 1),
         }
-        if self.releasing {
-            self.release_two();
-        }
-    }
-
-    #[cold]
-    fn release_two(&mut self) {
-        let mut left = 2;
-        for size in self.sizes.iter_mut().rev() {
-            while size.surplus > 0 && left > 0 {
-                left -= 1;
-                size.surplus -= 1;
-                size.low = size.low.saturating_sub(1);
-                size.last_low = size.last_low.saturating_sub(1);
-                size.made -= usize::from(size.free.pop().is_some());
-                if size.free.capacity() > 4 * size.made + 64 {
-                    size.free.shrink_to(2 * size.made);
-                }
-            }
-        }
-        self.releasing = left == 0;
-    }
-
-    /// Bytes of all buffers and lists, those in use included.
-    pub(super) fn allocated_bytes(&self) -> usize {
-        let sizes = self.sizes.iter().enumerate().map(|(number, size)| {
-            let buffers = size.made * (SMALLEST << number) * size_of::<Cell<K>>();
-            buffers + size.free.capacity() * size_of::<Vec<Cell<K>>>()
-        });
-        sizes.sum::<usize>() + self.listed + self.rests.capacity() * size_of::<Box<Rest<K>>>()
-    }
-
-    /// An empty buffer of the size with this number, or a larger one if there is none.
-    #[inline]
-    fn take(&mut self, number: usize) -> Vec<Cell<K>> {
-        for size in &mut self.sizes[number..] {
-            if let Some(buffer) = size.free.pop() {
-                size.low = size.low.min(size.free.len());
-                size.surplus = size.surplus.min(size.low);
-                return buffer;
-            }
-        }
-        self.allocate(number)
-    }
-
-    #[cold]
-    fn allocate(&mut self, number: usize) -> Vec<Cell<K>> {
-        let size = &mut self.sizes[number];
-        size.made += 1;
-        // None is free.
-        size.free.reserve(size.made);
-        Vec::with_capacity(SMALLEST << number)
     }
 }
 
-/// The number of the smallest size that has room for so many cells, of which there is one at least.
+/// The bit of the cell at `index`, in its word.
 #[inline]
-fn size_for(cells: usize) -> usize {
-    debug_assert!((1..=LARGEST).contains(&cells));
-    (usize::BITS - ((cells - 1) / SMALLEST).leading_zeros()) as usize
+fn bit(index: usize) -> u64 {
+    1 << (index % WORD)
+}
+
+/// The bits of the first `count` cells of a word.
+#[inline]
+fn ones(count: usize) -> u64 {
+    if count < WORD { bit(count) - 1 } else { u64::MAX }
 }
 
 #[cfg(test)]
@@ -387,10 +357,17 @@ mod tests {
     const PAGE: usize = 8;
 
     fn row(len: usize, buffers: &mut Buffers<usize>) -> Cells<usize, PAGE> {
+        row_of(0..len, buffers)
+    }
+
+    fn row_of<const PAGE: usize>(
+        sequence: impl Iterator<Item = usize>,
+        buffers: &mut Buffers<usize>,
+    ) -> Cells<usize, PAGE> {
         let mut cells = Cells::new();
-        for key in 0..len {
+        for key in sequence {
             let timer = Timer { when: Nanos::new(1), rank: Rank::new(key as u64, Slack::ZERO), key };
-            cells.push(timer.into_cell(), buffers);
+            cells.push(timer, buffers);
         }
         cells
     }
@@ -398,10 +375,10 @@ mod tests {
     #[test]
     fn a_row_is_cut_off_at_any_length() {
         let mut buffers = Buffers::new();
-        for len in [1, 7, 8, 9, 15, 16, 17, 29, 30] {
-            let mut cells = row(30, &mut buffers);
+        for len in [1, 7, 8, 9, 17, 63, 64, 65, 127, 128, 129, 199, 200] {
+            let mut cells = row(200, &mut buffers);
             cells.truncate(len, &mut buffers);
-            assert_eq!((cells.len(), cells.last().and_then(|cell| cell.key)), (len, Some(len - 1)));
+            assert_eq!((cells.len(), cells.last().map(|cell| cell.key)), (len, Some(len - 1)));
             assert_eq!(
                 cells.live_from(0).map(|(_, timer)| timer.key).collect::<Vec<_>>(),
                 Vec::from_iter(0..len)
@@ -412,6 +389,38 @@ mod tests {
             assert!(cells.is_at(len, 0) && cells.len() == len + 1);
             cells.clear(&mut buffers);
         }
+    }
+
+    #[test]
+    fn a_bit_tells_a_timer_from_a_hole() {
+        let mut buffers = Buffers::new();
+        let mut cells = row(200, &mut buffers);
+        let holes = [0, 1, 63, 64, 100, 127, 128, 191, 192, 198];
+        assert!(holes.iter().all(|&index| cells.set_live(index, false)));
+        assert!(holes.iter().all(|&index| !cells.set_live(index, false)), "they were holes");
+        let live =
+            |cells: &Cells<usize, PAGE>| cells.live_from(0).map(|(index, _)| index).collect::<Vec<_>>();
+        assert_eq!(live(&cells), (0..200).filter(|index| !holes.contains(index)).collect::<Vec<_>>());
+        assert!((0..210).all(|index| cells.is_live(index) == (index < 200 && !holes.contains(&index))));
+        assert_eq!(
+            (0..5).map(|word| cells.hole_in(word)).collect::<Vec<_>>(),
+            [Some(0), Some(64), Some(128), Some(192), None]
+        );
+        // They are filled one by one, and then there is none; nor behind the end.
+        for &index in &holes {
+            assert_eq!(cells.hole_in(index / WORD), Some(index));
+            let timer = *cells.get(index).expect("it is in the row");
+            cells.fill(index, timer);
+        }
+        assert!((0..5).all(|word| cells.hole_in(word).is_none()) && live(&cells).len() == 200);
+        // Of two words and a half every third cell stays, and is put in order.
+        let mut cells = row_of::<256>((0..160).rev(), &mut buffers);
+        (0..160).filter(|index| index % 3 != 0).for_each(|index| _ = cells.set_live(index, false));
+        cells.sort();
+        assert!(
+            cells.live_from(0).map(|(_, timer)| timer.rank.sequence()).eq((0..160).filter(|n| n % 3 == 0))
+        );
+        assert_eq!((cells.len(), cells.next_live(54)), (54, None));
     }
 
     #[test]
@@ -437,7 +446,7 @@ mod tests {
         let (lists, listed) = (buffers.allocated_bytes(), buffers.listed);
         let used = row(2 * PAGE, &mut buffers);
         assert_eq!((buffers.allocated_bytes() - buffers.listed, used.len()), (lists - listed, 2 * PAGE));
-        assert!(lists < allocated + PAGE * size_of::<Cell<usize>>());
+        assert!(lists < allocated + PAGE * size_of::<Timer<usize>>());
         assert_eq!(cells.live_from(2 * PAGE).count(), PAGE);
     }
 }

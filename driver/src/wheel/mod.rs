@@ -25,7 +25,8 @@
 //! * A place leads from a timer to its cell: the deadline says in which slot the cell lies, and the index where in the slot. After
 //!   the slot has been opened the index may be out of date; then the cell is found by its deadline, because what was sorted is
 //!   searched.
-//! * Whoever leaves makes no other cell move, until the slot is tidied. So several may leave together, whose owners are gone.
+//! * Whoever leaves makes no other cell move, until the slot is tidied. So several may leave together, whose owners are gone. A cell that
+//!   is left is not looked at, if it is known whose it is: a bit says that it is a hole.
 //! * All cells of a level's run are due before its next slot starts. So a level has one run.
 //! * What cascades is a run, too, whose timers are not in order: it comes before all others, and what leaves it is filed again.
 //! * A timer in the 16 ns in which the wheel stands goes to the run of level 0 if it is among the last in its order, and to `crowd`,
@@ -34,6 +35,7 @@
 //! * [`Wheel::check`] says whether all that is so; debug builds do it after every change of a small wheel.
 
 mod advance;
+mod buffers;
 mod cells;
 mod check;
 mod level;
@@ -42,7 +44,8 @@ mod slot;
 
 use std::fmt;
 
-use cells::{Buffers, Timer};
+use buffers::Buffers;
+use cells::Timer;
 use level::{LEVELS, Occupied, SLOTS, SlotId, bits};
 use run::{Crowd, Run};
 use slot::Slot;
@@ -52,7 +55,6 @@ pub(crate) use advance::Park;
 pub use level::{LevelOccupancy, Occupancy};
 
 use crate::Nanos;
-use crate::prefetch::prefetch;
 pub use crate::slack::Slack;
 
 /// The owner of the timers: the wheel tells it where a timer's cell lies, and asks for the rest.
@@ -154,6 +156,16 @@ impl fmt::Debug for Rank {
     }
 }
 
+/// Where a timer is.
+#[derive(Clone, Copy)]
+enum Location {
+    Slot(SlotId),
+    /// At this index of the run with this number.
+    Run(usize, usize),
+    /// With this rank.
+    Crowd(Rank),
+}
+
 /// A hierarchical timing wheel over keys that somebody else owns.
 ///
 /// Insert and remove are O(1), amortized over the growth of its memory. A timer moves at most ten times between its
@@ -189,7 +201,7 @@ impl fmt::Debug for Rank {
 /// }
 /// assert_eq!(fired, [1, 0]);
 /// ```
-pub struct Wheel<K, const PAGE: usize = { cells::LARGEST }> {
+pub struct Wheel<K, const PAGE: usize = { buffers::LARGEST }> {
     occupied: Occupied,
     /// None, until the first timer is filed.
     slots: Vec<Slot<K, PAGE>>,
@@ -201,6 +213,8 @@ pub struct Wheel<K, const PAGE: usize = { cells::LARGEST }> {
     runs: [Run<K, PAGE>; LEVELS + 1],
     /// Which runs hold timers: a bit each.
     running: u64,
+    /// None of their timers is due after this, nor has been.
+    reach: Nanos,
     /// Timers that found no place in the run of level 0.
     crowd: Crowd<K>,
     /// The slot that was opened last: the one that cascades, if one does.
@@ -231,7 +245,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// An empty wheel that stands at `at`, with so many cells to a page: a power of two from 8 to 2048. The smaller it is,
     /// the more timers cascade where they would be sorted: it is meant for tests.
     pub fn with_page(at: Nanos) -> Wheel<K, PAGE> {
-        const { assert!(PAGE.is_power_of_two() && PAGE >= 8 && PAGE <= cells::LARGEST) }
+        const { assert!(PAGE.is_power_of_two() && PAGE >= 8 && PAGE <= buffers::LARGEST) }
         Wheel {
             occupied: Occupied::default(),
             slots: Vec::new(),
@@ -239,6 +253,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             clear_until: Nanos::NEVER,
             runs: std::array::from_fn(|_| Run::new()),
             running: 0,
+            reach: Nanos::ZERO,
             crowd: Crowd::new(),
             opened: SlotId::new(0, 0),
             buffers: Buffers::new(),
@@ -290,26 +305,32 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// Removes a timer from the place that its owner knows. Says whether it was there. O(1), while its slot is not open.
     #[inline]
     pub fn remove(&mut self, store: &mut impl Store<K>, key: K) -> bool {
-        self.take(store, key).is_some()
+        let place = store.place(key);
+        let location = self.locate(key, place, false);
+        if let Some(location) = location {
+            self.take(store, place, location);
+        }
+        location.is_some()
     }
 
-    /// Removes several timers from the places that were told last for them, in the time of one: their cells are fetched together. The
+    /// Removes several timers from the places that were told last for them, which are theirs still. The
     /// store is not asked for them, nor told: their owners may be gone. Says whether all were there; if not, some may still be.
+    ///
+    /// Whether it is that timer that lies there, debug builds look, and others only where it may have moved; that a timer
+    /// does, all see.
     pub(crate) fn remove_all(&mut self, store: &mut impl Store<K>, timers: &[(K, Place)]) -> bool {
-        for &(_, place) in timers {
-            let slot = SlotId::of(self.elapsed, place.when).and_then(|id| self.slots.get(id.index()));
-            if let Some(cell) = slot.and_then(|slot| slot.cells.get(place.index as usize)) {
-                prefetch(cell);
+        assert!(timers.len() < u64::BITS as usize, "too many at a time");
+        let (mut found, mut untidy) = (0, 0);
+        for (number, &(key, place)) in timers.iter().enumerate() {
+            if let Some(location) = self.locate(key, place, !cfg!(debug_assertions)) {
+                untidy |= u64::from(self.take_out(place, location)) << number;
+                found += 1;
             }
-        }
-        let (mut found, mut untidy) = (0, false);
-        for &(key, place) in timers {
-            found += usize::from(self.take_from(key, place, &mut untidy).is_some());
         }
         self.len -= found;
         // Only from here on cells move, and their owners are told.
-        if found == timers.len() && untidy {
-            timers.iter().for_each(|&(_, place)| self.tidy(store, place));
+        if found == timers.len() {
+            bits(untidy).for_each(|number| self.tidy(store, timers[number].1));
         }
         self.debug_check();
         found == timers.len()
@@ -328,11 +349,11 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
                 return true;
             }
         }
-        let rank = self.take(store, key);
-        if let Some(rank) = rank {
-            self.insert(store, key, deadline, rank.with_slack(slack));
-        }
-        rank.is_some()
+        let Some(location) = self.locate(key, place, false) else { return false };
+        let Some(rank) = self.rank(place, location) else { return false };
+        self.take(store, place, location);
+        self.insert(store, key, deadline, rank.with_slack(slack));
+        true
     }
 
     /// Bytes that the wheel has allocated, but for the tree of timers that no slot can tell apart.
@@ -340,32 +361,70 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         self.slots.capacity() * size_of::<Slot<K, PAGE>>() + self.buffers.allocated_bytes()
     }
 
-    /// Removes a timer from the place that its owner knows. Returns its rank.
+    /// Where the timer of `key` is, if it is at `place`. If that is `known` to be its place, the cell is not looked at where it
+    /// cannot be in a run instead: it may lie in memory far away.
     #[inline]
-    fn take(&mut self, store: &mut impl Store<K>, key: K) -> Option<Rank> {
-        let place = store.place(key);
-        let mut untidy = false;
-        let rank = self.take_from(key, place, &mut untidy)?;
-        if untidy {
+    fn locate(&self, key: K, place: Place, known: bool) -> Option<Location> {
+        let id = SlotId::of(self.elapsed, place.when);
+        if let Some((id, slot)) = id.and_then(|id| Some((id, self.slots.get(id.index())?))) {
+            let index = place.index as usize;
+            let is_there = if known && place.when > self.reach {
+                slot.cells.is_live(index)
+            } else {
+                slot.cells.is_at(index, key)
+            };
+            if is_there {
+                return Some(Location::Slot(id));
+            }
+        }
+        self.locate_opened(key, place)
+    }
+
+    /// Where a timer is whose slot has been opened.
+    #[inline(never)]
+    fn locate_opened(&self, key: K, place: Place) -> Option<Location> {
+        let run = |number: usize| Some(Location::Run(number, self.runs[number].find(key, place)?));
+        bits(self.running).find_map(run).or_else(|| self.crowd.find(key, place).map(Location::Crowd))
+    }
+
+    /// The rank of a timer that is there.
+    fn rank(&self, place: Place, location: Location) -> Option<Rank> {
+        match location {
+            Location::Slot(id) => {
+                self.slots[id.index()].cells.get(place.index as usize).map(|cell| cell.rank)
+            }
+            Location::Run(number, index) => self.runs[number].rank(index),
+            Location::Crowd(rank) => Some(rank),
+        }
+    }
+
+    /// Removes a timer that is there.
+    #[inline]
+    fn take(&mut self, store: &mut impl Store<K>, place: Place, location: Location) {
+        if self.take_out(place, location) {
             self.tidy(store, place);
         }
         self.len -= 1;
         self.debug_check();
-        Some(rank)
     }
 
-    /// Takes a timer out of the slot of its deadline, or of where it waits since its slot has been opened. Returns its rank, and sets
-    /// `untidy` if the slot of this place is to be [tidied](Wheel::tidy) now.
+    /// Takes a timer out that is there. Says whether its slot is to be [tidied](Wheel::tidy) now.
     #[inline]
-    fn take_from(&mut self, key: K, place: Place, untidy: &mut bool) -> Option<Rank> {
-        let id = SlotId::of(self.elapsed, place.when);
-        if let Some(slot) = id.and_then(|id| self.slots.get_mut(id.index())) {
-            if let Some(rank) = slot.remove(key, place.index, &mut self.buffers) {
-                *untidy |= slot.is_untidy();
-                return Some(rank);
+    fn take_out(&mut self, place: Place, location: Location) -> bool {
+        match location {
+            Location::Slot(id) => {
+                let slot = &mut self.slots[id.index()];
+                slot.remove(place.index as usize, &mut self.buffers);
+                return slot.is_untidy();
             }
+            Location::Run(number, index) => {
+                let run = &mut self.runs[number];
+                run.remove(index, &mut self.buffers);
+                self.running &= !(u64::from(run.is_empty()) << number);
+            }
+            Location::Crowd(rank) => self.crowd.remove(place.when, rank),
         }
-        self.take_opened(key, place)
+        false
     }
 
     /// What is left to do when timers have left the slot of this place, and it says so.
@@ -376,19 +435,6 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         if slot.is_empty() {
             self.occupied.clear(id);
         }
-    }
-
-    /// Removes a timer whose slot has been opened.
-    #[inline(never)]
-    fn take_opened(&mut self, key: K, place: Place) -> Option<Rank> {
-        for number in bits(self.running) {
-            let rank = self.runs[number].remove(key, place, &mut self.buffers);
-            if rank.is_some() {
-                self.running &= !(u64::from(self.runs[number].is_empty()) << number);
-                return rank;
-            }
-        }
-        self.crowd.remove(key, place)
     }
 
     /// Puts a timer into the slot that its deadline has from where the wheel stands.
@@ -414,6 +460,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// A timer that has no slot, because its time is now.
     #[inline(never)]
     fn file_due(&mut self, store: &mut impl Store<K>, timer: Timer<K>) {
+        self.reach = self.reach.max(timer.when);
         if self.runs[0].insert(store, timer, &mut self.buffers) {
             self.running |= 1;
         } else {
@@ -454,5 +501,44 @@ mod tests {
             );
         }
         assert_eq!((wheel.moved(), wheel.len()), (3, 0));
+    }
+
+    #[test]
+    fn a_cell_whose_timer_is_known_is_looked_at_only_where_it_may_be_in_a_run() {
+        let place = |when, index| Place { when: Nanos::new(when), index };
+        let mut wheel = Wheel::new(Nanos::ZERO);
+        let (slot, reach) = (1 << 22, (1 << 22) + 1_000_000);
+        let add = |wheel: &mut Wheel<usize>, key, when| {
+            wheel.insert(&mut Nowhere, key, Nanos::new(when), Rank::new(key as u64, Slack::ZERO));
+        };
+        [slot, slot + 1_000, reach]
+            .into_iter()
+            .enumerate()
+            .for_each(|(key, when)| add(&mut wheel, key, when));
+        let found = |wheel: &Wheel<usize>, key, place, known| {
+            wheel.locate(key, place, known).map(|location| match location {
+                Location::Slot(_) => "slot",
+                Location::Run(..) => "run",
+                Location::Crowd(_) => "crowd",
+            })
+        };
+        // Another's key shows whether the cell is looked at.
+        for (known, expected) in [(true, Some("slot")), (false, None)] {
+            assert_eq!(found(&wheel, 7, place(slot + 1_000, 1), known), expected);
+            assert_eq!(found(&wheel, 1, place(slot + 1_000, 1), known), Some("slot"));
+            assert_eq!(found(&wheel, 1, place(slot + 1_000, 3), known), None, "it lies behind the end");
+        }
+        // They are a run now. Of two with the same place one is in it, and one has come since.
+        assert!(matches!(wheel.next_due(&mut Nowhere, Nanos::new(slot), &mut 10), Due::Fire { key: 0, .. }));
+        [(3, reach), (4, slot + 1_000), (5, slot + 1_000)]
+            .into_iter()
+            .for_each(|(key, when)| add(&mut wheel, key, when));
+        for known in [true, false] {
+            assert_eq!(found(&wheel, 1, place(slot + 1_000, 1), known), Some("run"));
+            assert_eq!(found(&wheel, 5, place(slot + 1_000, 1), known), Some("slot"));
+            assert_eq!(found(&wheel, 7, place(slot + 1_000, 1), known), None);
+        }
+        add(&mut wheel, 6, reach + (1 << 22));
+        assert_eq!(found(&wheel, 7, place(reach + (1 << 22), 0), true), Some("slot"));
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Rules:
 //!
-//! * Live cells of a run lie in the order of (deadline, sequence number). What left, and what was cancelled, is a hole.
+//! * The timers of a run lie in the order of (deadline, sequence number). Those in front of `head` have left; what was cancelled is a
+//!   hole.
 //! * The first `sorted` cells were sorted, and their owners were not told: a million writes to a million owners is what
 //!   opening a slot as it is saves. They are found by their deadlines. All others lie where their owners believe.
 //! * A run without timers has no cells.
@@ -12,7 +13,8 @@
 
 use std::collections::BTreeMap;
 
-use super::cells::{Buffers, Cell, Cells, Timer};
+use super::buffers::Buffers;
+use super::cells::{Cells, Timer};
 use super::level::LEVELS;
 use super::slot::{SEARCHED, Slot, follows};
 use super::{Place, Rank, Slack, Store};
@@ -50,11 +52,9 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
         let mut run = Run { cells: slot.cells, head: 0, live, sorted: 0, slack };
         if is_sorted {
             run.sorted = live;
-            run.cells.tail().retain(|cell| cell.key.is_some());
-            run.cells.tail().sort_unstable_by_key(Cell::order);
+            run.cells.sort();
         }
-        let first = (0..AHEAD).map_while(|index| run.cells.get(index));
-        first.filter_map(|cell| cell.key).for_each(|key| store.prefetch(key));
+        (0..AHEAD).for_each(|index| run.prefetch(store, index));
         run
     }
 
@@ -70,24 +70,30 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
 
     /// The cell in front. If it is a hole, no timer is due before its deadline.
     #[inline]
-    pub(super) fn head(&self) -> Option<Cell<K>> {
+    pub(super) fn head(&self) -> Option<Timer<K>> {
         self.cells.get(self.head).copied()
+    }
+
+    /// The owner of the timer at `index`, if there is one, is going to be asked.
+    #[inline]
+    fn prefetch(&self, store: &mut impl Store<K>, index: usize) {
+        if let Some(ahead) = self.cells.get(index).filter(|_| self.cells.is_live(index)) {
+            store.prefetch(ahead.key);
+        }
     }
 
     /// Removes the timer in front; if it is a hole, some holes.
     #[inline]
     pub(super) fn pop(&mut self, store: &mut impl Store<K>, buffers: &mut Buffers<K>) -> Option<Timer<K>> {
-        if let Some(Cell { key: Some(ahead), .. }) = self.cells.get(self.head + AHEAD) {
-            store.prefetch(*ahead);
-        }
-        let timer = self.cells.get(self.head)?.timer();
-        if timer.is_none() {
+        self.prefetch(store, self.head + AHEAD);
+        let timer = *self.cells.get(self.head)?;
+        if !self.cells.is_live(self.head) {
             self.pass_holes(buffers);
             return None;
         }
         self.live -= 1;
         self.pass(buffers);
-        timer
+        Some(timer)
     }
 
     /// Where the cell of `key` lies.
@@ -107,17 +113,18 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
         { equal }.find(|&index| self.cells.is_at(index, key))
     }
 
-    /// Removes the timer of `key`. Returns its rank.
-    pub(super) fn remove(&mut self, key: K, place: Place, buffers: &mut Buffers<K>) -> Option<Rank> {
-        let index = self.find(key, place)?;
-        let cell = self.cells.get_mut(index)?;
-        cell.key = None;
-        let rank = cell.rank;
+    /// The rank of the timer at `index`.
+    pub(super) fn rank(&self, index: usize) -> Option<Rank> {
+        self.cells.get(index).map(|cell| cell.rank)
+    }
+
+    /// Removes the timer at `index`.
+    pub(super) fn remove(&mut self, index: usize, buffers: &mut Buffers<K>) {
+        self.cells.set_live(index, false);
         self.live -= 1;
         if index == self.head || self.live == 0 {
             self.pass_holes(buffers);
         }
-        Some(rank)
     }
 
     /// Puts a timer where it belongs in the order, if that is among the last; tells all who have moved. Says whether it did.
@@ -136,13 +143,15 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
                 return false;
             }
         }
-        let mut cell = timer.into_cell();
+        let (mut cell, mut is_live) = (timer, true);
         for index in at..last {
             if let Some(there) = self.cells.get_mut(index) {
                 std::mem::swap(there, &mut cell);
             }
+            is_live = self.cells.set_live(index, is_live);
         }
         self.cells.push(cell, buffers);
+        self.cells.set_live(last, is_live);
         self.slack = self.slack.min(timer.rank.slack());
         self.live += 1;
         self.sorted = self.sorted.min(at);
@@ -156,7 +165,9 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
     pub(super) fn wake(&self, mut most: Nanos) -> Nanos {
         for index in self.head..self.head + SEARCHED {
             let Some(cell) = self.cells.get(index).filter(|cell| cell.when < most) else { return most };
-            most = cell.timer().map_or(most, |timer| most.min(timer.wake()));
+            if self.cells.is_live(index) {
+                most = most.min(cell.wake());
+            }
         }
         let rest = self.cells.get(self.head + SEARCHED);
         rest.map_or(most, |cell| most.min(cell.when.saturating_add_nanos(self.slack.as_nanos())))
@@ -170,7 +181,8 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
         let mut found = None;
         for index in self.head..self.head + SEARCHED {
             match self.cells.get(index) {
-                Some(cell) if cell.when <= most => found = cell.key.map(|_| cell.when).or(found),
+                Some(cell) if cell.when <= most && self.cells.is_live(index) => found = Some(cell.when),
+                Some(cell) if cell.when <= most => {}
                 _ => return found,
             }
         }
@@ -198,10 +210,10 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
     #[cold]
     fn pass_holes(&mut self, buffers: &mut Buffers<K>) {
         for _ in 0..PASSED {
-            match self.cells.get(self.head) {
-                Some(Cell { key: None, .. }) => self.pass(buffers),
-                _ => return,
+            if self.head >= self.cells.len() || self.cells.is_live(self.head) {
+                return;
             }
+            self.pass(buffers);
         }
     }
 }
@@ -230,15 +242,13 @@ impl<K: Copy + Eq> Crowd<K> {
         place(&timer)
     }
 
-    /// Removes the timer of `key`, if it is at `place`. Returns its rank.
-    pub(super) fn remove(&mut self, key: K, place: Place) -> Option<Rank> {
+    /// The rank of the timer of `key`, if it is at `place`.
+    pub(super) fn find(&self, key: K, place: Place) -> Option<Rank> {
         let mut sequence = u64::from(place.index);
         loop {
             let from = (place.when, Rank::new(sequence, Slack::ZERO));
-            let (&order, &found) =
-                self.0.range(from..).next().filter(|((when, _), _)| *when == place.when)?;
+            let (order, &found) = self.0.range(from..).next().filter(|((when, _), _)| *when == place.when)?;
             if found == key {
-                self.0.remove(&order);
                 return Some(order.1);
             }
             // The next number after the found one with the same low half. In a wheel that has counted to less than four
@@ -249,6 +259,11 @@ impl<K: Copy + Eq> Crowd<K> {
                 return None;
             }
         }
+    }
+
+    /// Removes the timer that is due at `when` and has this rank.
+    pub(super) fn remove(&mut self, when: Nanos, rank: Rank) {
+        self.0.remove(&(when, rank));
     }
 
     /// The first timer.
@@ -327,8 +342,9 @@ mod tests {
         let timer = |key: usize| Timer { when, rank: Rank::new(sequences[key], Slack::MAX), key };
         let places: Vec<Place> = (0..sequences.len()).map(|key| crowd.insert(timer(key))).collect();
         for key in [4, 0, 5, 2, 1, 3] {
-            assert_eq!(crowd.remove(key, places[key]), Some(timer(key).rank));
-            assert_eq!(crowd.remove(key, places[key]), None, "{key} is gone");
+            assert_eq!(crowd.find(key, places[key]), Some(timer(key).rank));
+            crowd.remove(when, timer(key).rank);
+            assert_eq!(crowd.find(key, places[key]), None, "{key} is gone");
         }
         assert!(crowd.is_empty());
     }

@@ -7,26 +7,31 @@
 //!   live cells behind it. So a crowd that was armed in order stays so while some of it is cancelled.
 //! * The bounds enclose the truth: no cell is due before `earliest` or after `latest`, none wants the park to end
 //!   before `wake`, and none has less slack than `slack`.
-//! * A removal leaves a hole, unless it is the last cell that goes. A slot that has lost its order puts the next timer into the
-//!   hole that was made last: `free` leads there, and from hole to hole. It is `NONE` while the slot is ordered, and begins anew
-//!   when cells are compacted.
+//! * A removal leaves a hole, unless it is the last cell that goes. A slot that has lost its order puts the next timer into a hole,
+//!   if there is one near the last that was made: `near` is the word of the bits in which it looks first, and goes round. None is
+//!   filled while the row is being compacted, which would cut it off.
 //! * Of a row's cells at least a quarter are live, but for a few: beyond that a short row is compacted at once, a long one a few
 //!   cells with each removal, until it is so again. Compaction keeps the order.
 
-use super::cells::{Buffers, Cell, Cells, Compaction, Timer};
-use super::{Place, Rank, Slack, Store};
+use super::buffers::Buffers;
+use super::cells::{Cells, Compaction, Timer, WORD};
+use super::{Place, Slack, Store};
 use crate::Nanos;
 
-/// No hole.
-const NONE: u32 = u32::MAX;
 /// A row with so many times as many cells as timers is compacted.
 const SPARSE: usize = 4;
 /// So many cells more are no reason to.
 pub(super) const HOLES: usize = 32;
-/// A long row is compacted by so many cells with each removal.
-const COMPACTED: usize = 16;
+/// A long row is compacted by so many cells at a time,
+const COMPACTED: usize = 512;
+/// and each time that so many timers have left.
+pub(super) const LEFT: u8 = 32;
+/// Owners so many timers ahead are fetched into the cache.
+const AHEAD: usize = 12;
 /// So many holes at the end are removed with the last cell.
 const TRAILING: usize = 64;
+/// So many words of the bits are searched for a hole.
+const WORDS: usize = 8;
 /// At most so many cells are looked at to find out how long a park may last.
 pub(super) const SEARCHED: usize = 64;
 
@@ -41,8 +46,10 @@ pub(super) struct Slot<K, const PAGE: usize> {
     /// No cell wants the park to end before this.
     pub(super) wake: Nanos,
     live: u32,
-    /// The hole that the next timer takes. It names the next hole.
-    free: u32,
+    /// In this word of the bits a hole is looked for first.
+    near: u32,
+    /// How many have left; it begins anew after 256.
+    left: u8,
     /// No cell has less.
     pub(super) slack: Slack,
     pub(super) ordered: bool,
@@ -56,7 +63,8 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
             latest: Nanos::ZERO,
             wake: Nanos::NEVER,
             live: 0,
-            free: NONE,
+            near: 0,
+            left: 0,
             slack: Slack::MAX,
             ordered: true,
         }
@@ -88,66 +96,66 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
             self.ordered = self.ordered && follows(self.cells.last(), &timer);
         }
         self.include(&timer);
+        let index = self.hole().unwrap_or(self.cells.len());
+        assert!(index < u32::MAX as usize, "more than four thousand million timers in a slot");
+        if index == self.cells.len() {
+            self.cells.push(timer, buffers);
+        } else {
+            self.cells.fill(index, timer);
+        }
         self.live += 1;
-        let index = match self.cells.get_mut(self.free as usize).filter(|_| self.free != NONE) {
-            Some(hole) => {
-                let next = hole.when.get() as u32;
-                *hole = timer.into_cell();
-                std::mem::replace(&mut self.free, next)
-            }
-            None => {
-                let end = self.cells.len();
-                assert!(end < NONE as usize, "more than four thousand million timers in a slot");
-                self.cells.push(timer.into_cell(), buffers);
-                end as u32
-            }
-        };
-        store.set_place(timer.key, Place { when: timer.when, index });
+        store.set_place(timer.key, Place { when: timer.when, index: index as u32 });
     }
 
-    /// Removes the timer of `key`, if it is at `index`, and leaves a hole or shortens the row. Returns its rank. The slot is to be
-    /// [tidied](Slot::tidy) afterwards.
+    /// A hole that the next timer may take.
     #[inline]
-    pub(super) fn remove(&mut self, key: K, index: u32, buffers: &mut Buffers<K>) -> Option<Rank> {
-        let last = self.cells.len().checked_sub(1) == Some(index as usize);
-        let cell = self.cells.get_mut(index as usize).filter(|cell| cell.key == Some(key))?;
-        let rank = cell.rank;
-        self.live -= 1;
-        if last {
-            self.cells.pop(buffers);
-            if self.ordered {
-                self.pop_holes(buffers);
+    fn hole(&mut self) -> Option<usize> {
+        if self.ordered || self.cells.len() == self.live() || self.cells.is_being_compacted() {
+            return None;
+        }
+        let words = self.cells.len().div_ceil(WORD) as u32;
+        for _ in 0..words.min(WORDS as u32) {
+            let hole = self.cells.hole_in(self.near as usize);
+            if hole.is_some() {
+                return hole;
             }
-            return Some(rank);
+            self.near = if self.near + 1 < words { self.near + 1 } else { 0 };
         }
-        cell.key = None;
-        if !self.ordered {
-            cell.when = Nanos::new(self.free.into());
-            self.free = index;
-        }
-        Some(rank)
+        None
     }
 
-    /// Whether no timer is left, or many cells are holes.
+    /// Removes the timer at `index`: leaves a hole, or shortens the row. The slot is to be [tidied](Slot::tidy) afterwards.
+    #[inline]
+    pub(super) fn remove(&mut self, index: usize, buffers: &mut Buffers<K>) {
+        self.live -= 1;
+        self.left = self.left.wrapping_add(1);
+        if index + 1 == self.cells.len() {
+            self.cells.pop(buffers);
+            self.pop_holes(buffers);
+        } else {
+            self.cells.set_live(index, false);
+            self.near = (index / WORD) as u32;
+        }
+    }
+
+    /// Whether it is to be [tidied](Slot::tidy), now that one more timer has left.
     #[inline]
     pub(super) fn is_untidy(&self) -> bool {
-        self.live == 0 || self.cells.len() > SPARSE * self.live() + HOLES
+        self.live == 0 || self.is_sparse() && (self.cells.is_one_page() || self.left % LEFT == 0)
+    }
+
+    #[inline]
+    fn is_sparse(&self) -> bool {
+        self.cells.len() > SPARSE * self.live() + HOLES
     }
 
     /// Gives up the cells of a slot without timers, and compacts a row that has many holes.
-    #[inline]
     pub(super) fn tidy(&mut self, store: &mut impl Store<K>, buffers: &mut Buffers<K>) {
         if self.live == 0 {
-            self.clear(buffers);
-        } else if self.is_untidy() {
+            self.cells.clear(buffers);
+        } else if self.is_sparse() {
             self.compact(store, buffers);
         }
-    }
-
-    #[inline]
-    fn clear(&mut self, buffers: &mut Buffers<K>) {
-        self.free = NONE;
-        self.cells.clear(buffers);
     }
 
     /// Gives the timer of `key`, if it is at `index`, another deadline in this slot, and another slack. Says whether it was.
@@ -160,11 +168,12 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         when: Nanos,
         slack: Slack,
     ) -> bool {
-        let Some(cell) = self.cells.get_mut(index as usize).filter(|cell| cell.key == Some(key)) else {
+        if !self.cells.is_at(index as usize, key) {
             return false;
-        };
+        }
+        let Some(cell) = self.cells.get_mut(index as usize) else { return false };
         let timer = Timer { when, rank: cell.rank.with_slack(slack), key };
-        *cell = timer.into_cell();
+        *cell = timer;
         store.set_place(key, Place { when, index });
         if self.live == 1 {
             self.forget_bounds();
@@ -194,18 +203,6 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         self.cells.live_from(0)
     }
 
-    /// Whether `free` leads to holes and ends.
-    pub(super) fn finds_holes(&self) -> bool {
-        let mut next = self.free;
-        (0..=self.cells.len()).any(|_| match self.cells.get(next as usize) {
-            Some(hole) if next != NONE && hole.key.is_none() => {
-                next = hole.when.get() as u32;
-                false
-            }
-            _ => true,
-        }) && next == NONE
-    }
-
     #[inline]
     fn forget_bounds(&mut self) {
         (self.earliest, self.latest) = (Nanos::NEVER, Nanos::ZERO);
@@ -221,82 +218,78 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         self.slack = self.slack.min(timer.rank.slack());
     }
 
-    /// Removes the holes at the end, or some of them; and all, if there is nothing else.
+    /// Removes the holes at the end, or some of them.
     #[inline]
     fn pop_holes(&mut self, buffers: &mut Buffers<K>) {
-        if self.live == 0 {
-            return self.cells.clear(buffers);
-        }
         for _ in 0..TRAILING {
-            match self.cells.last() {
-                Some(Cell { key: None, .. }) => self.cells.pop(buffers),
-                _ => break,
-            };
+            match self.cells.len().checked_sub(1) {
+                Some(last) if !self.cells.is_live(last) => self.cells.pop(buffers),
+                _ => return,
+            }
         }
     }
 
-    /// Moves live cells over holes: a few, or all of a short slot. The order stays.
+    /// Moves timers over holes: a few, or all of a short slot. The order stays.
     #[cold]
     fn compact(&mut self, store: &mut impl Store<K>, buffers: &mut Buffers<K>) {
-        let steps = if self.cells.is_one_page() { PAGE } else { COMPACTED };
-        let len = self.cells.len();
-        // Holes are going to be filled, and to be cut off.
-        self.free = NONE;
         let Compaction { mut write, mut read } =
             self.cells.rest().and_then(|rest| rest.compaction).unwrap_or_default();
-        for _ in 0..steps {
-            let Some(cell) = self.cells.get(read) else { break };
-            if let Some(timer) = cell.timer() {
-                if read != write {
-                    if let Some(from) = self.cells.get_mut(read) {
-                        from.key = None;
-                    }
-                    if let Some(to) = self.cells.get_mut(write) {
-                        *to = timer.into_cell();
-                    }
-                    store.set_place(timer.key, Place { when: timer.when, index: write as u32 });
-                }
-                write += 1;
+        let steps = if self.cells.is_one_page() { PAGE } else { COMPACTED };
+        let end = self.cells.len().min(read + steps);
+        let mut ahead = self.cells.next_live(read);
+        (0..AHEAD).for_each(|_| ahead = self.fetch(store, ahead, end));
+        while let Some(index) = self.cells.next_live(read).filter(|index| *index < end) {
+            ahead = self.fetch(store, ahead, end);
+            if index != write {
+                let Some(&timer) = self.cells.get(index) else { break };
+                self.cells.set_live(index, false);
+                self.cells.fill(write, timer);
+                store.set_place(timer.key, Place { when: timer.when, index: write as u32 });
             }
-            read += 1;
+            write += 1;
+            read = index + 1;
         }
-        let done = read == len;
+        let is_done = end == self.cells.len();
         if let Some(rest) = self.cells.rest() {
-            rest.compaction = (!done).then_some(Compaction { write, read });
+            rest.compaction = (!is_done).then_some(Compaction { write, read: end });
         }
-        if done {
+        if is_done {
             self.cells.truncate(write, buffers);
         }
+    }
+
+    /// Fetches the owner of the timer at `index`, if that is in front of `end`. Returns where the next timer is.
+    fn fetch(&self, store: &mut impl Store<K>, index: Option<usize>, end: usize) -> Option<usize> {
+        let index = index.filter(|index| *index < end)?;
+        store.prefetch(self.cells.get(index)?.key);
+        self.cells.next_live(index + 1)
     }
 }
 
 /// Whether a timer belongs behind the last cell of a row that is in order.
 #[inline]
-pub(super) fn follows<K: Copy>(last: Option<&Cell<K>>, timer: &Timer<K>) -> bool {
+pub(super) fn follows<K: Copy>(last: Option<&Timer<K>>, timer: &Timer<K>) -> bool {
     last.is_none_or(|last| last.order() < timer.order())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::Nowhere;
+    use super::super::{Rank, tests::Nowhere};
     use super::*;
 
     #[test]
-    fn the_last_of_a_row_in_order_takes_the_holes_before_it_along() {
+    fn the_last_of_a_row_takes_the_holes_before_it_along() {
         let mut buffers = Buffers::new();
-        for (deadlines, expected) in [([10, 20, 30, 40], 1), ([10, 20, 40, 30], 3)] {
+        for deadlines in [[10, 20, 30, 40], [10, 20, 40, 30]] {
             let mut slot = Slot::<usize, 8>::new();
             for (key, when) in deadlines.into_iter().enumerate() {
                 let rank = Rank::new(key as u64, Slack::ZERO);
                 slot.push(&mut Nowhere, Timer { when: Nanos::new(when), rank, key }, &mut buffers);
             }
-            assert!(slot.remove(1, 1, &mut buffers).is_some() && slot.remove(2, 2, &mut buffers).is_some());
-            assert!(slot.remove(3, 2, &mut buffers).is_none(), "it lies at the end");
-            assert!(slot.remove(2, 3, &mut buffers).is_none(), "another lies at the end");
-            assert!(slot.remove(3, 3, &mut buffers).is_some());
-            // What has lost its order has its holes in a list, where they stay.
-            assert_eq!((slot.live(), slot.cells.len()), (1, expected));
-            assert!(slot.finds_holes());
+            [1, 2].into_iter().for_each(|index| slot.remove(index, &mut buffers));
+            assert_eq!((slot.live(), slot.cells.len()), (2, 4));
+            slot.remove(3, &mut buffers);
+            assert_eq!((slot.live(), slot.cells.len()), (1, 1));
         }
     }
 }

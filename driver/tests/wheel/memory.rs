@@ -121,7 +121,7 @@ fn a_little_memory_of_each_size_is_kept_and_the_list_of_it_becomes_short() {
     assert_eq!(bench.wheel.allocated_bytes(), 0, "nothing is allocated before the first timer");
     bench.add(deadline(0));
     // The first buffer, and room for four in the list, are no part of the slots' memory.
-    let cell = size_of::<(Nanos, Rank, Option<usize>)>();
+    let cell = size_of::<(Nanos, Rank, usize)>();
     let idle = bench.wheel.allocated_bytes() - 8 * cell - 4 * size_of::<Vec<u8>>();
     for key in 1..300 {
         bench.add(deadline(key));

@@ -52,9 +52,9 @@ fn holes_of_a_crowd_that_has_lost_its_order_are_filled_by_those_that_come() {
         bench.cancel(key);
         bench.check();
     }
-    // The cell at the end is gone. The others are filled, the latest first; then the row grows again.
+    // The cell at the end is gone. The others are filled, the first of those that are near first; then the row grows again.
     let others = bench.owners.place.clone();
-    for (deadline, expected) in [(40, 11), (30, 7), (50, 3), (60, 19)] {
+    for (deadline, expected) in [(40, 3), (30, 7), (50, 11), (60, 19)] {
         let key = bench.add(slot + deadline);
         assert_eq!(index(&bench, key), expected);
         bench.check();
