@@ -179,6 +179,60 @@ fn loom_fire_abroad_against_reset_to_later_at_home() {
     });
 }
 
+/// A driver that stays on this thread, which has its lock to itself from here on until another one comes, and an entry due at
+/// [`FAR`] that is registered with `waker`.
+fn armed_at_home(waker: &Waker) -> (Driver, Pin<Box<TimerEntry>>) {
+    let driver = Driver::new(TestClock::new(Nanos::ZERO).clock(), || ()).stays_here();
+    let mut entry = Box::pin(driver.handle().sleep_until(Nanos::new(FAR)));
+    assert!(poll(&mut entry, waker).is_pending());
+    (driver, entry)
+}
+
+#[test]
+fn loom_fire_abroad_against_drop_at_home() {
+    loom::model(|| {
+        let (count, waker) = Count::new();
+        let (mut driver, entry) = armed_at_home(&waker);
+        let abroad = thread::spawn(move || (fire_all(&mut driver, FAR), driver));
+        drop(entry);
+        let (fired, driver) = abroad.join().unwrap();
+        let stats = driver.handle().stats();
+        assert_eq!((count.get(), stats.fired, stats.live), (fired, fired as u64, 0));
+        assert_eq!(stats.cancelled, 1 - stats.fired);
+    });
+}
+
+#[test]
+fn loom_fire_abroad_against_arming_at_home() {
+    loom::model(|| {
+        let (count, waker) = Count::new();
+        let (mut driver, _first) = armed_at_home(&waker);
+        let mut second = Box::pin(driver.handle().sleep_until(Nanos::new(LATER)));
+        let abroad = thread::spawn(move || (fire_all(&mut driver, FAR), driver));
+        assert!(poll(&mut second, &waker).is_pending());
+        let (fired, mut driver) = abroad.join().unwrap();
+        assert_eq!((fired, driver.handle().stats().live), (1, 1));
+        assert_eq!(fire_all(&mut driver, LATER), 1, "lost");
+        assert_eq!(count.get(), 2);
+    });
+}
+
+#[test]
+fn loom_shutdown_abroad_against_arming_at_home() {
+    loom::model(|| {
+        let (count, waker) = Count::new();
+        let (mut driver, first) = armed_at_home(&waker);
+        let mut second = Box::pin(driver.handle().sleep_until(Nanos::new(LATER)));
+        let abroad = thread::spawn(move || driver.shutdown());
+        // When this is done, the lock is this thread's own again, if the other one has been there.
+        drop(first);
+        let armed = poll(&mut second, &waker).is_pending();
+        abroad.join().unwrap();
+        assert!(matches!(poll(&mut second, &waker), Poll::Ready(Err(_))), "it was armed after the shutdown");
+        assert!(count.get() >= usize::from(armed));
+    });
+}
+
 #[test]
 fn loom_fire_against_a_look_at_the_deadline() {
     loom::model(|| {

@@ -28,6 +28,7 @@
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
+use std::mem;
 use std::ops::{Deref, DerefMut};
 
 use barrier::EXISTS;
@@ -97,10 +98,22 @@ impl<T> Biased<T> {
         BiasedGuard { lock: self, mutex, _value: PhantomData }
     }
 
-    /// The lock, if the calling thread gets it without an atomic step, and without waiting.
+    /// Runs `section` with `input` under the lock, if the calling thread gets it without an atomic step, and without waiting. What
+    /// goes in and comes out is handed through, so that where nobody waits nothing has to be kept meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The input, if the calling thread does not get it.
     #[inline]
-    pub(crate) fn lock_own(&self) -> Option<BiasedGuard<'_, T>> {
-        (EXISTS && self.enter()).then(|| BiasedGuard { lock: self, mutex: None, _value: PhantomData })
+    pub(crate) fn section_own<A, R>(&self, input: A, section: impl FnOnce(&mut T, A) -> R) -> Result<R, A> {
+        if !EXISTS || !self.enter() {
+            return Err(input);
+        }
+        // If the section panics, the guard leaves.
+        let mut guard = BiasedGuard { lock: self, mutex: None, _value: PhantomData };
+        let result = section(&mut guard, input);
+        mem::forget(guard);
+        Ok(self.leave(result))
     }
 
     #[inline]
@@ -126,30 +139,33 @@ impl<T> Biased<T> {
         // Relaxed: if it is down, this thread lowered it, under the mutex, which acquired what was done before, and nobody else
         // has entered since.
         if self.shared.load(Ordering::Relaxed) {
-            self.leave();
+            self.leave(());
             return false;
         }
         true
     }
 
-    /// The own thread leaves, or gives up entering.
+    /// The own thread leaves, or gives up entering. Returns `result`.
     #[inline]
-    fn leave(&self) {
+    fn leave<R>(&self, result: R) -> R {
         // Release: pairs with the Acquire in `lock_mutex`. What this thread has done happens before what is done by who
         // finds `inside` down.
         self.inside.store(false, Ordering::Release);
         barrier::light();
         // Relaxed: either this finds it raised, or who raised it finds `inside` down and does not wait.
         if self.shared.load(Ordering::Relaxed) {
-            self.tell();
+            return self.tell(result);
         }
+        result
     }
 
     #[cold]
-    fn tell(&self) {
+    #[inline(never)]
+    fn tell<R>(&self, result: R) -> R {
         // Locked for a moment: who has found `inside` raised waits by now.
         drop(lock(&self.mutex));
         self.left.notify_all();
+        result
     }
 
     #[cold]
@@ -182,7 +198,7 @@ impl<T> Drop for BiasedGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         match &mut self.mutex {
-            None => self.lock.leave(),
+            None => self.lock.leave(()),
             // Only the own thread counts it up. Relaxed: the mutex, which is held until after this, tells the others.
             Some(quiet) if EXISTS && **quiet >= QUIET => {
                 **quiet = 0;

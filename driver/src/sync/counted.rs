@@ -70,7 +70,7 @@ impl<T> Counted<T> {
     pub(crate) fn end_own(&self) {
         let shared = self.shared();
         if self.counts_itself() {
-            if self.at_hand().is_some() {
+            if self.shared_at_hand().is_some() {
                 AT_HAND.with(|at_hand| at_hand.set(ptr::null()));
             }
             shared.own.store(NOBODY, Ordering::Relaxed);
@@ -96,10 +96,7 @@ impl<T> Counted<T> {
     /// The same, at once if the calling thread has it at hand: for references that may lie in memory far away.
     #[inline]
     pub(crate) fn get(&self) -> &T {
-        match self.at_hand() {
-            Some(shared) => &shared.value,
-            None => self.get_far(),
-        }
+        self.at_hand().unwrap_or_else(|| self.get_far())
     }
 
     // Were it inlined, the compiler would see that both ways lead to one place, and read the reference.
@@ -109,9 +106,15 @@ impl<T> Counted<T> {
         self
     }
 
-    /// What this refers to, by the pointer that the calling thread has at hand, if that is it.
+    /// What this refers to, if the calling thread has it at hand.
     #[inline]
-    fn at_hand(&self) -> Option<&Shared<T>> {
+    pub(crate) fn at_hand(&self) -> Option<&T> {
+        self.shared_at_hand().map(|shared| &shared.value)
+    }
+
+    /// The same, by the pointer that the calling thread has at hand.
+    #[inline]
+    fn shared_at_hand(&self) -> Option<&Shared<T>> {
         let at_hand = AT_HAND.with(Cell::get).cast::<Shared<T>>();
         if !ptr::addr_eq(at_hand, self.0.as_ptr()) {
             return None;
@@ -152,7 +155,7 @@ impl<T> Clone for Counted<T> {
 impl<T> Drop for Counted<T> {
     #[inline]
     fn drop(&mut self) {
-        match self.at_hand() {
+        match self.shared_at_hand() {
             Some(shared) => shared.hold(1_u64.wrapping_neg()),
             None => self.release(),
         }

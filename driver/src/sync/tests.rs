@@ -86,20 +86,20 @@ fn a_thread_that_has_ended_leaves_a_mutex() {
 fn the_lock_is_had_for_nothing_by_the_own_thread_alone_and_only_while_no_other_comes() {
     let exists = barrier::prepare();
     let lock = Biased::new(0_u32);
-    assert!(lock.lock_own().is_none(), "there is no own thread yet");
+    assert!(lock.section_own((), |_, ()| ()).is_err(), "there is no own thread yet");
     lock.settle();
-    assert!(lock.lock_own().is_none(), "everybody takes the mutex at first");
+    assert!(lock.section_own((), |_, ()| ()).is_err(), "everybody takes the mutex at first");
     quiet(&lock);
-    assert_eq!(lock.lock_own().map(|mut guard| *guard += 1).is_some(), exists);
+    assert_eq!(lock.section_own(1, |value, more| *value += more).is_ok(), exists);
     // It was let go, and can be had again.
-    assert_eq!(lock.lock_own().map(|guard| *guard), exists.then_some(1));
+    assert_eq!(lock.section_own((), |value, ()| *value).ok(), exists.then_some(1));
     thread::scope(|scope| {
         let other = scope.spawn(|| {
-            assert!(lock.lock_own().is_none(), "it is not the own thread");
+            assert!(lock.section_own((), |_, ()| ()).is_err(), "it is not the own thread");
             *lock.lock() += 1;
         });
         other.join().expect("no panic");
-        assert!(lock.lock_own().is_none(), "another thread has just been here");
+        assert!(lock.section_own((), |_, ()| ()).is_err(), "another thread has just been here");
         // While another has it.
         let (had, has) = mpsc::channel();
         let (go, gone) = mpsc::channel::<()>();
@@ -110,7 +110,7 @@ fn the_lock_is_had_for_nothing_by_the_own_thread_alone_and_only_while_no_other_c
             let _ = gone.recv();
         });
         has.recv_timeout(HANG).expect("it gets the lock");
-        assert!(lock.lock_own().is_none(), "another has it");
+        assert!(lock.section_own((), |_, ()| ()).is_err(), "another has it");
         drop(go);
     });
 }

@@ -319,7 +319,6 @@ impl Driver {
             let next = inner.entries.shut_down_next();
             let end = next.is_none();
             if let Some(waker) = next {
-                inner.cancelled += 1;
                 waited += 1;
                 list.push(waker);
             }
@@ -371,8 +370,8 @@ pub(crate) struct Inner {
     pub(super) closed: bool,
     /// How many timers were registered.
     pub(super) armed: u64,
+    /// How many of those came due. All others were cancelled, if they are not linked still.
     pub(super) fired: u64,
-    pub(super) cancelled: u64,
     /// Parks whose end lies after the earliest deadline.
     pub(super) parks_coalesced: u64,
     pub(super) lateness: Lateness,
@@ -389,7 +388,6 @@ impl Shared {
             closed: false,
             armed: 0,
             fired: 0,
-            cancelled: 0,
             parks_coalesced: 0,
             lateness: Lateness::default(),
         };

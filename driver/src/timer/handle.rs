@@ -208,7 +208,7 @@ impl Handle {
             live: inner.entries.len(),
             armed: inner.armed,
             fired: inner.fired,
-            cancelled: inner.cancelled,
+            cancelled: inner.armed - inner.fired - inner.entries.len() as u64,
             reset: self.shared.resets.load(Ordering::Relaxed),
             moved: inner.entries.moved(),
             timers_widened: inner.entries.slack.widened(),
@@ -341,10 +341,21 @@ impl Handle {
         self.shared.get().inner.lock()
     }
 
-    /// The lock, if the calling thread gets it without an atomic step.
+    /// Runs `section` with `input` under the lock, if the calling thread has what is locked at hand and gets it without an atomic step.
+    ///
+    /// # Errors
+    ///
+    /// The input, if it has not.
     #[inline]
-    pub(crate) fn lock_own(&self) -> Option<BiasedGuard<'_, Inner>> {
-        self.shared.get().inner.lock_own()
+    pub(crate) fn section_own<A, R>(
+        &self,
+        input: A,
+        section: impl FnOnce(&mut Inner, A) -> R,
+    ) -> Result<R, A> {
+        match self.shared.at_hand() {
+            Some(shared) => shared.inner.section_own(input, section),
+            None => Err(input),
+        }
     }
 
     /// A timer has just been linked, or its deadline brought forward. Publishes that, and says whether the driver's thread must be

@@ -4,11 +4,12 @@
 //!
 //! * Only an [`Entries`] holds [`EntryRef`]s, and it lives under the driver's lock: to have `&Entries` is to
 //!   hold the lock.
-//! * The wheel says whether it has found an entry, and removes no other, in every build: if it did not, a
-//!   pointer to an entry that is freed would stay in the wheel.
+//! * The wheel says whether there is a timer where an entry believes to lie: if not, a pointer to an entry that is freed would stay in
+//!   the wheel, so the process ends. Debug builds say also if it is another's; others only where timers have moved, because else the
+//!   cell would have to be fetched, from memory that may be far away.
 //! * An entry that is linked is `arriving` at first: most timers are dropped soon, and cost the wheel nothing then. The cell of an
-//!   entry that was unlinked stays a little longer: cells lie anywhere in memory, and several are removed in the time of one. Such
-//!   an entry is `leaving`, and may be gone: its cell is compared and never followed.
+//!   entry that was unlinked stays a little longer, so that the drop is short. Such an entry is `leaving`, and may be gone: its cell is
+//!   not followed.
 //! * An arriving entry is filed under the deadline that its state says then, with the slack of the time that is left then; its number
 //!   says in which order they came. So to move its deadline is to store it. Who takes the lock to link an entry or to have
 //!   something asked of the wheel [tells](Entries::note) what time it is: see `Handle::lock`.
@@ -195,11 +196,22 @@ impl Entries {
     }
 
     /// Takes in `entry`, which is being linked.
-    #[inline]
     pub(super) fn insert(&mut self, entry: Pin<&TimerEntry>) {
-        if self.arriving.len() == TOGETHER {
+        if !self.has_room() {
             self.catch_up();
         }
+        self.insert_at_once(entry);
+    }
+
+    /// Whether one more entry may [arrive at once](Entries::insert_at_once).
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.arriving.len() < self.arriving.capacity()
+    }
+
+    /// Takes in `entry`, which is being linked, if there is room.
+    #[inline]
+    pub(super) fn insert_at_once(&mut self, entry: Pin<&TimerEntry>) {
         entry.filed.with_mut(|filed| {
             // SAFETY: the lock is held.
             unsafe { (*filed).index = self.arriving.len() as u32 }
@@ -207,9 +219,17 @@ impl Entries {
         self.arriving.push(Some(EntryRef::new(entry)));
     }
 
-    /// Takes out `entry`, which is linked; from the wheel, now or soon.
-    #[inline]
+    /// Takes out `entry`, which is linked; from the wheel, soon.
     pub(super) fn remove(&mut self, entry: &TimerEntry) {
+        if !self.remove_at_once(entry) {
+            self.remove_leaving();
+            self.remove_at_once(entry);
+        }
+    }
+
+    /// Takes out `entry`, which is linked, unless many are leaving already. Says whether it did.
+    #[inline]
+    pub(super) fn remove_at_once(&mut self, entry: &TimerEntry) -> bool {
         let key = EntryRef(NonNull::from(entry));
         let place = Places.place(key);
         if let Some(arrival) = self.arrival(key, place) {
@@ -217,12 +237,13 @@ impl Entries {
             while let Some(None) = self.arriving.last() {
                 self.arriving.pop();
             }
-        } else {
-            self.leaving.push((key, place));
-            if self.leaving.len() == TOGETHER {
-                self.remove_leaving();
-            }
+            return true;
         }
+        let has_room = self.leaving.len() < self.leaving.capacity();
+        if has_room {
+            self.leaving.push((key, place));
+        }
+        has_room
     }
 
     /// Files `entry`, which is linked, under an earlier deadline.
@@ -345,7 +366,7 @@ impl Entries {
     pub(crate) fn check(&mut self) {
         assert!(self.arriving.last().is_none_or(Option::is_some), "the last arrival is a hole");
         assert!(
-            self.arriving.len() <= TOGETHER && self.leaving.len() < TOGETHER,
+            self.arriving.len() <= TOGETHER && self.leaving.len() <= TOGETHER,
             "the wheel learns too late"
         );
         self.wheel().check(|key| {

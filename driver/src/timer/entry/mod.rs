@@ -12,7 +12,8 @@
 //!   unlocking, because both are foreign code.
 //! * The place is read and written under the lock only; the tolerance too, or by the owner while idle.
 //! * While linked, the state is the deadline, so a reset touches nothing else, and `kept`, once the wheel has filed the entry, is
-//!   the cached deadline: that under which it has. The side that moves the state on from there leaves the deadline in `kept` first.
+//!   the cached deadline: that under which it has. The side that moves the state on from there leaves the deadline in `kept` first. (A drop
+//!   moves it nowhere.)
 //! * To fire, the driver, under the lock, copies the waker's bits, then swaps the state as its last touch.
 //!   From that moment the owner may free the entry from another thread. If the swap fails, a reset came
 //!   first: the copy is forgotten, for the waker still belongs to the entry, which is filed again. (Swapping
@@ -259,11 +260,8 @@ impl TimerEntry {
     #[inline]
     pub fn reset(self: Pin<&mut Self>, deadline: Nanos) {
         let this = self.as_ref();
-        let locked = this.handle.lock_own();
-        let extended =
-            if locked.is_some() { this.state.extend_locked(deadline) } else { this.state.extend(deadline) };
-        drop(locked);
-        match extended {
+        let extended = this.handle.section_own((), |_, ()| this.state.extend_locked(deadline));
+        match extended.unwrap_or_else(|()| this.state.extend(deadline)) {
             Ok(()) => {
                 this.handle.count_reset();
                 this.traced().reset(deadline);
@@ -324,7 +322,7 @@ impl Drop for TimerEntry {
         // A state that is no deadline means that the driver follows no pointer to the entry, and no lock is
         // needed: `load` acquires the driver's last touch.
         if let State::Deadline(_) = self.state.load() {
-            self.disarm(|_, _| ());
+            self.disarm(|_, _, _| ());
         }
         // From here on the memory is no entry's. Loom is told, so that it finds a driver which still reads it.
         #[cfg(loom)]

@@ -18,19 +18,13 @@ impl TimerEntry {
             return Poll::Ready(Ok(()));
         }
         let waker = cx.waker().clone();
-        match self.arm(deadline, waker) {
-            Ok(unpark) => {
-                if unpark {
-                    self.handle.unpark();
-                }
-                self.traced().armed(deadline);
-                Poll::Pending
-            }
-            Err((refused, waker)) => {
-                drop(waker);
-                Poll::Ready(refused)
-            }
+        let at_once =
+            self.handle.section_own(waker, |inner, waker| self.link_at_once(deadline, waker, inner));
+        if let Err(waker) | Ok(Err(waker)) = at_once {
+            return self.link_slowly(deadline, waker);
         }
+        self.traced().armed(deadline);
+        Poll::Pending
     }
 
     #[inline]
@@ -61,7 +55,8 @@ impl TimerEntry {
             return;
         }
         if passed || deadline <= locked.published {
-            let waker = self.take_out(&mut locked);
+            locked.entries.remove(&self);
+            let waker = self.take_waker();
             self.keep(deadline);
             self.state.settle();
             locked.fired += 1;
@@ -92,15 +87,15 @@ impl TimerEntry {
     /// Takes the entry out of the wheel, if it is still there, and its waker with it. `leave` makes it idle, unless it is being dropped:
     /// then nobody will look.
     #[inline]
-    pub(super) fn disarm(&self, leave: impl FnOnce(&Self, Nanos)) {
-        if let Some(waker) = self.unlink(leave, |inner| inner.cancelled += 1) {
+    pub(super) fn disarm(&self, leave: impl Fn(&Self, Nanos, &mut Inner)) {
+        if let Some(waker) = self.unlink(leave) {
             drop(waker);
             self.traced().cancelled();
         }
     }
 
     /// An entry that was linked and due at `deadline` is idle.
-    pub(super) fn rest(&self, deadline: Nanos) {
+    pub(super) fn rest(&self, deadline: Nanos, _: &mut Inner) {
         self.keep(deadline);
         self.state.disarm();
     }
@@ -109,11 +104,12 @@ impl TimerEntry {
     #[cold]
     fn poll_overdue(self: Pin<&Self>) -> Poll<Result<(), Shutdown>> {
         let (deadline, now) = (self.deadline(), self.handle.latest());
-        let leave = |entry: &Self, deadline| {
+        let leave = |entry: &Self, deadline, inner: &mut Inner| {
             entry.keep(deadline);
             entry.state.settle();
+            inner.count_overdue(deadline, now);
         };
-        match self.unlink(leave, |inner| inner.count_overdue(deadline, now)) {
+        match self.unlink(leave) {
             Some(waker) => {
                 drop(waker);
                 self.traced().fired(now.saturating_nanos_since(deadline));
@@ -153,25 +149,58 @@ impl TimerEntry {
         Poll::Ready(if self.state.load() == State::Shutdown { Err(Shutdown(())) } else { Ok(()) })
     }
 
-    /// Links the entry, unless the driver is closed or past the deadline: then the waker comes back. Says
-    /// whether the driver must be unparked.
-    #[allow(clippy::type_complexity)]
+    /// Links the entry, if that takes a few steps and the driver is neither closed, nor past the deadline, nor parked: as mostly.
+    ///
+    /// # Errors
+    ///
+    /// The waker, if not.
     #[inline]
-    fn arm(self: Pin<&Self>, deadline: Nanos, waker: Waker) -> Result<bool, (Result<(), Shutdown>, Waker)> {
+    fn link_at_once(self: Pin<&Self>, deadline: Nanos, waker: Waker, inner: &mut Inner) -> Result<(), Waker> {
+        let is_refused = inner.closed || deadline <= inner.published;
+        if is_refused || inner.parked_until.is_some() || !inner.entries.has_room() {
+            return Err(waker);
+        }
+        self.link(deadline, waker, inner);
+        inner.entries.insert_at_once(self);
+        self.handle.linked(inner, self, deadline);
+        Ok(())
+    }
+
+    /// Links the entry, unless the driver is closed or past the deadline.
+    #[inline(never)]
+    fn link_slowly(self: Pin<&Self>, deadline: Nanos, waker: Waker) -> Poll<Result<(), Shutdown>> {
         let mut locked = self.handle.lock();
-        if locked.closed {
+        let refused = if locked.closed {
             self.state.refuse();
-            return Err((Err(Shutdown(())), waker));
-        }
-        if deadline <= locked.published {
+            Some(Err(Shutdown(())))
+        } else if deadline <= locked.published {
             self.state.settle();
-            return Err((Ok(()), waker));
+            Some(Ok(()))
+        } else {
+            None
+        };
+        if let Some(result) = refused {
+            drop(locked);
+            drop(waker);
+            return Poll::Ready(result);
         }
+        self.link(deadline, waker, &mut locked);
+        locked.entries.insert(self);
+        let unpark = self.handle.linked(&mut locked, self, deadline);
+        drop(locked);
+        if unpark {
+            self.handle.unpark();
+        }
+        self.traced().armed(deadline);
+        Poll::Pending
+    }
+
+    /// Moves the state to `deadline`, before the entry is taken in.
+    #[inline]
+    fn link(self: Pin<&Self>, deadline: Nanos, waker: Waker, inner: &mut Inner) {
         self.put_waker(waker);
         self.state.arm(deadline);
-        locked.armed += 1;
-        locked.entries.insert(self);
-        Ok(self.handle.linked(&mut locked, self, deadline))
+        inner.armed += 1;
     }
 
     /// Writes the waker of an entry that is about to be linked.
@@ -186,25 +215,39 @@ impl TimerEntry {
 
     /// Takes the entry out of the wheel, moves it on with `leave`, and returns its waker, to be dropped
     /// without the lock. `None` if it is not linked any more.
+    ///
+    /// Where many entries are dropped that lie in memory far away, the processor waits for several at a time: for as many as its queues hold
+    /// the stores of. So the way that most take has few, and calls nothing.
     #[inline]
-    fn unlink(&self, leave: impl FnOnce(&Self, Nanos), count: impl FnOnce(&mut Inner)) -> Option<Waker> {
-        let mut locked = self.handle.lock_at_hand();
-        match self.state.load() {
-            State::Deadline(deadline) => {
-                let waker = self.take_out(&mut locked);
-                leave(self, deadline);
-                count(&mut locked);
-                Some(waker)
-            }
-            _ => None,
-        }
+    fn unlink(&self, leave: impl Fn(&Self, Nanos, &mut Inner)) -> Option<Waker> {
+        let at_once = self.handle.section_own((), |inner, ()| {
+            let State::Deadline(deadline) = self.state.load() else { return None };
+            let removed = inner.entries.remove_at_once(self);
+            removed.then(|| self.move_on(deadline, inner, &leave))
+        });
+        at_once.ok().flatten().or_else(|| self.unlink_slowly(&leave))
     }
 
-    /// Removes a linked entry from the wheel and moves its waker out. The caller changes the state before it
+    #[inline(never)]
+    fn unlink_slowly(&self, leave: impl Fn(&Self, Nanos, &mut Inner)) -> Option<Waker> {
+        let mut locked = self.handle.lock_at_hand();
+        let State::Deadline(deadline) = self.state.load() else { return None };
+        locked.entries.remove(self);
+        Some(self.move_on(deadline, &mut locked, leave))
+    }
+
+    /// Moves the state on from `deadline` with `leave`, after the entry was removed from the wheel, and returns its waker.
+    #[inline]
+    fn move_on(&self, deadline: Nanos, inner: &mut Inner, leave: impl Fn(&Self, Nanos, &mut Inner)) -> Waker {
+        let waker = self.take_waker();
+        leave(self, deadline, inner);
+        waker
+    }
+
+    /// Moves the waker out of an entry that has just been removed from the wheel. The caller changes the state before it
     /// unlocks, or never looks at it again.
     #[inline]
-    fn take_out(&self, locked: &mut Inner) -> Waker {
-        locked.entries.remove(self);
+    fn take_waker(&self) -> Waker {
         self.waker.with(|held| {
             // SAFETY: the state is a deadline, so the waker is present; the lock is held and no pointer to the
             // entry is followed any more, so nobody copies it; the caller leaves the deadline state before
