@@ -7,9 +7,9 @@
 //!   live cells behind it. So a crowd that was armed in order stays so while some of it is cancelled.
 //! * The bounds enclose the truth: no cell is due before `earliest` or after `latest`, none wants the park to end
 //!   before `wake`, and none has less slack than `slack`.
-//! * A removal leaves a hole, unless it is the last cell that goes. A slot that has lost its order puts the next timer into a hole,
-//!   if there is one near the last that was made: `near` is the word of the bits in which it looks first, and goes round. None is
-//!   filled while the row is being compacted, which would cut it off.
+//! * A removal leaves a hole, unless it is the last cell that goes. A slot that has lost its order fills its holes while a third of
+//!   its cells are some, one after the other: `near` is the word of the bits in which it looks first, and goes round. (Were they
+//!   fewer, each would lie elsewhere in memory.) None is filled while the row is being compacted, which would cut it off.
 //! * Of a row's cells at least a quarter are live, but for a few: beyond that a short row is compacted at once, a long one a few
 //!   cells with each removal, until it is so again. Compaction keeps the order.
 
@@ -31,7 +31,7 @@ const AHEAD: usize = 12;
 /// So many holes at the end are removed with the last cell.
 const TRAILING: usize = 64;
 /// So many words of the bits are searched for a hole.
-const WORDS: usize = 8;
+const WORDS: usize = 2;
 /// At most so many cells are looked at to find out how long a park may last.
 pub(super) const SEARCHED: usize = 64;
 
@@ -110,7 +110,8 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
     /// A hole that the next timer may take.
     #[inline]
     fn hole(&mut self) -> Option<usize> {
-        if self.ordered || self.cells.len() == self.live() || self.cells.is_being_compacted() {
+        let are_many = 3 * self.live() <= 2 * self.cells.len();
+        if self.ordered || !are_many || self.cells.is_being_compacted() {
             return None;
         }
         let words = self.cells.len().div_ceil(WORD) as u32;
@@ -134,7 +135,6 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
             self.pop_holes(buffers);
         } else {
             self.cells.set_live(index, false);
-            self.near = (index / WORD) as u32;
         }
     }
 

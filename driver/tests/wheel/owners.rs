@@ -48,20 +48,40 @@ fn index(bench: &Bench, key: usize) -> usize {
 fn holes_of_a_crowd_that_has_lost_its_order_are_filled_by_those_that_come() {
     let slot = 1 << 20;
     let mut bench = Bench::of((0..20).map(|key| slot + 20 - key));
-    for key in [3, 19, 7, 11] {
+    let cancelled = [3, 19, 14, 7, 8, 13, 9, 11, 12];
+    for key in cancelled {
         bench.cancel(key);
         bench.check();
     }
-    // The cell at the end is gone. The others are filled, the first of those that are near first; then the row grows again.
+    // The cell at the end is gone. Of the others the first are filled, until a third of the cells are holes no more; then the row grows.
     let others = bench.owners.place.clone();
-    for (deadline, expected) in [(40, 3), (30, 7), (50, 11), (60, 19)] {
+    for (deadline, expected) in [(40, 3), (30, 7), (50, 19), (60, 20)] {
         let key = bench.add(slot + deadline);
         assert_eq!(index(&bench, key), expected);
         bench.check();
     }
     assert_eq!(bench.owners.place[..20], others[..], "nobody else was moved");
-    let left = (0..20).rev().filter(|key| ![3, 7, 11, 19].contains(key));
+    let left = (0..20).rev().filter(|key| !cancelled.contains(key));
     assert_eq!(bench.advance(slot + 60, 100), left.chain([21, 20, 22, 23]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_crowd_that_comes_and_goes_at_random_has_few_more_cells_than_it_needs() {
+    let (slot, mut random) = (1 << 32, 7_u64);
+    let mut next = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) as usize % below
+    };
+    let mut bench = Bench::of((0..3_000).map(|key| slot + 3_000 - key));
+    let mut live: Vec<usize> = (0..3_000).collect();
+    for _ in 0..30_000 {
+        let index = next(live.len());
+        bench.cancel(live[index]);
+        live[index] = bench.add(slot + next(100_000) as u64);
+    }
+    let most = live.iter().map(|&key| index(&bench, key)).max();
+    assert!(most.is_some_and(|most| most < 3_000 * 8 / 5), "{most:?}");
+    bench.check();
 }
 
 #[test]
