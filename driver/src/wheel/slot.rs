@@ -10,8 +10,8 @@
 //! * A removal leaves a hole, unless it is the last cell that goes. A slot that has lost its order fills its holes while a third of
 //!   its cells are some, one after the other: `near` is the word of the bits in which it looks first, and goes round. (Were they
 //!   fewer, each would lie elsewhere in memory.) None is filled while the row is being compacted, which would cut it off.
-//! * Of a row's cells at least a quarter are live, but for a few: beyond that a short row is compacted at once, a long one a few
-//!   cells with each removal, until it is so again. Compaction keeps the order.
+//! * Of a row's cells at least a quarter are live, but for a few: beyond that a row of one page is compacted at once, a longer one some
+//!   cells now and then, until it is so again. Compaction keeps the order.
 
 use super::buffers::Buffers;
 use super::cells::{Cells, Compaction, Timer, WORD};
@@ -22,9 +22,9 @@ use crate::Nanos;
 const SPARSE: usize = 4;
 /// So many cells more are no reason to.
 pub(super) const HOLES: usize = 32;
-/// A long row is compacted by so many cells at a time,
+/// A row of several pages is compacted by so many cells at a time.
 const COMPACTED: usize = 512;
-/// and each time that so many timers have left.
+/// That is done each time that so many timers have left.
 pub(super) const LEFT: u8 = 32;
 /// Owners so many timers ahead are fetched into the cache.
 const AHEAD: usize = 12;
