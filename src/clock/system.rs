@@ -19,7 +19,6 @@
 pub(super) use self::linux::boottime;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use self::linux::read;
-use super::rarely;
 use mainspring_driver::{Handle as Timers, Nanos};
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -84,7 +83,7 @@ pub(crate) fn now() -> Nanos {
     // The first call makes the anchor, so it has to come first.
     let anchor = get().monotonic;
     // It has not gone back.
-    read(ClockId::Monotonic).checked_sub(anchor).map_or_else(|| rarely(Nanos::ZERO), Nanos::new)
+    read(ClockId::Monotonic).checked_sub(anchor).map_or_else(|| super::rarely(Nanos::ZERO), Nanos::new)
 }
 
 /// The time since the anchor, by the monotonic clock.
