@@ -260,8 +260,16 @@ impl TimerEntry {
     #[inline]
     pub fn reset(self: Pin<&mut Self>, deadline: Nanos) {
         let this = self.as_ref();
-        let extended = this.handle.section_own((), |_, ()| this.state.extend_locked(deadline));
-        match extended.unwrap_or_else(|()| this.state.extend(deadline)) {
+        let extend = || {
+            let at_home = this.handle.section_own((), |_, ()| this.state.extend_locked(deadline));
+            at_home.unwrap_or_else(|()| this.state.extend(deadline))
+        };
+        let extended = match this.state.load() {
+            // Nobody else moves it; if the driver fires it meanwhile, `bring_forward` finds that out.
+            later @ State::Deadline(at) if at > deadline => Err(later),
+            _ => extend(),
+        };
+        match extended {
             Ok(()) => {
                 this.handle.count_reset();
                 this.traced().reset(deadline);
