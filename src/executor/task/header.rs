@@ -312,12 +312,11 @@ impl TaskRef {
         prefetch(self.header.as_ptr().cast::<u8>().wrapping_add(offset));
     }
 
-    /// Gives up a reference to the task of this header that is counted in the task's word.
+    /// Gives up a reference that is counted in the task's word.
     #[inline(never)]
-    fn drop_in_word(header: NonNull<Header>) {
-        let this = ManuallyDrop::new(TaskRef { header });
-        if this.state.drop_ref() {
-            if !this.is_complete() {
+    fn drop_in_word(&mut self) {
+        if self.state.drop_ref() {
+            if !self.is_complete() {
                 // Cannot happen, and if it did: a future that is not dropped must keep its place for ever.
                 debug_assert!(
                     std::thread::panicking(),
@@ -327,7 +326,7 @@ impl TaskRef {
             }
             // SAFETY: The pointer is that of a task. This was the only reference, and the task is complete: its future has been dropped. The output
             // belongs to the claim, which gave it up before its reference, or has been dropped by the owner.
-            let remains = unsafe { cell::end(header) };
+            let remains = unsafe { cell::end(self.header) };
             local::give_back(remains);
         }
     }
@@ -377,7 +376,7 @@ impl Drop for TaskRef {
     #[inline]
     fn drop(&mut self) {
         if !self.hold(-1) {
-            TaskRef::drop_in_word(self.header);
+            self.drop_in_word();
         }
     }
 }

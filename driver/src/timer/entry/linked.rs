@@ -221,9 +221,8 @@ impl Entries {
 
     /// Takes out `entry`, which is linked; from the wheel, soon.
     pub(super) fn remove(&mut self, entry: &TimerEntry) {
-        if !self.remove_at_once(entry) {
+        while !self.remove_at_once(entry) {
             self.remove_leaving();
-            self.remove_at_once(entry);
         }
     }
 
