@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use super::buffers::Buffers;
 use super::cells::{Cells, Timer};
 use super::level::LEVELS;
-use super::slot::{SEARCHED, Slot, follows};
+use super::slot::{AHEAD, SEARCHED, Slot, follows};
 use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
 
@@ -24,8 +24,6 @@ use crate::Nanos;
 pub(super) const CASCADING: usize = LEVELS;
 /// At most so many holes are passed over in one step.
 const PASSED: usize = 1024;
-/// Owners so many cells ahead are fetched into the cache.
-const AHEAD: usize = 12;
 /// A timer that comes out of order is put in order, if no more than so many have to make room.
 const SHIFTED: usize = 32;
 

@@ -27,7 +27,7 @@ const COMPACTED: usize = 512;
 /// That is done each time that so many timers have left.
 pub(super) const LEFT: u8 = 32;
 /// Owners so many timers ahead are fetched into the cache.
-const AHEAD: usize = 12;
+pub(super) const AHEAD: usize = 12;
 /// So many holes at the end are removed with the last cell.
 const TRAILING: usize = 64;
 /// So many words of the bits are searched for a hole.
