@@ -71,8 +71,9 @@ impl<K> Buffers<K> {
     /// What a long row needs.
     pub(super) fn rest(&mut self) -> Box<Rest<K>> {
         self.rests.pop().unwrap_or_else(|| {
-            self.listed += size_of::<Rest<K>>();
-            Box::default()
+            let rest = Rest::new();
+            self.listed += size_of::<Rest<K>>() + rest.live.capacity() * size_of::<u64>();
+            Box::new(rest)
         })
     }
 

@@ -13,7 +13,7 @@
 //! * Pages may have been given back from the front ([`Cells::release_page`]); then nothing is asked of them any more.
 
 use super::Rank;
-use super::buffers::{Buffers, size_for};
+use super::buffers::{Buffers, LARGEST, size_for};
 use crate::Nanos;
 
 /// So many cells have their bits in one word.
@@ -46,8 +46,8 @@ pub(super) struct Cells<K, const PAGE: usize> {
     /// The last page.
     tail: Vec<Timer<K>>,
     rest: Option<Box<Rest<K>>>,
-    /// The bits of the first cells.
-    first: u64,
+    /// The bits of the last cells, from a multiple of [`WORD`] on.
+    last: u64,
     /// How many cells lie in front of the last page.
     base: u32,
 }
@@ -57,15 +57,16 @@ pub(super) struct Cells<K, const PAGE: usize> {
 pub(super) struct Rest<K> {
     /// All pages but the last.
     pages: Vec<Vec<Timer<K>>>,
-    /// The bits of all cells but the first.
-    live: Vec<u64>,
+    /// The words of the bits but the last: so many as are full.
+    pub(super) live: Vec<u64>,
     /// How far the compaction of the row has come.
     pub(super) compaction: Option<Compaction>,
 }
 
-impl<K> Default for Rest<K> {
-    fn default() -> Rest<K> {
-        Rest { pages: Vec::new(), live: Vec::new(), compaction: None }
+impl<K> Rest<K> {
+    /// With room for the bits of a page: which row it goes to next, and how long that is, nobody knows.
+    pub(super) fn new() -> Rest<K> {
+        Rest { pages: Vec::new(), live: Vec::with_capacity(LARGEST / WORD), compaction: None }
     }
 }
 
@@ -88,7 +89,7 @@ impl Compaction {
 
 impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
     pub(super) const fn new() -> Cells<K, PAGE> {
-        Cells { tail: Vec::new(), rest: None, first: 0, base: 0 }
+        Cells { tail: Vec::new(), rest: None, last: 0, base: 0 }
     }
 
     /// How many cells there are, holes and what has been given back included.
@@ -146,13 +147,13 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
         self.word(index / WORD) & bit(index) != 0
     }
 
-    /// Whether the cell at `index` holds the timer of `key`.
+    /// The cell at `index`, if it holds the timer of `key`.
     #[inline]
-    pub(super) fn is_at(&self, index: usize, key: K) -> bool
+    pub(super) fn at(&self, index: usize, key: K) -> Option<&Timer<K>>
     where
         K: Eq,
     {
-        self.is_live(index) && self.get(index).is_some_and(|cell| cell.key == key)
+        self.get(index).filter(|cell| cell.key == key && self.is_live(index))
     }
 
     /// Makes the cell at `index` a hole, or a timer's. Says whether it was a timer's.
@@ -202,43 +203,49 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
         }
     }
 
+    /// Whether there is room for one more timer, and for its bit.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.tail.len() < self.tail.capacity() && (self.len() + 1) % WORD != 0
+    }
+
+    /// Puts a timer behind the last cell, for which there is room.
+    #[inline]
+    pub(super) fn push_within(&mut self, timer: Timer<K>) {
+        self.last |= bit(self.len());
+        self.tail.push(timer);
+    }
+
     /// Puts a timer behind the last cell.
     #[inline]
     pub(super) fn push(&mut self, timer: Timer<K>, buffers: &mut Buffers<K>) {
         if self.tail.len() == self.tail.capacity() {
             self.grow(buffers);
         }
-        let index = self.len();
-        self.tail.push(timer);
-        if index < WORD {
-            self.first |= bit(index);
-        } else {
-            self.push_bit(index, buffers);
+        self.push_within(timer);
+        if self.len() % WORD == 0 {
+            self.end_word(buffers);
         }
     }
 
-    /// The bit of a cell that is not among the first.
-    #[inline]
-    fn push_bit(&mut self, index: usize, buffers: &mut Buffers<K>) {
-        let live = &mut self.rest.get_or_insert_with(|| buffers.rest()).live;
-        if live.len() < index / WORD {
-            buffers.list(live, 0);
-        }
-        if let Some(word) = live.get_mut(index / WORD - 1) {
-            *word |= bit(index);
-        }
-    }
-
+    /// The last word of the bits is full.
     #[cold]
+    fn end_word(&mut self, buffers: &mut Buffers<K>) {
+        let live = &mut self.rest.get_or_insert_with(|| buffers.rest()).live;
+        buffers.list(live, std::mem::take(&mut self.last));
+    }
+
+    /// The last page is full: it becomes larger, or the next one begins.
+    #[inline(never)]
     fn grow(&mut self, buffers: &mut Buffers<K>) {
-        let is_page = self.tail.capacity() == PAGE;
-        let larger = buffers.take(size_for(if is_page { PAGE } else { self.tail.capacity() + 1 }));
+        let capacity = self.tail.capacity();
+        let larger = buffers.take(size_for(PAGE.min(capacity + 1)));
         let mut full = std::mem::replace(&mut self.tail, larger);
-        if is_page {
+        if capacity == PAGE {
             self.base += PAGE as u32;
             let pages = &mut self.rest.get_or_insert_with(|| buffers.rest()).pages;
             buffers.list(pages, full);
-        } else {
+        } else if capacity > 0 {
             self.tail.append(&mut full);
             buffers.give_back(full);
         }
@@ -249,7 +256,7 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
     pub(super) fn pop(&mut self, buffers: &mut Buffers<K>) {
         self.tail.pop();
         let len = self.len();
-        self.set_live(len, false);
+        self.cut_bits(len);
         if let Some(compaction) = self.rest().and_then(|rest| rest.compaction.as_mut()) {
             compaction.end_by(len);
         }
@@ -261,22 +268,18 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
     /// Nothing is left of the last page.
     #[cold]
     fn end_page(&mut self, buffers: &mut Buffers<K>) {
-        let before = self.rest.as_mut().and_then(|rest| rest.pages.pop());
-        self.base = self.base.saturating_sub(PAGE as u32);
-        buffers.give_back(std::mem::replace(&mut self.tail, before.unwrap_or_default()));
-        if self.tail.capacity() == 0 {
-            self.clear(buffers);
+        match self.rest.as_mut().and_then(|rest| rest.pages.pop()) {
+            Some(before) => {
+                self.base -= PAGE as u32;
+                buffers.give_back(std::mem::replace(&mut self.tail, before));
+            }
+            None => self.clear(buffers),
         }
     }
 
     /// Removes all cells from `len` on.
     pub(super) fn truncate(&mut self, len: usize, buffers: &mut Buffers<K>) {
-        if let Some(rest) = self.rest() {
-            rest.live.truncate(len / WORD);
-        }
-        if let Some(word) = self.word_mut(len / WORD) {
-            *word &= bit(len) - 1;
-        }
+        self.cut_bits(len);
         while self.base > 0 && self.base as usize >= len {
             self.tail.clear();
             self.end_page(buffers);
@@ -287,10 +290,20 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
         }
     }
 
+    /// Leaves the bits of the first `len` cells.
+    #[inline]
+    fn cut_bits(&mut self, len: usize) {
+        if let Some(rest) = self.rest.as_mut().filter(|rest| len / WORD < rest.live.len()) {
+            self.last = rest.live[len / WORD];
+            rest.live.truncate(len / WORD);
+        }
+        self.last &= bit(len) - 1;
+    }
+
     /// Removes all cells.
     pub(super) fn clear(&mut self, buffers: &mut Buffers<K>) {
         buffers.give_back(std::mem::take(&mut self.tail));
-        (self.base, self.first) = (0, 0);
+        (self.base, self.last) = (0, 0);
         if let Some(mut rest) = self.rest.take() {
             rest.pages.drain(..).for_each(|page| buffers.give_back(page));
             rest.live.clear();
@@ -301,14 +314,16 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
 
     /// Removes the holes of a row of one page, and puts the timers in order.
     pub(super) fn sort(&mut self) {
-        let mut timers = std::mem::take(&mut self.tail);
-        let mut indices = 0..;
-        timers.retain(|_| indices.next().is_some_and(|index| self.is_live(index)));
-        timers.sort_unstable_by_key(Timer::order);
-        self.first = ones(timers.len());
-        let words = self.rest.iter_mut().flat_map(|rest| &mut rest.live);
-        words.enumerate().for_each(|(n, word)| *word = ones(timers.len().saturating_sub((n + 1) * WORD)));
-        self.tail = timers;
+        let (mut len, mut from) = (0, 0);
+        while let Some(index) = self.next_live(from) {
+            self.tail[len] = self.tail[index];
+            (len, from) = (len + 1, index + 1);
+        }
+        self.cut_bits(len);
+        self.last = bit(len) - 1;
+        self.rest.iter_mut().for_each(|rest| rest.live.fill(u64::MAX));
+        self.tail.truncate(len);
+        self.tail.sort_unstable_by_key(Timer::order);
     }
 
     /// Gives the page back that ends before `index`, if one does: no cell of it is needed any more.
@@ -322,17 +337,19 @@ impl<K: Copy, const PAGE: usize> Cells<K, PAGE> {
 
     #[inline]
     fn word(&self, number: usize) -> u64 {
-        match number {
-            0 => self.first,
-            _ => self.rest.as_ref().and_then(|rest| rest.live.get(number - 1)).copied().unwrap_or(0),
+        match self.rest.as_ref().and_then(|rest| rest.live.get(number)) {
+            Some(&word) => word,
+            None if number == self.len() / WORD => self.last,
+            None => 0,
         }
     }
 
     #[inline]
     fn word_mut(&mut self, number: usize) -> Option<&mut u64> {
-        match number {
-            0 => Some(&mut self.first),
-            _ => self.rest.as_mut()?.live.get_mut(number - 1),
+        let is_last = number == self.len() / WORD;
+        match self.rest.as_mut().and_then(|rest| rest.live.get_mut(number)) {
+            None if is_last => Some(&mut self.last),
+            word => word,
         }
     }
 }
@@ -386,7 +403,7 @@ mod tests {
             // It goes on from there.
             let more = cells.get(0).copied();
             more.into_iter().for_each(|cell| cells.push(cell, &mut buffers));
-            assert!(cells.is_at(len, 0) && cells.len() == len + 1);
+            assert!(cells.at(len, 0).is_some() && cells.len() == len + 1);
             cells.clear(&mut buffers);
         }
     }

@@ -47,8 +47,8 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             let live = slot.live();
             assert!(live > 0, "the bit of {id:?} is wrong");
             assert_eq!(slot.timers().count(), live, "{id:?} counts wrong");
-            // While a row is compacted, 32 removals make as many holes, and then 512 cells are looked at.
-            let before = live + usize::from(LEFT);
+            // While a row is compacted, 32 holes are made, and then 512 cells are looked at.
+            let before = live + LEFT;
             assert!(slot.cells.len() <= 6 * before + 2 * PAGE + HOLES, "{id:?} has too many holes");
             assert!(slot.cells.next_live(slot.cells.len()).is_none(), "{id:?} has timers behind its end");
             for (index, timer) in slot.timers() {

@@ -156,13 +156,12 @@ impl fmt::Debug for Rank {
     }
 }
 
-/// Where a timer is.
+/// Where a timer is whose slot has been opened.
 #[derive(Clone, Copy)]
-enum Location {
-    Slot(SlotId),
+enum Opened {
     /// At this index of the run with this number.
     Run(usize, usize),
-    /// With this rank.
+    /// In the crowd, with this rank.
     Crowd(Rank),
 }
 
@@ -306,11 +305,13 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     #[inline]
     pub fn remove(&mut self, store: &mut impl Store<K>, key: K) -> bool {
         let place = store.place(key);
-        let location = self.locate(key, place, false);
-        if let Some(location) = location {
-            self.take(store, place, location);
+        let Some(untidy) = self.take_out(key, place, false) else { return false };
+        self.len -= 1;
+        if untidy {
+            self.tidy(store, place);
         }
-        location.is_some()
+        self.debug_check();
+        true
     }
 
     /// Removes several timers from the places that were told last for them, which are theirs still. The
@@ -322,8 +323,8 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         assert!(timers.len() < u64::BITS as usize, "too many at a time");
         let (mut found, mut untidy) = (0, 0);
         for (number, &(key, place)) in timers.iter().enumerate() {
-            if let Some(location) = self.locate(key, place, !cfg!(debug_assertions)) {
-                untidy |= u64::from(self.take_out(place, location)) << number;
+            if let Some(is_untidy) = self.take_out(key, place, !cfg!(debug_assertions)) {
+                untidy |= u64::from(is_untidy) << number;
                 found += 1;
             }
         }
@@ -349,11 +350,10 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
                 return true;
             }
         }
-        let Some(location) = self.locate(key, place, false) else { return false };
-        let Some(rank) = self.rank(place, location) else { return false };
-        self.take(store, place, location);
+        let Some(rank) = self.rank(id, key, place) else { return false };
+        let found = self.remove(store, key);
         self.insert(store, key, deadline, rank.with_slack(slack));
-        true
+        found
     }
 
     /// Bytes that the wheel has allocated, but for the tree of timers that no slot can tell apart.
@@ -361,76 +361,56 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         self.slots.capacity() * size_of::<Slot<K, PAGE>>() + self.buffers.allocated_bytes()
     }
 
-    /// Where the timer of `key` is, if it is at `place`. If that is `known` to be its place, the cell is not looked at where it
-    /// cannot be in a run instead: it may lie in memory far away.
+    /// Takes the timer of `key` out, if it is at `place`. Says whether its slot is to be [tidied](Wheel::tidy) now. If that is `known`
+    /// to be its place, the cell is not looked at where it cannot be in a run instead: it may lie in memory far away.
     #[inline]
-    fn locate(&self, key: K, place: Place, known: bool) -> Option<Location> {
+    fn take_out(&mut self, key: K, place: Place, known: bool) -> Option<bool> {
+        let whose = if known && place.when > self.reach { None } else { Some(key) };
         let id = SlotId::of(self.elapsed, place.when);
-        if let Some((id, slot)) = id.and_then(|id| Some((id, self.slots.get(id.index())?))) {
-            let index = place.index as usize;
-            let is_there = if known && place.when > self.reach {
-                slot.cells.is_live(index)
-            } else {
-                slot.cells.is_at(index, key)
-            };
-            if is_there {
-                return Some(Location::Slot(id));
+        if let Some(slot) = id.and_then(|id| self.slots.get_mut(id.index())) {
+            if slot.remove(place.index, whose, &mut self.buffers) {
+                return Some(slot.is_untidy());
             }
         }
-        self.locate_opened(key, place)
+        self.take_out_opened(key, place)
     }
 
-    /// Where a timer is whose slot has been opened.
+    /// The same for one whose slot has been opened.
     #[inline(never)]
-    fn locate_opened(&self, key: K, place: Place) -> Option<Location> {
-        let run = |number: usize| Some(Location::Run(number, self.runs[number].find(key, place)?));
-        bits(self.running).find_map(run).or_else(|| self.crowd.find(key, place).map(Location::Crowd))
-    }
-
-    /// The rank of a timer that is there.
-    fn rank(&self, place: Place, location: Location) -> Option<Rank> {
-        match location {
-            Location::Slot(id) => {
-                self.slots[id.index()].cells.get(place.index as usize).map(|cell| cell.rank)
-            }
-            Location::Run(number, index) => self.runs[number].rank(index),
-            Location::Crowd(rank) => Some(rank),
-        }
-    }
-
-    /// Removes a timer that is there.
-    #[inline]
-    fn take(&mut self, store: &mut impl Store<K>, place: Place, location: Location) {
-        if self.take_out(place, location) {
-            self.tidy(store, place);
-        }
-        self.len -= 1;
-        self.debug_check();
-    }
-
-    /// Takes a timer out that is there. Says whether its slot is to be [tidied](Wheel::tidy) now.
-    #[inline]
-    fn take_out(&mut self, place: Place, location: Location) -> bool {
-        match location {
-            Location::Slot(id) => {
-                let slot = &mut self.slots[id.index()];
-                slot.remove(place.index as usize, &mut self.buffers);
-                return slot.is_untidy();
-            }
-            Location::Run(number, index) => {
+    fn take_out_opened(&mut self, key: K, place: Place) -> Option<bool> {
+        match self.find_opened(key, place)? {
+            Opened::Run(number, index) => {
                 let run = &mut self.runs[number];
                 run.remove(index, &mut self.buffers);
                 self.running &= !(u64::from(run.is_empty()) << number);
             }
-            Location::Crowd(rank) => self.crowd.remove(place.when, rank),
+            Opened::Crowd(rank) => self.crowd.remove(place.when, rank),
         }
-        false
+        Some(false)
+    }
+
+    fn find_opened(&self, key: K, place: Place) -> Option<Opened> {
+        let run = |number: usize| Some(Opened::Run(number, self.runs[number].find(key, place)?));
+        bits(self.running).find_map(run).or_else(|| self.crowd.find(key, place).map(Opened::Crowd))
+    }
+
+    /// The rank of the timer of `key`, if it is at `place`, in the slot `id` or opened.
+    fn rank(&self, id: Option<SlotId>, key: K, place: Place) -> Option<Rank> {
+        let slot = id.and_then(|id| self.slots.get(id.index()));
+        if let Some(cell) = slot.and_then(|slot| slot.cells.at(place.index as usize, key)) {
+            return Some(cell.rank);
+        }
+        match self.find_opened(key, place)? {
+            Opened::Run(number, index) => self.runs[number].rank(index),
+            Opened::Crowd(rank) => Some(rank),
+        }
     }
 
     /// What is left to do when timers have left the slot of this place, and it says so.
+    #[inline(never)]
     fn tidy(&mut self, store: &mut impl Store<K>, place: Place) {
         let Some(id) = SlotId::of(self.elapsed, place.when) else { return };
-        let Some(slot) = self.slots.get_mut(id.index()) else { return };
+        let slot = &mut self.slots[id.index()];
         slot.tidy(store, &mut self.buffers);
         if slot.is_empty() {
             self.occupied.clear(id);
@@ -440,15 +420,31 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// Puts a timer into the slot that its deadline has from where the wheel stands.
     #[inline]
     fn file(&mut self, store: &mut impl Store<K>, timer: Timer<K>) {
-        let Some(id) = SlotId::of(self.elapsed, timer.when) else { return self.file_due(store, timer) };
-        if id.index() >= self.slots.len() {
+        let Timer { when, rank, key } = timer;
+        let Some(id) = SlotId::of(self.elapsed, when) else { return self.file_due(store, when, rank, key) };
+        match self.slots.get_mut(id.index()).and_then(|slot| slot.push_at_once(store, timer)) {
+            Some(1) => self.occupy(id),
+            Some(_) => {}
+            None => self.file_slowly(store, id, when, rank, key),
+        }
+    }
+
+    /// A timer whose slot has no room for it, or holes. (What is called gets a timer in pieces, so that it is not put together in
+    /// memory, only to be read from there in one piece: that waits until all that was written before has arrived.)
+    #[inline(never)]
+    fn file_slowly(&mut self, store: &mut impl Store<K>, id: SlotId, when: Nanos, rank: Rank, key: K) {
+        if self.slots.is_empty() {
             self.make_slots();
         }
-        self.slots[id.index()].push(store, timer, &mut self.buffers);
-        if self.occupied.set(id) {
-            let start = id.start(self.elapsed);
-            self.clear_until = self.clear_until.min(Nanos::new(start.get() - 1));
-        }
+        self.slots[id.index()].push(store, Timer { when, rank, key }, &mut self.buffers);
+        self.occupy(id);
+    }
+
+    /// The slot has timers.
+    #[inline]
+    fn occupy(&mut self, id: SlotId) {
+        self.occupied.set(id);
+        self.clear_until = self.clear_until.min(Nanos::new(id.start(self.elapsed).get() - 1));
     }
 
     /// All slots at once, with the first timer: a wheel that never has one needs none, and later nothing is allocated for them.
@@ -459,7 +455,8 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
 
     /// A timer that has no slot, because its time is now.
     #[inline(never)]
-    fn file_due(&mut self, store: &mut impl Store<K>, timer: Timer<K>) {
+    fn file_due(&mut self, store: &mut impl Store<K>, when: Nanos, rank: Rank, key: K) {
+        let timer = Timer { when, rank, key };
         self.reach = self.reach.max(timer.when);
         if self.runs[0].insert(store, timer, &mut self.buffers) {
             self.running |= 1;
@@ -506,39 +503,33 @@ mod tests {
     #[test]
     fn a_cell_whose_timer_is_known_is_looked_at_only_where_it_may_be_in_a_run() {
         let place = |when, index| Place { when: Nanos::new(when), index };
-        let mut wheel = Wheel::new(Nanos::ZERO);
         let (slot, reach) = (1 << 22, (1 << 22) + 1_000_000);
-        let add = |wheel: &mut Wheel<usize>, key, when| {
-            wheel.insert(&mut Nowhere, key, Nanos::new(when), Rank::new(key as u64, Slack::ZERO));
-        };
-        [slot, slot + 1_000, reach]
-            .into_iter()
-            .enumerate()
-            .for_each(|(key, when)| add(&mut wheel, key, when));
-        let found = |wheel: &Wheel<usize>, key, place, known| {
-            wheel.locate(key, place, known).map(|location| match location {
-                Location::Slot(_) => "slot",
-                Location::Run(..) => "run",
-                Location::Crowd(_) => "crowd",
-            })
+        let taken = |is_open: bool, key, place, known| {
+            let mut wheel = Wheel::<usize>::new(Nanos::ZERO);
+            let mut add = |key: usize, when| {
+                wheel.insert(&mut Nowhere, key, Nanos::new(when), Rank::new(key as u64, Slack::ZERO));
+            };
+            [slot, slot + 1_000, reach].into_iter().enumerate().for_each(|(key, when)| add(key, when));
+            if is_open {
+                // The slot is a run then. Of two with the same place one is in it, and one has come since.
+                let due = wheel.next_due(&mut Nowhere, Nanos::new(slot), &mut 10);
+                assert!(matches!(due, Due::Fire { key: 0, .. }));
+                for (key, when) in [(3, reach), (4, slot + 1_000), (5, slot + 1_000), (6, reach + (1 << 22))]
+                {
+                    wheel.insert(&mut Nowhere, key, Nanos::new(when), Rank::new(key as u64, Slack::ZERO));
+                }
+            }
+            wheel.take_out(key, place, known).is_some()
         };
         // Another's key shows whether the cell is looked at.
-        for (known, expected) in [(true, Some("slot")), (false, None)] {
-            assert_eq!(found(&wheel, 7, place(slot + 1_000, 1), known), expected);
-            assert_eq!(found(&wheel, 1, place(slot + 1_000, 1), known), Some("slot"));
-            assert_eq!(found(&wheel, 1, place(slot + 1_000, 3), known), None, "it lies behind the end");
+        for (known, expected) in [(true, true), (false, false)] {
+            assert_eq!(taken(false, 7, place(slot + 1_000, 1), known), expected);
+            assert!(taken(false, 1, place(slot + 1_000, 1), known));
+            assert!(!taken(false, 1, place(slot + 1_000, 3), known), "it lies behind the end");
+            assert!(taken(true, 1, place(slot + 1_000, 1), known), "it is in the run");
+            assert!(taken(true, 5, place(slot + 1_000, 1), known), "it is in the slot");
+            assert!(!taken(true, 7, place(slot + 1_000, 1), known));
+            assert_eq!(taken(true, 7, place(reach + (1 << 22), 0), known), expected);
         }
-        // They are a run now. Of two with the same place one is in it, and one has come since.
-        assert!(matches!(wheel.next_due(&mut Nowhere, Nanos::new(slot), &mut 10), Due::Fire { key: 0, .. }));
-        [(3, reach), (4, slot + 1_000), (5, slot + 1_000)]
-            .into_iter()
-            .for_each(|(key, when)| add(&mut wheel, key, when));
-        for known in [true, false] {
-            assert_eq!(found(&wheel, 1, place(slot + 1_000, 1), known), Some("run"));
-            assert_eq!(found(&wheel, 5, place(slot + 1_000, 1), known), Some("slot"));
-            assert_eq!(found(&wheel, 7, place(slot + 1_000, 1), known), None);
-        }
-        add(&mut wheel, 6, reach + (1 << 22));
-        assert_eq!(found(&wheel, 7, place(reach + (1 << 22), 0), true), Some("slot"));
     }
 }

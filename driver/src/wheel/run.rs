@@ -98,7 +98,7 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
     #[inline]
     pub(super) fn find(&self, key: K, place: Place) -> Option<usize> {
         let index = place.index as usize;
-        if index >= self.head && self.cells.is_at(index, key) {
+        if index >= self.head && self.cells.at(index, key).is_some() {
             return Some(index);
         }
         let (mut from, mut to) = (self.head, self.sorted);
@@ -108,7 +108,7 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
         }
         let equal =
             (from..self.sorted).take_while(|&i| self.cells.get(i).is_some_and(|c| c.when == place.when));
-        { equal }.find(|&index| self.cells.is_at(index, key))
+        { equal }.find(|&index| self.cells.at(index, key).is_some())
     }
 
     /// The rank of the timer at `index`.

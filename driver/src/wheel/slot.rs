@@ -24,8 +24,8 @@ const SPARSE: usize = 4;
 pub(super) const HOLES: usize = 32;
 /// A row of several pages is compacted by so many cells at a time.
 const COMPACTED: usize = 512;
-/// That is done each time that so many timers have left.
-pub(super) const LEFT: u8 = 32;
+/// That is done each time that so many holes have been left.
+pub(super) const LEFT: usize = 32;
 /// Owners so many timers ahead are fetched into the cache.
 pub(super) const AHEAD: usize = 12;
 /// So many holes at the end are removed with the last cell.
@@ -48,8 +48,6 @@ pub(super) struct Slot<K, const PAGE: usize> {
     live: u32,
     /// In this word of the bits a hole is looked for first.
     near: u32,
-    /// How many have left; it begins anew after 256.
-    left: u8,
     /// No cell has less.
     pub(super) slack: Slack,
     pub(super) ordered: bool,
@@ -64,7 +62,6 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
             wake: Nanos::NEVER,
             live: 0,
             near: 0,
-            left: 0,
             slack: Slack::MAX,
             ordered: true,
         }
@@ -86,32 +83,56 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         !self.ordered && self.cells.is_one_page()
     }
 
+    /// Puts a timer behind the last one, if that needs no memory, loses no order and no hole is to be filled instead, and tells its
+    /// owner. Says how many there are then. It calls nothing.
+    #[inline]
+    pub(super) fn push_at_once(&mut self, store: &mut impl Store<K>, timer: Timer<K>) -> Option<u32> {
+        let is_behind = if self.ordered { self.follow(&timer) } else { !self.has_many_holes() };
+        if !is_behind || !self.cells.has_room() {
+            return None;
+        }
+        let index = self.cells.len();
+        self.cells.push_within(timer);
+        self.admit(store, &timer, index);
+        Some(self.live)
+    }
+
     /// Puts a timer behind the last one or in a hole, and tells its owner.
     #[inline]
     pub(super) fn push(&mut self, store: &mut impl Store<K>, timer: Timer<K>, buffers: &mut Buffers<K>) {
-        if self.live == 0 {
-            self.forget_bounds();
-            self.ordered = true;
-        } else {
-            self.ordered = self.ordered && follows(self.cells.last(), &timer);
+        self.ordered = self.ordered && self.follow(&timer);
+        let hole = if self.ordered { None } else { self.hole() };
+        let index = hole.unwrap_or(self.cells.len());
+        assert!(index + PAGE < u32::MAX as usize, "about four thousand million timers in a slot");
+        match hole {
+            Some(hole) => self.cells.fill(hole, timer),
+            None => self.cells.push(timer, buffers),
         }
-        self.include(&timer);
-        let index = self.hole().unwrap_or(self.cells.len());
-        assert!(index < u32::MAX as usize, "more than four thousand million timers in a slot");
-        if index == self.cells.len() {
-            self.cells.push(timer, buffers);
-        } else {
-            self.cells.fill(index, timer);
-        }
+        self.admit(store, &timer, index);
+    }
+
+    /// The timer has been put at `index`.
+    #[inline]
+    fn admit(&mut self, store: &mut impl Store<K>, timer: &Timer<K>, index: usize) {
+        self.include(timer);
         self.live += 1;
         store.set_place(timer.key, Place { when: timer.when, index: index as u32 });
     }
 
-    /// A hole that the next timer may take.
+    /// Whether a timer belongs behind the last cell, if those before are in order.
     #[inline]
+    fn follow(&self, timer: &Timer<K>) -> bool {
+        follows(self.cells.last(), timer)
+    }
+
+    #[inline]
+    fn has_many_holes(&self) -> bool {
+        3 * self.live() <= 2 * self.cells.len()
+    }
+
+    /// A hole that the next timer may take, in a slot that is out of order.
     fn hole(&mut self) -> Option<usize> {
-        let are_many = 3 * self.live() <= 2 * self.cells.len();
-        if self.ordered || !are_many || self.cells.is_being_compacted() {
+        if !self.has_many_holes() || self.cells.is_being_compacted() {
             return None;
         }
         let words = self.cells.len().div_ceil(WORD) as u32;
@@ -125,23 +146,32 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         None
     }
 
-    /// Removes the timer at `index`: leaves a hole, or shortens the row. The slot is to be [tidied](Slot::tidy) afterwards.
+    /// Removes the timer at `index`, if there is one, and if it is that of `key`, if one is given: leaves a hole, or shortens the
+    /// row. The slot is to be [tidied](Slot::tidy) afterwards, if it says so.
     #[inline]
-    pub(super) fn remove(&mut self, index: usize, buffers: &mut Buffers<K>) {
-        self.live -= 1;
-        self.left = self.left.wrapping_add(1);
-        if index + 1 == self.cells.len() {
-            self.cells.pop(buffers);
-            self.pop_holes(buffers);
-        } else {
-            self.cells.set_live(index, false);
+    pub(super) fn remove(&mut self, index: u32, key: Option<K>, buffers: &mut Buffers<K>) -> bool {
+        let index = index as usize;
+        let is_other = |key| self.cells.get(index).is_none_or(|cell| cell.key != key);
+        if key.is_some_and(is_other) || !self.cells.set_live(index, false) {
+            return false;
         }
+        self.live -= 1;
+        // Of the last timer nothing is left in the end.
+        if index + 1 == self.cells.len() && self.live > 0 {
+            self.pop_holes(buffers);
+        }
+        true
     }
 
     /// Whether it is to be [tidied](Slot::tidy), now that one more timer has left.
     #[inline]
     pub(super) fn is_untidy(&self) -> bool {
-        self.live == 0 || self.is_sparse() && (self.cells.is_one_page() || self.left % LEFT == 0)
+        self.live == 0 || self.is_sparse() && (self.cells.is_one_page() || self.holes() % LEFT == 0)
+    }
+
+    #[inline]
+    fn holes(&self) -> usize {
+        self.cells.len() - self.live()
     }
 
     #[inline]
@@ -153,6 +183,9 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
     pub(super) fn tidy(&mut self, store: &mut impl Store<K>, buffers: &mut Buffers<K>) {
         if self.live == 0 {
             self.cells.clear(buffers);
+            (self.earliest, self.latest) = (Nanos::NEVER, Nanos::ZERO);
+            (self.wake, self.slack) = (Nanos::NEVER, Slack::MAX);
+            (self.near, self.ordered) = (0, true);
         } else if self.is_sparse() {
             self.compact(store, buffers);
         }
@@ -168,7 +201,7 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         when: Nanos,
         slack: Slack,
     ) -> bool {
-        if !self.cells.is_at(index as usize, key) {
+        if self.cells.at(index as usize, key).is_none() {
             return false;
         }
         let Some(cell) = self.cells.get_mut(index as usize) else { return false };
@@ -176,10 +209,12 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         *cell = timer;
         store.set_place(key, Place { when, index });
         if self.live == 1 {
-            self.forget_bounds();
+            (self.earliest, self.latest) = (when, when);
+            (self.wake, self.slack) = (timer.wake(), slack);
+        } else {
+            self.include(&timer);
         }
         self.ordered = self.cells.len() == 1;
-        self.include(&timer);
         true
     }
 
@@ -203,23 +238,19 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
         self.cells.live_from(0)
     }
 
-    #[inline]
-    fn forget_bounds(&mut self) {
-        (self.earliest, self.latest) = (Nanos::NEVER, Nanos::ZERO);
-        (self.wake, self.slack) = (Nanos::NEVER, Slack::MAX);
-    }
-
-    /// Widens the bounds by a timer.
+    /// Widens the bounds by a timer. Mostly it lies within, and then nothing is written: the fewer stores wait for memory, the more
+    /// timers are filed meanwhile.
     #[inline]
     fn include(&mut self, timer: &Timer<K>) {
-        self.earliest = self.earliest.min(timer.when);
-        self.latest = self.latest.max(timer.when);
-        self.wake = self.wake.min(timer.wake());
-        self.slack = self.slack.min(timer.rank.slack());
+        let (when, wake, slack) = (timer.when, timer.wake(), timer.rank.slack());
+        if (when < self.earliest) | (when > self.latest) | (wake < self.wake) | (slack < self.slack) {
+            (self.earliest, self.latest) = (self.earliest.min(when), self.latest.max(when));
+            (self.wake, self.slack) = (self.wake.min(wake), self.slack.min(slack));
+        }
     }
 
     /// Removes the holes at the end, or some of them.
-    #[inline]
+    #[inline(never)]
     fn pop_holes(&mut self, buffers: &mut Buffers<K>) {
         for _ in 0..TRAILING {
             match self.cells.len().checked_sub(1) {
@@ -286,9 +317,9 @@ mod tests {
                 let rank = Rank::new(key as u64, Slack::ZERO);
                 slot.push(&mut Nowhere, Timer { when: Nanos::new(when), rank, key }, &mut buffers);
             }
-            [1, 2].into_iter().for_each(|index| slot.remove(index, &mut buffers));
+            assert!([1, 2].into_iter().all(|index| slot.remove(index, None, &mut buffers)));
             assert_eq!((slot.live(), slot.cells.len()), (2, 4));
-            slot.remove(3, &mut buffers);
+            assert!(!slot.remove(3, Some(0), &mut buffers) && slot.remove(3, Some(3), &mut buffers));
             assert_eq!((slot.live(), slot.cells.len()), (1, 1));
         }
     }
