@@ -35,10 +35,14 @@ struct Entered {
     /// Its `Remote`, to be compared with and never to be followed; null if there is none.
     remote: Cell<*const Remote>,
     local: RefCell<Option<ManuallyDrop<Rc<Local>>>>,
+    /// The task that this thread polls right now. Null, if it polls none.
+    polled: Cell<*const ()>,
 }
 
 thread_local! {
-    static CURRENT: Entered = const { Entered { remote: Cell::new(ptr::null()), local: RefCell::new(None) } };
+    static CURRENT: Entered = const {
+        Entered { remote: Cell::new(ptr::null()), local: RefCell::new(None), polled: Cell::new(ptr::null()) }
+    };
 }
 // The executors of this thread, for those who come with a `Remote`. This one has a destructor: after it, none is found.
 thread_local! {
@@ -429,6 +433,18 @@ pub(super) fn entered() -> Option<Rc<Local>> {
 #[inline]
 pub(super) fn is_current(remote: &Arc<Remote>) -> bool {
     CURRENT.with(|current| ptr::eq(current.remote.get(), Arc::as_ptr(remote)))
+}
+
+/// From now on this thread polls `task`; null if none. Returns which it did before.
+#[inline]
+pub(super) fn set_polled(task: *const ()) -> *const () {
+    CURRENT.with(|current| current.polled.replace(task))
+}
+
+/// The task that this thread polls right now, if any.
+#[inline]
+pub(super) fn polled() -> *const () {
+    CURRENT.with(|current| current.polled.get())
 }
 
 /// Looks at the executor that `remote` belongs to, if this thread has entered it.

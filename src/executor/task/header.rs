@@ -7,6 +7,7 @@
 //! * The owner thread counts in `held`, until the task completes: an atomic step for each waker that a timer keeps for some
 //!   time is what the timer itself costs. It counts in the word if `held` is at its limit. Which of the two a reference was
 //!   counted in does not matter.
+//! * A task that is being polled counts references to itself without a look at whose it is: most wakers are cloned and dropped so.
 //! * The pointer to a task is never derived from a reference to its header: it has to reach the rest of the task.
 //! * What is said to be the owner thread's in the header is an atomic only so that the header is `Sync`.
 
@@ -168,15 +169,29 @@ impl Header {
     /// in a hundred and more takes an atomic step.
     #[inline]
     fn hold(&self, more: i8) -> bool {
+        let polled = local::polled().cast::<Header>();
+        if ptr::eq(polled, self) {
+            // Through the pointer that is at hand: that to us may just have been asked of memory far away, as where many timers are
+            // dropped, and the processor goes on without it.
+            // SAFETY: The task is this one.
+            unsafe { &*polled }.count(more);
+            return true;
+        }
         if !local::is_current(&self.remote) || self.is_complete() {
             return false;
         }
+        self.count(more);
+        true
+    }
+
+    /// Counts so many references more. This is the owner thread, and the task has not completed.
+    #[inline]
+    fn count(&self, more: i8) {
         match self.held().checked_add(more) {
             // Relaxed, and no atomic step: only this thread looks.
             Some(held) => self.held.store(held as u8, Ordering::Relaxed),
             None => self.settle(more),
         }
-        true
     }
 
     /// The owner thread has counted as far as its number goes: so many references more, and all that it has counted, go to the
