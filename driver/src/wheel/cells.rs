@@ -5,7 +5,8 @@
 //! * A page has `PAGE` cells, which is a power of two.
 //! * A bit for each cell says whether it holds a timer. A cell that was cancelled is a hole, so no other cell moves and the row keeps
 //!   its order. A hole is made without a look at the cell, which may lie in memory far away; the bits of a million take 125 kB.
-//! * Behind the end of the row no bit is set.
+//! * Behind the end of the row no bit is set. The bits of the last cells lie in the row itself, so that to put one more timer behind
+//!   them touches nothing else.
 //! * A cell has 24 bytes. (With 16, and the rest with the owner, a sleep would have 16 bytes more.)
 //! * The last page grows by doubling until it is full; then the next begins. So what is put in and taken out at the end is
 //!   one step away, everything else at most two, and no step copies, allocates or frees more than a page; but for the list of the

@@ -22,8 +22,13 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// change of a small wheel, but for the empty slots and the owners' places.
     pub fn check(&self, place_of: impl Fn(K) -> Place) {
         for id in (0..LEVELS).flat_map(|l| (0..SLOTS).map(move |s| SlotId::new(l, s))) {
-            let is_empty = self.slots.get(id.index()).is_none_or(Slot::is_empty);
-            assert_eq!(self.occupied.contains(id), !is_empty, "the bit of {id:?} is wrong");
+            let empty = self.slots.get(id.index()).filter(|slot| slot.is_empty());
+            assert_eq!(
+                self.occupied.contains(id),
+                !self.slots.is_empty() && empty.is_none(),
+                "the bit of {id:?} is wrong"
+            );
+            assert!(empty.is_none_or(Slot::is_as_new), "{id:?} is empty, and not as new");
         }
         let running = self.runs.iter().filter(|run| !run.is_empty()).count();
         assert_eq!(bits(self.running).count(), running, "the bit of a run is wrong");

@@ -2,7 +2,7 @@
 //!
 //! Rules:
 //!
-//! * A slot without timers has no cells and no memory.
+//! * A slot without timers has no cells and no memory. It is in order, and its bounds enclose nothing.
 //! * `ordered` says that the live cells lie in the order of (deadline, sequence number), and that a hole is not due after the
 //!   live cells behind it. So a crowd that was armed in order stays so while some of it is cancelled.
 //! * The bounds enclose the truth: no cell is due before `earliest` or after `latest`, none wants the park to end
@@ -76,6 +76,11 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.live == 0
+    }
+
+    /// Whether nothing is left of the timers that were in it.
+    pub(super) fn is_as_new(&self) -> bool {
+        self.ordered && (self.earliest, self.latest) == (Nanos::NEVER, Nanos::ZERO) && self.cells.len() == 0
     }
 
     /// Whether it is sorted as it is opened: it is out of order, and fills no more than a page.

@@ -108,7 +108,6 @@ pub struct TimerEntry {
 }
 
 /// A byte that has one value of 256. The others say that there is no entry: what has one or not needs no memory to tell.
-#[derive(Clone, Copy)]
 #[repr(u8)]
 enum IsThere {
     Yes,
