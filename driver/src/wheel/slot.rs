@@ -152,7 +152,7 @@ impl<K: Copy + Eq, const PAGE: usize> Slot<K, PAGE> {
     }
 
     /// Removes the timer at `index`, if there is one, and if it is that of `key`, if one is given: leaves a hole, or shortens the
-    /// row. The slot is to be [tidied](Slot::tidy) afterwards, if it says so.
+    /// row. Says whether it did. Then the slot may be [untidy](Slot::is_untidy).
     #[inline]
     pub(super) fn remove(&mut self, index: u32, key: Option<K>, buffers: &mut Buffers<K>) -> bool {
         let index = index as usize;
