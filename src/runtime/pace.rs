@@ -38,6 +38,9 @@ const INTERVAL: u64 = 50_000;
 /// How long while tasks are ready that were ready at that look.
 const LONGEST: u64 = 1_000_000;
 
+/// So much longer if a deadline comes then, in nanoseconds.
+const NEAR: u64 = 5_000;
+
 /// Polls between two readings of the clock: so many at the beginning of a turn, then ever more.
 const FIRST: usize = 1;
 
@@ -132,9 +135,9 @@ impl Pace {
         let due = self.next_deadline(handle, executor);
         coop::set_slice(Some(self.slice(handle, due)));
         let cost = executor.next_cost();
-        let fit = |end: Nanos| end.min(due).get().saturating_sub(self.read.get()) / cost;
+        let fit = |end: Nanos| end.get().saturating_sub(self.read.get()) / cost;
         // What was ready at the look has more time; nothing else has.
-        let fit = fit(self.after(INTERVAL)).max(fit(self.after(LONGEST)).min(self.ready as u64));
+        let fit = fit(self.end(INTERVAL, due)).max(fit(self.end(LONGEST, due)).min(self.ready as u64));
         // At least one; and no more than `most`, a small number.
         let fit = fit.clamp(1, self.most as u64) as usize;
         fit.min(self.left)
@@ -153,16 +156,18 @@ impl Pace {
         handle.remote().polling().set_since(now.get());
         self.read = now;
         self.most = (2 * self.most).min(MOST);
-        self.for_timers = now >= self.next_deadline(handle, executor);
+        let due = self.next_deadline(handle, executor);
+        self.for_timers = now >= due;
         let interval = if self.ready > 0 { LONGEST } else { INTERVAL };
         // A poll that would hardly fit belongs to the next turn: to come closer in ever smaller steps is not worth it.
         let next = now.get().saturating_add(executor.next_cost() / 2);
-        self.left == 0 || self.for_timers || next >= self.after(interval).get()
+        self.left == 0 || self.for_timers || next >= self.end(interval, due).get()
     }
 
-    /// When so many nanoseconds have passed since the look at the sockets.
-    fn after(&self, interval: u64) -> Nanos {
-        Nanos::new(self.looked.get().saturating_add(interval))
+    /// When a turn ends that lasts so many nanoseconds from the look at the sockets on, if the next deadline is `due`.
+    fn end(&self, interval: u64, due: Nanos) -> Nanos {
+        let end = self.looked.get().saturating_add(interval);
+        if due.get() <= end.saturating_add(NEAR) { due } else { Nanos::new(end) }
     }
 
     /// The deadline that ends the turn.
