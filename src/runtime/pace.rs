@@ -9,8 +9,9 @@
 //! ```
 //!
 //! They end when nothing is ready, when the next deadline has passed, or when it is time to look at the sockets: [`INTERVAL`]
-//! after the last look. While tasks are ready that were ready at that look it is not yet time, for up to [`LONGEST`]: what
-//! another look finds goes behind them.
+//! after the last look, or at a deadline that comes no more than [`NEAR`] later, whose task that look would make late. While
+//! tasks are ready that were ready at that look it is not yet time, for up to [`LONGEST`]: what another look finds goes
+//! behind them.
 //!
 //! A reading of the clock costs more than a cheap poll. So it is read after as many polls as are expected
 //! to fit into the time that is left, by what polls cost of late: after each one that takes a millisecond, and once for
@@ -21,7 +22,7 @@
 //!
 //! * While tasks that a timer woke are waiting, a deadline that passes does not end the turn: its task would wait
 //!   behind them. Nor does it while timers have had more than their share: none would fire.
-//! * Under a loop of somebody else a turn is never longer than [`INTERVAL`], since what that loop finds need not wait.
+//! * Under a loop of somebody else there is no [`LONGEST`], since what that loop finds need not wait.
 //! * Where time stands, or is moved by the program, the clock says nothing about how long polls take. A turn is bounded
 //!   by a count of polls then, and so are the lanes: two runs do the same.
 
@@ -38,8 +39,11 @@ const INTERVAL: u64 = 50_000;
 /// How long while tasks are ready that were ready at that look.
 const LONGEST: u64 = 1_000_000;
 
-/// So much longer if a deadline comes then, in nanoseconds.
+/// A turn that would end less than this before the next deadline, in nanoseconds, lasts until then.
 const NEAR: u64 = 5_000;
+
+/// So long, in nanoseconds, a look at the sockets takes at the least: it may begin as much before a deadline.
+const LOOK: u64 = 300;
 
 /// Polls between two readings of the clock: so many at the beginning of a turn, then ever more.
 const FIRST: usize = 1;
@@ -157,11 +161,15 @@ impl Pace {
         self.read = now;
         self.most = (2 * self.most).min(MOST);
         let due = self.next_deadline(handle, executor);
-        self.for_timers = now >= due;
         let interval = if self.ready > 0 { LONGEST } else { INTERVAL };
-        // A poll that would hardly fit belongs to the next turn: to come closer in ever smaller steps is not worth it.
-        let next = now.get().saturating_add(executor.next_cost() / 2);
-        self.left == 0 || self.for_timers || next >= self.end(interval, due).get()
+        let end = self.end(interval, due);
+        // A poll that would hardly fit belongs to the next turn: to come closer in ever smaller steps is not worth it. A deadline is
+        // awaited, but for what the look at the sockets takes.
+        let half = executor.next_cost() / 2;
+        let spared = if end == due { half.min(LOOK) } else { half };
+        let is_over = now.get().saturating_add(spared) >= end.get();
+        self.for_timers = is_over && end == due;
+        self.left == 0 || is_over
     }
 
     /// When a turn ends that lasts so many nanoseconds from the look at the sockets on, if the next deadline is `due`.
@@ -176,9 +184,10 @@ impl Pace {
         if in_vain { Nanos::NEVER } else { handle.timers().earliest_due() }
     }
 
-    /// Until when a poll may go on taking results: to the next deadline, but no longer than a slice.
+    /// Until when a poll may go on taking results: to the next deadline, but no longer than a slice, or hardly.
     fn slice(&self, handle: &Handle, due: Nanos) -> Slice {
-        let length = due.get().saturating_sub(self.read.get()).clamp(LEAST, coop::SLICE);
+        let left = due.get().saturating_sub(self.read.get()).max(LEAST);
+        let length = if left < coop::SLICE + LEAST { left } else { coop::SLICE };
         // Another clock than the process's may stand or jump, and is dearer to read.
         let read = if handle.clock().is_system() { self.read } else { system::now() };
         Slice { until: Nanos::new(read.get().saturating_add(length)), length, now: system::now }
@@ -237,6 +246,35 @@ mod tests {
     fn a_turn_under_somebody_elses_loop_ends_as_soon_whatever_is_ready() {
         let (runtime, clock) = runtime();
         assert!(polls(&runtime, &clock, 1_000, true) <= 3);
+    }
+
+    #[test]
+    fn a_turn_lasts_until_a_deadline_that_is_near_its_end() {
+        let interval = Duration::from_nanos(INTERVAL);
+        let (near, step) = (Duration::from_nanos(NEAR), Duration::from_micros(1));
+        for (deadline, ends) in [
+            (interval - near, interval - near),
+            (interval + near - step, interval + near - step),
+            (interval + near + step, interval),
+        ] {
+            let (runtime, clock) = runtime();
+            let (handle, executor) = (runtime.handle(), &runtime.executor);
+            let task = runtime.spawn(sleep(deadline));
+            runtime.block_on(yield_now());
+            let began = handle.timers().now();
+            let mut pace = Pace::new(None, false);
+            pace.begin(handle, executor, began);
+            loop {
+                let stretch = pace.stretch(handle, executor);
+                clock.advance(step * stretch as u32);
+                if pace.is_over(handle, executor, stretch) {
+                    break;
+                }
+            }
+            let lasted = handle.timers().now().saturating_duration_since(began);
+            assert!(lasted.abs_diff(ends) <= step, "{lasted:?} instead of {ends:?}");
+            task.abort();
+        }
     }
 
     #[test]
