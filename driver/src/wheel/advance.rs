@@ -7,8 +7,8 @@
 //!   It may end early, when timers were cancelled or moved: that costs one look and no timer.
 //! * What is exact, [`Wheel::next_deadline`], walks a slot for it, and changes nothing.
 
-use super::cells::Timer;
 use super::level::{SlotId, bits};
+use super::row::Timer;
 use super::run::{CASCADING, Run};
 use super::{Rank, Store, Wheel};
 use crate::Nanos;
@@ -54,7 +54,7 @@ enum Source {
     Crowd,
 }
 
-impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
+impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// Takes out the next timer that is due at `now`, by (deadline, sequence number); moves the wheel on to `now`.
     ///
     /// Call it again, with the same `now`, until it is [`Due::Idle`]. Each cell that has to be moved costs one of `moves`, or
@@ -98,7 +98,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
                     self.clear_until = Nanos::new(start.get() - u64::from(earliest.is_some()));
                     if head.is_none_or(|(when, _)| when > now) {
                         self.elapsed = now;
-                        self.buffers.release_some(now);
+                        self.pool.release_some(now);
                         self.debug_check();
                         return Due::Idle;
                     }
@@ -250,7 +250,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         match source {
             Source::Run(level) => {
                 let run = &mut self.runs[level];
-                let popped = run.pop(store, &mut self.buffers);
+                let popped = run.pop(store, &mut self.pool);
                 self.running &= !(u64::from(run.is_empty()) << level);
                 popped
             }
@@ -278,7 +278,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         self.occupied.clear(id);
         self.opened = id;
         self.reach = self.reach.max(self.slots[id.index()].latest);
-        self.runs[number] = Run::of(store, self.slots[id.index()].take());
+        self.runs[number] = Run::of(store, self.slots[id.index()].take(), &mut self.pool);
         self.running |= 1 << number;
         self.debug_check();
     }

@@ -3,8 +3,8 @@
 //! Rule: a check reads, and changes nothing. The oracle test asks for the whole one after every step;
 //! debug builds ask for the quick one after every change of a small wheel.
 
-use super::cells::Timer;
 use super::level::{LEVELS, SLOTS, SlotId, bits};
+use super::row::Timer;
 use super::run::{CASCADING, Run};
 use super::slot::{HOLES, LEFT, Slot};
 use super::{Place, Wheel};
@@ -13,7 +13,7 @@ use crate::Nanos;
 /// Above this many cells, debug builds check the wheel no longer after every change.
 const CHECKED_UP_TO: usize = 64;
 
-impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
+impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// Asserts the invariants of the wheel, with the place that each key's owner knows.
     ///
     /// # Panics
@@ -54,8 +54,8 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             assert_eq!(slot.timers().count(), live, "{id:?} counts wrong");
             // While a row is compacted, 32 holes are made, and then 512 cells are looked at.
             let before = live + LEFT;
-            assert!(slot.cells.len() <= 6 * before + 2 * PAGE + HOLES, "{id:?} has too many holes");
-            assert!(slot.cells.next_live(slot.cells.len()).is_none(), "{id:?} has timers behind its end");
+            assert!(slot.row.len() <= 6 * before + 2 * SHORT + HOLES, "{id:?} has too many holes");
+            assert!(slot.row.next_live(slot.row.len()).is_none(), "{id:?} has timers behind its end");
             for (index, timer) in slot.timers() {
                 let when = timer.when;
                 assert_eq!(SlotId::of(self.elapsed, when), Some(id), "{when:?} lies in the wrong slot");
@@ -81,11 +81,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
 }
 
 /// How many timers are in a run, all of which are found.
-fn check_run<K: Copy + Eq, const PAGE: usize>(
-    run: &Run<K, PAGE>,
-    reach: Nanos,
-    place_of: impl Fn(K) -> Option<Place>,
-) -> usize {
+fn check_run<K: Copy + Eq>(run: &Run<K>, reach: Nanos, place_of: impl Fn(K) -> Option<Place>) -> usize {
     for (index, timer) in run.timers() {
         assert!(timer.when <= reach, "a timer is out of reach");
         let known = place_of(timer.key);

@@ -103,7 +103,7 @@ impl Occupancy {
     }
 }
 
-impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
+impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// How full the slots are. Reads 640 lengths and no timer.
     pub fn occupancy(&self) -> Occupancy {
         let mut slots = [[0; SLOTS]; LEVELS];
@@ -371,7 +371,7 @@ mod tests {
         let mut wheel = Wheel::new(Nanos::ZERO);
         let mut places = Places(vec![Place::NOWHERE; 10_000]);
         for key in 0..10_000 {
-            // More than a page, and out of order.
+            // More than are sorted, and out of order.
             let deadline = (1 << 22) + 1 + 300 * (key as u64 % 4_000);
             wheel.insert(&mut places, key, Nanos::new(deadline), rank(key));
         }

@@ -8,8 +8,8 @@
 //!     …                                                   which its deadline differs from `elapsed`, ahead of it
 //!   level 1  ▕▏▏▏▏ … 64 slots of 2^10 ns (1 µs)   ─┐
 //!   level 0  ▕▏▏▏▏ … 64 slots of 2^4 ns           ─┤  2 open: `now` has reached the slot's start
-//!                                                  ├──▶ in order, or one page, which is sorted ──▶ run of the level
-//!                                                  └──▶ crowded and out of order ──3 cascade──▶ slots of lower levels
+//!                                                  ├──▶ in order, or short and sorted ──▶ run of the level
+//!                                                  └──▶ long and out of order ──3 cascade──▶ slots of lower levels
 //!   runs, one for each level, and `crowd`  ──4 expire: the earliest head of all──▶ next_due
 //! ```
 //!
@@ -29,24 +29,24 @@
 //!   is left is not looked at, if it is known whose it is: a bit says that it is a hole.
 //! * All cells of a level's run are due before its next slot starts. So a level has one run.
 //! * What cascades is a run, too, whose timers are not in order: it comes before all others, and what leaves it is filed again.
-//! * A timer in the 16 ns in which the wheel stands goes to the run of level 0 if it is among the last in its order, and to `crowd`,
-//!   a tree, if not. That is also where a crowd ends that no slot can tell apart.
-//! * Work is sliced: a cascade may stop after any cell. No step sorts, copies or frees more than a page.
+//! * A timer in the 16 ns in which the wheel stands goes behind the last one of level 0's run, if that is its place in the order, and
+//!   to `crowd`, a tree, if not. That is also where a crowd ends that no slot can tell apart.
+//! * Work is sliced: a cascade may stop after any cell. No step sorts, compacts or frees more than a short row: one of up to 2048 cells.
 //! * [`Wheel::check`] says whether all that is so; debug builds do it after every change of a small wheel.
 
 mod advance;
-mod buffers;
-mod cells;
 mod check;
 mod level;
+mod pool;
+mod row;
 mod run;
 mod slot;
 
 use std::fmt;
 
-use buffers::Buffers;
-use cells::Timer;
 use level::{LEVELS, Occupied, SLOTS, SlotId, bits};
+use pool::Pool;
+use row::Timer;
 use run::{Crowd, Run};
 use slot::Slot;
 
@@ -200,16 +200,16 @@ enum Opened {
 /// }
 /// assert_eq!(fired, [1, 0]);
 /// ```
-pub struct Wheel<K, const PAGE: usize = { buffers::LARGEST }> {
+pub struct Wheel<K, const SHORT: usize = { pool::LONGEST }> {
     occupied: Occupied,
     /// None, until the first timer is filed.
-    slots: Vec<Slot<K, PAGE>>,
+    slots: Vec<Slot<K, SHORT>>,
     /// Where the wheel stands: all slots that start at or before it have been opened.
     elapsed: Nanos,
     /// No slot starts before or at this.
     clear_until: Nanos,
     /// What is left of the slot that each level has opened last; and, behind those, of one that cascades.
-    runs: [Run<K, PAGE>; LEVELS + 1],
+    runs: [Run<K>; LEVELS + 1],
     /// Which runs hold timers: a bit each.
     running: u64,
     /// None of their timers is due after this, nor has been.
@@ -218,12 +218,12 @@ pub struct Wheel<K, const PAGE: usize = { buffers::LARGEST }> {
     crowd: Crowd<K>,
     /// The slot that was opened last: the one that cascades, if one does.
     opened: SlotId,
-    buffers: Buffers<K>,
+    pool: Pool<K>,
     len: usize,
     moved: u64,
 }
 
-impl<K, const PAGE: usize> fmt::Debug for Wheel<K, PAGE> {
+impl<K, const SHORT: usize> fmt::Debug for Wheel<K, SHORT> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Wheel")
             .field("elapsed", &self.elapsed)
@@ -236,15 +236,15 @@ impl<K, const PAGE: usize> fmt::Debug for Wheel<K, PAGE> {
 impl<K: Copy + Eq> Wheel<K> {
     /// An empty wheel that stands at `at`.
     pub fn new(at: Nanos) -> Wheel<K> {
-        Wheel::with_page(at)
+        Wheel::with_short(at)
     }
 }
 
-impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
-    /// An empty wheel that stands at `at`, with so many cells to a page: a power of two from 8 to 2048. The smaller it is,
-    /// the more timers cascade where they would be sorted: it is meant for tests.
-    pub fn with_page(at: Nanos) -> Wheel<K, PAGE> {
-        const { assert!(PAGE.is_power_of_two() && PAGE >= 8 && PAGE <= buffers::LARGEST) }
+impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
+    /// An empty wheel that stands at `at`, and sorts the timers of a slot that has no more than `SHORT` cells: from 8 to 2048.
+    /// The fewer, the more cascade: it is meant for tests.
+    pub fn with_short(at: Nanos) -> Wheel<K, SHORT> {
+        const { assert!(SHORT >= 8 && SHORT <= pool::LONGEST) }
         Wheel {
             occupied: Occupied::default(),
             slots: Vec::new(),
@@ -255,7 +255,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
             reach: Nanos::ZERO,
             crowd: Crowd::new(),
             opened: SlotId::new(0, 0),
-            buffers: Buffers::new(),
+            pool: Pool::new(),
             len: 0,
             moved: 0,
         }
@@ -356,9 +356,10 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         found
     }
 
-    /// Bytes that the wheel has allocated, but for the tree of timers that no slot can tell apart.
+    /// Bytes that the wheel has allocated, but for the tree of timers that no slot can tell apart: 24 for a timer, and at least
+    /// 1,536 for a slot with timers.
     pub fn allocated_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<K, PAGE>>() + self.buffers.allocated_bytes()
+        self.slots.capacity() * size_of::<Slot<K, SHORT>>() + self.pool.allocated_bytes()
     }
 
     /// Takes the timer of `key` out, if it is at `place`. Says whether its slot is to be [tidied](Wheel::tidy) now. If that is `known`
@@ -368,7 +369,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         let whose = if known && place.when > self.reach { None } else { Some(key) };
         let id = SlotId::of(self.elapsed, place.when);
         if let Some(slot) = id.and_then(|id| self.slots.get_mut(id.index())) {
-            if slot.remove(place.index, whose, &mut self.buffers) {
+            if slot.remove(place.index, whose, &mut self.pool) {
                 return Some(slot.is_untidy());
             }
         }
@@ -381,7 +382,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         match self.find_opened(key, place)? {
             Opened::Run(number, index) => {
                 let run = &mut self.runs[number];
-                run.remove(index, &mut self.buffers);
+                run.remove(index, &mut self.pool);
                 self.running &= !(u64::from(run.is_empty()) << number);
             }
             Opened::Crowd(rank) => self.crowd.remove(place.when, rank),
@@ -397,7 +398,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     /// The rank of the timer of `key`, if it is at `place`, in the slot `id` or opened.
     fn rank(&self, id: Option<SlotId>, key: K, place: Place) -> Option<Rank> {
         let slot = id.and_then(|id| self.slots.get(id.index()));
-        if let Some(cell) = slot.and_then(|slot| slot.cells.at(place.index as usize, key)) {
+        if let Some(cell) = slot.and_then(|slot| slot.row.at(place.index as usize, key)) {
             return Some(cell.rank);
         }
         match self.find_opened(key, place)? {
@@ -411,7 +412,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     fn tidy(&mut self, store: &mut impl Store<K>, place: Place) {
         let Some(id) = SlotId::of(self.elapsed, place.when) else { return };
         let slot = &mut self.slots[id.index()];
-        slot.tidy(store, &mut self.buffers);
+        slot.tidy(store, &mut self.pool);
         if slot.is_empty() {
             self.occupied.clear(id);
         }
@@ -436,7 +437,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
         if self.slots.is_empty() {
             self.make_slots();
         }
-        self.slots[id.index()].push(store, Timer { when, rank, key }, &mut self.buffers);
+        self.slots[id.index()].push(store, Timer { when, rank, key }, &mut self.pool);
         self.occupy(id);
     }
 
@@ -458,7 +459,7 @@ impl<K: Copy + Eq, const PAGE: usize> Wheel<K, PAGE> {
     fn file_due(&mut self, store: &mut impl Store<K>, when: Nanos, rank: Rank, key: K) {
         let timer = Timer { when, rank, key };
         self.reach = self.reach.max(timer.when);
-        if self.runs[0].insert(store, timer, &mut self.buffers) {
+        if self.runs[0].push(store, timer, &mut self.pool) {
             self.running |= 1;
         } else {
             let place = self.crowd.insert(timer);

@@ -3,8 +3,8 @@
 //!
 //! Rules:
 //!
-//! * The timers of a run lie in the order of (deadline, sequence number). Those in front of `head` have left; what was cancelled is a
-//!   hole.
+//! * The timers of a run lie in the order of (deadline, sequence number). Those in front of its row's head have left; what was cancelled
+//!   is a hole.
 //! * The first `sorted` cells were sorted, and their owners were not told: a million writes to a million owners is what
 //!   opening a slot as it is saves. They are found by their deadlines. All others lie where their owners believe.
 //! * A run without timers has no cells.
@@ -13,9 +13,9 @@
 
 use std::collections::BTreeMap;
 
-use super::buffers::Buffers;
-use super::cells::{Cells, Timer};
 use super::level::LEVELS;
+use super::pool::Pool;
+use super::row::{Row, Timer};
 use super::slot::{AHEAD, SEARCHED, Slot, follows};
 use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
@@ -24,33 +24,32 @@ use crate::Nanos;
 pub(super) const CASCADING: usize = LEVELS;
 /// At most so many holes are passed over in one step.
 const PASSED: usize = 1024;
-/// A timer that comes out of order is put in order, if no more than so many have to make room.
-const SHIFTED: usize = 32;
 
 /// Timers in order.
 #[derive(Debug)]
-pub(super) struct Run<K, const PAGE: usize> {
-    cells: Cells<K, PAGE>,
-    /// All cells in front of this one have left.
-    head: usize,
-    live: usize,
+pub(super) struct Run<K> {
+    row: Row<K>,
     sorted: usize,
     /// No timer has less.
     slack: Slack,
 }
 
-impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
-    pub(super) const fn new() -> Run<K, PAGE> {
-        Run { cells: Cells::new(), head: 0, live: 0, sorted: 0, slack: Slack::MAX }
+impl<K: Copy + Eq> Run<K> {
+    pub(super) const fn new() -> Run<K> {
+        Run { row: Row::new(), sorted: 0, slack: Slack::MAX }
     }
 
-    /// The timers of a slot: as they lie there, or sorted, if they are out of order and fill no more than a page.
-    pub(super) fn of(store: &mut impl Store<K>, slot: Slot<K, PAGE>) -> Run<K, PAGE> {
-        let (live, slack, is_sorted) = (slot.live(), slot.slack, slot.is_to_be_sorted());
-        let mut run = Run { cells: slot.cells, head: 0, live, sorted: 0, slack };
+    /// The timers of a slot: as they lie there, or sorted, if that is to be done.
+    pub(super) fn of<const SHORT: usize>(
+        store: &mut impl Store<K>,
+        slot: Slot<K, SHORT>,
+        pool: &mut Pool<K>,
+    ) -> Run<K> {
+        let is_sorted = slot.is_to_be_sorted();
+        let mut run = Run { row: slot.row, sorted: 0, slack: slot.slack };
         if is_sorted {
-            run.sorted = live;
-            run.cells.sort();
+            run.row.sort(pool);
+            run.sorted = run.row.len();
         }
         (0..AHEAD).for_each(|index| run.prefetch(store, index));
         run
@@ -58,128 +57,105 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
 
     #[inline]
     pub(super) fn live(&self) -> usize {
-        self.live
+        self.row.live()
     }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.live == 0
+        self.live() == 0
     }
 
     /// The cell in front. If it is a hole, no timer is due before its deadline.
     #[inline]
     pub(super) fn head(&self) -> Option<Timer<K>> {
-        self.cells.get(self.head).copied()
+        self.row.get(self.row.head()).copied()
     }
 
     /// The owner of the timer at `index`, if there is one, is going to be asked.
     #[inline]
     fn prefetch(&self, store: &mut impl Store<K>, index: usize) {
-        if let Some(ahead) = self.cells.get(index).filter(|_| self.cells.is_live(index)) {
+        if let Some(ahead) = self.row.live_at(index) {
             store.prefetch(ahead.key);
         }
     }
 
     /// Removes the timer in front; if it is a hole, some holes.
     #[inline]
-    pub(super) fn pop(&mut self, store: &mut impl Store<K>, buffers: &mut Buffers<K>) -> Option<Timer<K>> {
-        self.prefetch(store, self.head + AHEAD);
-        let timer = *self.cells.get(self.head)?;
-        if !self.cells.is_live(self.head) {
-            self.pass_holes(buffers);
-            return None;
+    pub(super) fn pop(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) -> Option<Timer<K>> {
+        self.row.prefetch(self.row.head() + 2 * AHEAD);
+        self.prefetch(store, self.row.head() + AHEAD);
+        let popped = self.row.pop(pool);
+        if popped.is_none() || self.is_empty() {
+            self.settle(pool);
         }
-        self.live -= 1;
-        self.pass(buffers);
-        Some(timer)
+        popped
     }
 
     /// Where the cell of `key` lies.
     #[inline]
     pub(super) fn find(&self, key: K, place: Place) -> Option<usize> {
         let index = place.index as usize;
-        if index >= self.head && self.cells.at(index, key).is_some() {
+        if index >= self.row.head() && self.row.at(index, key).is_some() {
             return Some(index);
         }
-        let (mut from, mut to) = (self.head, self.sorted);
+        let (mut from, mut to) = (self.row.head(), self.sorted);
         while from < to {
             let middle = from.midpoint(to);
-            if self.cells.get(middle)?.when < place.when { from = middle + 1 } else { to = middle }
+            if self.row.get(middle)?.when < place.when { from = middle + 1 } else { to = middle }
         }
         let equal =
-            (from..self.sorted).take_while(|&i| self.cells.get(i).is_some_and(|c| c.when == place.when));
-        { equal }.find(|&index| self.cells.at(index, key).is_some())
+            (from..self.sorted).take_while(|&i| self.row.get(i).is_some_and(|c| c.when == place.when));
+        { equal }.find(|&index| self.row.at(index, key).is_some())
     }
 
     /// The rank of the timer at `index`.
     pub(super) fn rank(&self, index: usize) -> Option<Rank> {
-        self.cells.get(index).map(|cell| cell.rank)
+        self.row.get(index).map(|cell| cell.rank)
     }
 
     /// Removes the timer at `index`.
-    pub(super) fn remove(&mut self, index: usize, buffers: &mut Buffers<K>) {
-        self.cells.set_live(index, false);
-        self.live -= 1;
-        if index == self.head || self.live == 0 {
-            self.pass_holes(buffers);
+    pub(super) fn remove(&mut self, index: usize, pool: &mut Pool<K>) {
+        self.row.leave(index, None);
+        if index == self.row.head() || self.is_empty() {
+            self.settle(pool);
         }
     }
 
-    /// Puts a timer where it belongs in the order, if that is among the last; tells all who have moved. Says whether it did.
+    /// Puts a timer behind the last one and tells its owner, if it belongs there in the order. Says whether it did.
     #[inline]
-    pub(super) fn insert(
-        &mut self,
-        store: &mut impl Store<K>,
-        timer: Timer<K>,
-        buffers: &mut Buffers<K>,
-    ) -> bool {
-        let last = self.cells.len();
-        let mut at = last;
-        while at > self.head && !follows(self.cells.get(at - 1), &timer) {
-            at -= 1;
-            if last - at > SHIFTED {
-                return false;
-            }
+    pub(super) fn push(&mut self, store: &mut impl Store<K>, timer: Timer<K>, pool: &mut Pool<K>) -> bool {
+        let follows = follows(self.row.last(), &timer);
+        if follows {
+            store.set_place(timer.key, Place { when: timer.when, index: self.row.len() as u32 });
+            self.slack = self.slack.min(timer.rank.slack());
+            self.row.push(timer, pool);
         }
-        let (mut cell, mut is_live) = (timer, true);
-        for index in at..last {
-            if let Some(there) = self.cells.get_mut(index) {
-                std::mem::swap(there, &mut cell);
-            }
-            is_live = self.cells.set_live(index, is_live);
-        }
-        self.cells.push(cell, buffers);
-        self.cells.set_live(last, is_live);
-        self.slack = self.slack.min(timer.rank.slack());
-        self.live += 1;
-        self.sorted = self.sorted.min(at);
-        for (index, moved) in self.cells.live_from(at) {
-            store.set_place(moved.key, Place { when: moved.when, index: index as u32 });
-        }
-        true
+        follows
     }
 
     /// When the park has to end for these timers, if not before `most`; earlier where it would take long to find out.
     pub(super) fn wake(&self, mut most: Nanos) -> Nanos {
-        for index in self.head..self.head + SEARCHED {
-            let Some(cell) = self.cells.get(index).filter(|cell| cell.when < most) else { return most };
-            if self.cells.is_live(index) {
+        for index in self.row.head()..self.row.head() + SEARCHED {
+            let Some(cell) = self.row.get(index).filter(|cell| cell.when < most) else { return most };
+            if self.row.live_at(index).is_some() {
                 most = most.min(cell.wake());
             }
         }
-        let rest = self.cells.get(self.head + SEARCHED);
+        let rest = self.row.get(self.row.head() + SEARCHED);
         rest.map_or(most, |cell| most.min(cell.when.saturating_add_nanos(self.slack.as_nanos())))
     }
 
     /// The last time up to `most` at which a timer is due, if one is by then; `most` where it would take long to find out.
     pub(super) fn last_until(&self, most: Nanos) -> Option<Nanos> {
-        if let Some(last) = self.cells.last().filter(|last| last.when <= most) {
+        if let Some(last) = self.row.last().filter(|last| last.when <= most) {
             return Some(last.when);
         }
         let mut found = None;
-        for index in self.head..self.head + SEARCHED {
-            match self.cells.get(index) {
-                Some(cell) if cell.when <= most && self.cells.is_live(index) => found = Some(cell.when),
+        for index in self.row.head()..self.row.head() + SEARCHED {
+            match self.row.get(index) {
+                Some(cell) if cell.when <= most && self.row.live_at(index).is_some() => {
+                    found = Some(cell.when)
+                }
                 Some(cell) if cell.when <= most => {}
                 _ => return found,
             }
@@ -189,29 +165,21 @@ impl<K: Copy + Eq, const PAGE: usize> Run<K, PAGE> {
 
     /// All timers with their indices, in order.
     pub(super) fn timers(&self) -> impl Iterator<Item = (usize, Timer<K>)> {
-        self.cells.live_from(self.head)
+        self.row.live_from(self.row.head())
     }
 
-    /// Moves the head over one cell; gives back the page that it leaves behind.
-    #[inline]
-    fn pass(&mut self, buffers: &mut Buffers<K>) {
-        self.head += 1;
-        if self.live == 0 {
-            self.cells.clear(buffers);
-            (self.head, self.sorted, self.slack) = (0, 0, Slack::MAX);
-        } else {
-            self.cells.release_page(self.head, buffers);
-        }
-    }
-
-    /// Moves the head over holes, but not over many.
+    /// Passes the holes in front, but not many; a run without timers is as new.
     #[cold]
-    fn pass_holes(&mut self, buffers: &mut Buffers<K>) {
+    fn settle(&mut self, pool: &mut Pool<K>) {
+        if self.is_empty() {
+            self.row.clear(pool);
+            *self = Run::new();
+        }
         for _ in 0..PASSED {
-            if self.head >= self.cells.len() || self.cells.is_live(self.head) {
+            if self.is_empty() || self.row.live_at(self.row.head()).is_some() {
                 return;
             }
-            self.pass(buffers);
+            self.row.pop(pool);
         }
     }
 }
@@ -290,47 +258,6 @@ fn place<K>(timer: &Timer<K>) -> Place {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Keeps the place of each key, and counts how often one was told.
-    #[derive(Default)]
-    struct Places {
-        at: std::collections::BTreeMap<u64, Place>,
-        told: usize,
-    }
-
-    impl Store<u64> for Places {
-        fn set_place(&mut self, key: u64, place: Place) {
-            self.told += 1;
-            self.at.insert(key, place);
-        }
-        fn place(&self, key: u64) -> Place {
-            self.at[&key]
-        }
-    }
-
-    fn timer(when: u64, key: u64) -> Timer<u64> {
-        Timer { when: Nanos::new(when), rank: Rank::new(key, Slack::ZERO), key }
-    }
-
-    #[test]
-    fn a_timer_is_put_in_order_if_it_is_among_the_last() {
-        let (mut store, mut buffers) = (Places::default(), Buffers::new());
-        let mut run = Run::<u64, 2048>::new();
-        for key in 0..100 {
-            assert!(run.insert(&mut store, timer(key, key), &mut buffers));
-        }
-        store.told = 0;
-        // Before so many it has room, and they are told; before one more it has not, and nothing is changed.
-        assert!(run.insert(&mut store, timer(99 - SHIFTED as u64, 100), &mut buffers));
-        assert_eq!((run.live(), store.told), (101, SHIFTED + 1));
-        assert!(!run.insert(&mut store, timer(99 - SHIFTED as u64, 80), &mut buffers));
-        assert_eq!((run.live(), store.told), (101, SHIFTED + 1));
-        let mut left = Vec::new();
-        while let Some(timer) = run.pop(&mut store, &mut buffers) {
-            left.push(timer.order());
-        }
-        assert!(left.len() == 101 && left.is_sorted());
-    }
 
     #[test]
     fn timers_whose_numbers_agree_in_the_low_half_are_told_apart() {

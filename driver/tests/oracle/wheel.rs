@@ -40,8 +40,8 @@ struct Timer {
     key: u32,
 }
 
-struct Case<const PAGE: usize> {
-    wheel: Wheel<u32, PAGE>,
+struct Case<const SHORT: usize> {
+    wheel: Wheel<u32, SHORT>,
     owners: Owners,
     list: Vec<Timer>,
     /// What the clock shows, and the `now` of the drain that is under way.
@@ -65,10 +65,10 @@ pub(crate) fn run(bytes: &[u8]) -> Tally {
     if start.how & 4 == 0 { play::<8>(start, ops) } else { play::<2048>(start, ops) }
 }
 
-fn play<const PAGE: usize>(start: Op, ops: impl Iterator<Item = Op>) -> Tally {
+fn play<const SHORT: usize>(start: Op, ops: impl Iterator<Item = Op>) -> Tally {
     let now = start.start();
     let mut case = Case {
-        wheel: Wheel::<u32, PAGE>::with_page(Nanos::new(now)),
+        wheel: Wheel::<u32, SHORT>::with_short(Nanos::new(now)),
         owners: Owners { place: vec![], deadline: vec![] },
         list: vec![],
         now,
@@ -84,7 +84,7 @@ fn play<const PAGE: usize>(start: Op, ops: impl Iterator<Item = Op>) -> Tally {
     case.finish(start)
 }
 
-impl<const PAGE: usize> Case<PAGE> {
+impl<const SHORT: usize> Case<SHORT> {
     fn play(&mut self, op: Op) {
         match op.what & 15 {
             0..=3 => self.insert(op, op.time(self.now)),

@@ -43,18 +43,18 @@ pub(crate) type Bench = BenchOf<8>;
 pub(crate) type Paged = BenchOf<2048>;
 
 /// A wheel and its owners, checked after every step.
-pub(crate) struct BenchOf<const PAGE: usize> {
-    pub(crate) wheel: Wheel<usize, PAGE>,
+pub(crate) struct BenchOf<const SHORT: usize> {
+    pub(crate) wheel: Wheel<usize, SHORT>,
     pub(crate) owners: Owners,
 }
 
-impl<const PAGE: usize> BenchOf<PAGE> {
-    pub(crate) fn new(start: u64) -> BenchOf<PAGE> {
-        BenchOf { wheel: Wheel::with_page(at(start)), owners: Owners::default() }
+impl<const SHORT: usize> BenchOf<SHORT> {
+    pub(crate) fn new(start: u64) -> BenchOf<SHORT> {
+        BenchOf { wheel: Wheel::with_short(at(start)), owners: Owners::default() }
     }
 
     /// A wheel at zero with timers at these deadlines.
-    pub(crate) fn of(deadlines: impl IntoIterator<Item = u64>) -> BenchOf<PAGE> {
+    pub(crate) fn of(deadlines: impl IntoIterator<Item = u64>) -> BenchOf<SHORT> {
         let mut bench = BenchOf::new(0);
         for deadline in deadlines {
             bench.add(deadline);

@@ -35,7 +35,7 @@ fn a_bursts_memory_is_given_back_bit_by_bit() {
             let before = bench.wheel.allocated_bytes();
             while bench.wheel.next_due(&mut bench.owners, at(now), &mut 1_000) != Due::Idle {}
             let released = before.saturating_sub(bench.wheel.allocated_bytes());
-            // Two pages, whose cells have 32 bytes here, and what keeps account of them.
+            // Thirty-two blocks and as many lists, and what keeps account of them.
             assert!(released <= 140_000, "{released} of {before} bytes were released at once");
             bench.owners.place[key] = Place::NOWHERE;
         }
@@ -100,7 +100,11 @@ fn the_wheel_knows_how_much_memory_long_rows_have() {
         let owners = Owners { place, deadline, slack, asked: 0 };
         let before = bytes();
         let mut bench = Paged { owners, ..Paged::new(0) };
-        let held = |bench: &Paged| assert_eq!(bench.wheel.allocated_bytes() as i64, bytes() - before);
+        // But for the tree of those that no slot can tell apart.
+        let held = |bench: &Paged| {
+            let untold = bytes() - before - bench.wheel.allocated_bytes() as i64;
+            assert!(untold == 0 || reverse && (1..1_000).contains(&untold), "{untold} bytes");
+        };
         for key in 0..10_000 {
             bench.file(key, bench.owners.deadline[key].get());
             held(&bench);
@@ -114,35 +118,32 @@ fn the_wheel_knows_how_much_memory_long_rows_have() {
 }
 
 #[test]
-fn a_little_memory_of_each_size_is_kept_and_the_list_of_it_becomes_short() {
-    // A timer in each of nearly all slots of the lower levels, so that there are many small buffers.
+fn a_little_memory_is_kept_and_the_list_of_it_becomes_short() {
+    // A timer in each of nearly all slots of the lower levels, so that there are many blocks.
     let deadline = |key: usize| (1 + key as u64 % 60) << (4 + 6 * (key / 60));
     let mut bench = Paged::new(0);
     assert_eq!(bench.wheel.allocated_bytes(), 0, "nothing is allocated before the first timer");
     bench.add(deadline(0));
-    // The first buffer, and room for four in the list, are no part of the slots' memory.
-    let cell = size_of::<(Nanos, Rank, usize)>();
-    let idle = bench.wheel.allocated_bytes() - 8 * cell - 4 * size_of::<Vec<u8>>();
+    // The first block, and room for four in the list of those that are free, are no part of the slots' memory.
+    let (block, pointer) = (64 * size_of::<(Nanos, Rank, usize)>(), size_of::<usize>());
+    let idle = bench.wheel.allocated_bytes() - block - 4 * pointer;
     for key in 1..300 {
         bench.add(deadline(key));
     }
     let busy = bench.wheel.allocated_bytes();
-    // More steps a second than there are buffers.
+    // More steps a second than there are blocks.
     for second in 1..=20 {
         (0..400).for_each(|step| _ = bench.next((second << 30) + step));
     }
     assert!(bench.wheel.is_empty());
-    // Of the cells 8 KiB are kept, in buffers of eight, and those in a list with some room.
-    let buffers = 8192 / (8 * cell);
-    let (cells, list) = (buffers * 8 * cell, buffers * size_of::<Vec<u8>>());
     let kept = bench.wheel.allocated_bytes() - idle;
-    assert!(busy - idle >= 300 * 8 * cell && kept >= cells + 2 * list, "{kept} bytes are kept");
-    assert!(kept <= cells + 4 * list + 64 * size_of::<Vec<u8>>(), "{kept} bytes are kept");
+    assert!(busy - idle >= 300 * block && kept >= 16 * block + 32 * pointer, "{kept} bytes are kept");
+    assert!(kept <= 16 * block + (64 + 4 * 16) * pointer, "{kept} bytes are kept");
     let start = 21 << 30;
     assert_eq!(bench.fire_all(start), 0);
     let again = allocations(|| {
-        (0..32).for_each(|key| bench.file(key, start + 100 + deadline(key)));
-        assert_eq!(bench.fire_all(start + (1 << 20)), 32);
+        (0..16).for_each(|key| bench.file(key, start + 100 + deadline(key)));
+        assert_eq!(bench.fire_all(start + (1 << 20)), 16);
     });
     assert_eq!(again, 0, "a habit allocates");
 }
@@ -154,10 +155,10 @@ fn memory_that_recurs_is_kept_and_a_bursts_is_given_back() {
     for key in 0..100_000 {
         bench.add((1 << 30) + key);
     }
-    let pages = 100_000 / 2048;
+    let needed = 100_000 / 64;
     assert_eq!(bench.fire_all((1 << 30) + 100_000), 100_000);
     let busy = blocks();
-    assert!(busy - idle > pages, "{} blocks for {pages} pages", busy - idle);
+    assert!(busy - idle > needed, "{} blocks where {needed} are needed", busy - idle);
     // Within a second of it nothing is released, however often the wheel is asked.
     for step in 0..100 {
         bench.fire_all((1 << 30) + 200_000 + step * 1_000);
@@ -168,10 +169,11 @@ fn memory_that_recurs_is_kept_and_a_bursts_is_given_back() {
     for second in 2..100 {
         bench.fire_all(second << 30);
         let now = blocks();
-        assert!((last - 3..=last).contains(&now), "{last} blocks became {now} in one step");
+        // And a list or two.
+        assert!((last - 34..=last).contains(&now), "{last} blocks became {now} in one step");
         last = now;
     }
-    assert!(busy - last >= pages, "{} of {pages} pages were released", busy - last);
+    assert!(busy - last >= needed - 16, "{} of {needed} blocks were released", busy - last);
 }
 
 #[test]

@@ -1,0 +1,189 @@
+//! `Pool`: the memory of the rows, which goes from row to row.
+//!
+//! Rules:
+//!
+//! * What a row no longer needs waits for the next one: in steady state nothing is allocated. What nobody needed for two whole
+//!   windows of time is freed, a little at each call of [`Pool::release_some`].
+//! * To give something back allocates nothing: there is room for all that was made.
+
+use super::row::{BLOCK, Block, Cells, Timer};
+use crate::Nanos;
+
+/// A window is two to this many nanoseconds: about a second.
+const WINDOW_BITS: u32 = 30;
+/// So many blocks and lists are kept, if they were needed once.
+const KEPT: usize = 16;
+/// Cells of the longest row that is sorted.
+pub(super) const LONGEST: usize = 2048;
+/// A list has room for so many blocks: which row it goes to next, and how long that is, nobody knows.
+const LISTED: usize = 32;
+/// At most so many of each kind are freed at a time.
+const FREED: usize = 32;
+
+/// What rows are made of.
+#[derive(Debug)]
+pub(super) struct Pool<K> {
+    cells: Spare<Cells<K>>,
+    lists: Spare<Vec<Block<K>>>,
+    /// In these timers are sorted.
+    sorters: Spare<Vec<Timer<K>>>,
+    /// Bytes of all lists, those in use included.
+    listed: usize,
+    window: u64,
+    /// There may be a surplus.
+    releasing: bool,
+}
+
+impl<K> Pool<K> {
+    pub(super) const fn new() -> Pool<K> {
+        Pool {
+            cells: Spare::new(KEPT),
+            lists: Spare::new(KEPT),
+            sorters: Spare::new(0),
+            listed: 0,
+            window: 0,
+            releasing: false,
+        }
+    }
+
+    /// A block for a timer and those that follow it.
+    #[inline]
+    pub(super) fn block(&mut self, timer: Timer<K>) -> Block<K>
+    where
+        K: Copy,
+    {
+        Block::new(self.cells.take().unwrap_or_else(|| self.cells.count(Box::new([timer; BLOCK]))))
+    }
+
+    /// Puts a block behind the last one of a list.
+    pub(super) fn list(&mut self, blocks: &mut Vec<Block<K>>, block: Block<K>) {
+        if blocks.capacity() == 0 {
+            *blocks = self.lists.take().unwrap_or_else(|| {
+                self.listed += LISTED * size_of::<Block<K>>();
+                self.lists.count(Vec::with_capacity(LISTED))
+            });
+        }
+        let before = blocks.capacity();
+        blocks.push(block);
+        self.listed += (blocks.capacity() - before) * size_of::<Block<K>>();
+    }
+
+    /// Takes back the cells of a block, if it has them still.
+    #[inline]
+    pub(super) fn give_back(&mut self, cells: Option<Cells<K>>) {
+        if let Some(cells) = cells {
+            self.cells.free.push(cells);
+        }
+    }
+
+    /// Takes back the list of a row, which is empty.
+    #[inline]
+    pub(super) fn give_list_back(&mut self, blocks: Vec<Block<K>>) {
+        debug_assert!(blocks.is_empty(), "a list has blocks still");
+        self.lists.free.push(blocks);
+    }
+
+    /// Sorts timers in `sort`'s hands: gives it an empty vector for up to [`LONGEST`] timers.
+    pub(super) fn sort(&mut self, sort: impl FnOnce(&mut Pool<K>, &mut Vec<Timer<K>>)) {
+        let make = || Vec::with_capacity(LONGEST);
+        let mut sorter = self.sorters.take().unwrap_or_else(|| self.sorters.count(make()));
+        sort(self, &mut sorter);
+        sorter.clear();
+        self.sorters.free.push(sorter);
+    }
+
+    /// Frees a little of the memory that a burst has left behind.
+    #[inline]
+    pub(super) fn release_some(&mut self, now: Nanos) {
+        let window = now.get() >> WINDOW_BITS;
+        if window != self.window {
+            self.window = window;
+            self.cells.end_window();
+            self.lists.end_window();
+            self.sorters.end_window();
+            self.releasing = true;
+        }
+        if self.releasing {
+            self.release();
+        }
+    }
+
+    #[cold]
+    fn release(&mut self) {
+        let cells = self.cells.release().map(drop).count();
+        self.sorters.release().for_each(drop);
+        let lists = self.lists.release();
+        self.listed -= lists.map(|list| list.capacity() * size_of::<Block<K>>()).sum::<usize>();
+        if cells > 0 {
+            // glibc puts what was freed in order at the next request that is not small: now it is little, later it would be all at
+            // once (after a million timers 0.5 ms).
+            drop(std::hint::black_box(Vec::<Timer<K>>::with_capacity(3 * BLOCK)));
+        }
+        self.releasing = self.cells.surplus + self.lists.surplus + self.sorters.surplus > 0;
+    }
+
+    /// Bytes of all that was made, what is in use included.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        let spare = self.cells.free.capacity() * size_of::<Cells<K>>()
+            + self.lists.free.capacity() * size_of::<Vec<Block<K>>>()
+            + self.sorters.free.capacity() * size_of::<Vec<Timer<K>>>();
+        let cells = self.cells.made * BLOCK + self.sorters.made * LONGEST;
+        cells * size_of::<Timer<K>>() + self.listed + spare
+    }
+}
+
+/// Things of one kind that are not in use.
+#[derive(Debug)]
+struct Spare<T> {
+    /// There is room for all that were made.
+    free: Vec<T>,
+    /// So many there are, those in use included.
+    made: usize,
+    /// So many were not in use at any time in this window, and in the one before.
+    low: usize,
+    last_low: usize,
+    /// So many of those are to be freed.
+    surplus: usize,
+    /// So many never are.
+    kept: usize,
+}
+
+impl<T> Spare<T> {
+    const fn new(kept: usize) -> Spare<T> {
+        Spare { free: Vec::new(), made: 0, low: 0, last_low: 0, surplus: 0, kept }
+    }
+
+    #[inline]
+    fn take(&mut self) -> Option<T> {
+        let taken = self.free.pop();
+        self.low = self.low.min(self.free.len());
+        taken
+    }
+
+    /// One more has been made, while none was free.
+    #[cold]
+    fn count<M>(&mut self, made: M) -> M {
+        self.made += 1;
+        self.free.reserve(self.made);
+        made
+    }
+
+    fn end_window(&mut self) {
+        self.surplus = self.low.min(self.last_low).saturating_sub(self.kept);
+        (self.last_low, self.low) = (self.low, self.free.len());
+    }
+
+    /// Takes out some of the surplus.
+    fn release(&mut self) -> impl Iterator<Item = T> {
+        self.surplus = self.surplus.min(self.low);
+        let count = self.surplus.min(FREED);
+        self.surplus -= count;
+        self.low = self.low.saturating_sub(count);
+        self.last_low = self.last_low.saturating_sub(count);
+        self.made -= count;
+        if self.free.capacity() > 4 * self.made + 64 {
+            self.free.shrink_to(2 * self.made);
+        }
+        self.free.drain(self.free.len() - count..)
+    }
+}
