@@ -187,3 +187,40 @@ impl<T> Spare<T> {
         self.free.drain(self.free.len() - count..)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::Row;
+    use super::super::{Rank, Slack};
+    use super::*;
+
+    #[test]
+    fn what_two_windows_did_not_need_is_freed_a_little_at_a_time() {
+        let mut pool = Pool::new();
+        let fill = |row: &mut Row<usize>, pool: &mut Pool<usize>, count: usize| {
+            (0..count).for_each(|key| {
+                row.push(Timer { when: Nanos::ZERO, rank: Rank::new(0, Slack::ZERO), key }, pool)
+            });
+        };
+        let mut rows: Vec<Row<usize>> = (0..100).map(|_| Row::new()).collect();
+        rows.iter_mut().for_each(|row| fill(row, &mut pool, BLOCK + 1));
+        rows[0].sort(&mut pool);
+        assert_eq!((pool.cells.made, pool.lists.made, pool.sorters.made), (200, 100, 1));
+        // From now on 170 blocks are in use, and no list.
+        rows.iter_mut().for_each(|row| row.clear(&mut pool));
+        rows.resize_with(170, Row::new);
+        rows.iter_mut().for_each(|row| fill(row, &mut pool, 1));
+        let mut made = vec![];
+        for window in 0..5 {
+            for step in 0..5 {
+                pool.release_some(Nanos::new((window << WINDOW_BITS) + step));
+                made.push((pool.cells.made, pool.lists.made, pool.sorters.made));
+            }
+        }
+        made.dedup();
+        // They end with sixteen of each kind that are free.
+        assert_eq!(made, [(200, 100, 1), (186, 68, 0), (186, 36, 0), (186, 16, 0)]);
+        assert_eq!(pool.listed, KEPT * LISTED * size_of::<Block<usize>>());
+        assert!(!pool.releasing);
+    }
+}

@@ -247,9 +247,6 @@ impl<K: Copy> Row<K> {
             let last = self.more.last().unwrap_or(&self.first);
             let cells = BLOCK - last.live.leading_zeros() as usize;
             self.truncate(self.more.len() * BLOCK + cells, pool);
-            if cells > 0 {
-                return;
-            }
         }
     }
 
@@ -351,6 +348,8 @@ mod tests {
             // It goes on from there.
             row.push(timer(1_000), &mut pool);
             assert!(row.at(len, 1_000).is_some() && row.at(len, 0).is_none() && row.len() == len + 1);
+            row.get_mut(len).into_iter().for_each(|cell| cell.key = 2_000);
+            assert!(row.at(len, 2_000).is_some());
             row.clear(&mut pool);
             assert_eq!((row.len(), row.live(), row.get(0).is_none()), (0, 0, true));
         }

@@ -91,6 +91,20 @@ fn the_wheel_knows_how_much_memory_it_has() {
 }
 
 #[test]
+fn the_wheel_knows_how_much_memory_it_sorts_with() {
+    let deadline: Vec<_> = (0..1_000).map(|key| at((1 << 22) + 20 * (1_000 - key))).collect();
+    let (place, slack) = (vec![Place::NOWHERE; deadline.len()], vec![Slack::ZERO; deadline.len()]);
+    let owners = Owners { place, deadline, slack, asked: 0 };
+    let before = bytes();
+    let mut bench = Paged { owners, ..Paged::new(0) };
+    (0..1_000).for_each(|key| bench.file(key, bench.owners.deadline[key].get()));
+    let armed = bench.wheel.allocated_bytes();
+    assert_eq!(bench.fire_all(1 << 23), 1_000);
+    assert!(bench.wheel.allocated_bytes() > armed, "nothing was sorted");
+    assert_eq!(bench.wheel.allocated_bytes() as i64, bytes() - before);
+}
+
+#[test]
 fn the_wheel_knows_how_much_memory_long_rows_have() {
     // Rows of several pages: in order, so that the slot is opened as it is; and out of order, so that it cascades.
     for reverse in [false, true] {
