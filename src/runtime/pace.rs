@@ -250,30 +250,45 @@ mod tests {
 
     #[test]
     fn a_turn_lasts_until_a_deadline_that_is_near_its_end() {
-        let interval = Duration::from_nanos(INTERVAL);
-        let (near, step) = (Duration::from_nanos(NEAR), Duration::from_micros(1));
-        for (deadline, ends) in [
-            (interval - near, interval - near),
-            (interval + near - step, interval + near - step),
-            (interval + near + step, interval),
-        ] {
+        // The clock goes on by this with each poll.
+        const STEP: u64 = 100;
+        for deadline in [INTERVAL - NEAR, INTERVAL + NEAR, INTERVAL + NEAR + STEP] {
             let (runtime, clock) = runtime();
             let (handle, executor) = (runtime.handle(), &runtime.executor);
-            let task = runtime.spawn(sleep(deadline));
+            let task = runtime.spawn(sleep(Duration::from_nanos(deadline)));
             runtime.block_on(yield_now());
             let began = handle.timers().now();
             let mut pace = Pace::new(None, false);
             pace.begin(handle, executor, began);
             loop {
                 let stretch = pace.stretch(handle, executor);
-                clock.advance(step * stretch as u32);
+                clock.advance(Duration::from_nanos(STEP) * stretch as u32);
                 if pace.is_over(handle, executor, stretch) {
                     break;
                 }
             }
-            let lasted = handle.timers().now().saturating_duration_since(began);
-            assert!(lasted.abs_diff(ends) <= step, "{lasted:?} instead of {ends:?}");
+            let lasted = handle.timers().now().get() - began.get();
+            let is_near = deadline <= INTERVAL + NEAR;
+            let ends = if is_near { deadline - LOOK } else { INTERVAL - executor.next_cost() / 2 };
+            assert!((ends..ends + STEP).contains(&lasted), "{lasted} instead of {ends}");
+            assert_eq!(pace.for_timers, is_near);
             task.abort();
+        }
+    }
+
+    #[test]
+    fn a_slice_ends_at_the_next_deadline_or_some_time_before() {
+        let (runtime, _clock) = runtime();
+        let pace = Pace::new(None, false);
+        let end = coop::SLICE + LEAST;
+        for (due, length) in [
+            (0, LEAST),
+            (LEAST + 1, LEAST + 1),
+            (end - 1, end - 1),
+            (end, coop::SLICE),
+            (u64::MAX, coop::SLICE),
+        ] {
+            assert_eq!(pace.slice(runtime.handle(), Nanos::new(due)).length, length);
         }
     }
 
