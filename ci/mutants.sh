@@ -32,6 +32,10 @@
 # were caught or hang.
 # And of how the executor takes in what other threads send, and of what those that yield give up (47 of 65): 2 do not compile, 37
 # caught, 5 hang, and the other 3 got a test or were in code that is not so any more.
+#
+# 2026-11-25: of the wheel its rows and their memory, as rebuilt (304), with the unit tests and those of the wheel and the agenda: 48 do not
+# compile, 215 caught, 21 hang, 20 missed; of these 10 are on the list, 3 were in code that was not needed, and the others got a test. And of when
+# a turn ends (24 of src/runtime/pace.rs), with the unit tests: 18 caught, 4 hang, 1 does not compile, and one changes only how often the clock is read.
 set -eu
 
 cd "$(dirname "$0")/.."

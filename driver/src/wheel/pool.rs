@@ -119,7 +119,7 @@ impl<K> Pool<K> {
             // once (after a million timers 0.5 ms).
             drop(std::hint::black_box(Vec::<Timer<K>>::with_capacity(3 * BLOCK)));
         }
-        self.releasing = self.cells.surplus + self.lists.surplus + self.sorters.surplus > 0;
+        self.releasing = self.cells.surplus + self.lists.surplus > 0;
     }
 
     /// Bytes of all that was made, what is in use included.
