@@ -83,10 +83,10 @@ impl<K> Pool<K> {
         self.lists.free.push(blocks);
     }
 
-    /// Sorts timers in `sort`'s hands: gives it an empty vector for up to [`LONGEST`] timers.
+    /// Calls `sort` with an empty vector that has room for [`LONGEST`] timers.
     pub(super) fn sort(&mut self, sort: impl FnOnce(&mut Pool<K>, &mut Vec<Timer<K>>)) {
-        let make = || Vec::with_capacity(LONGEST);
-        let mut sorter = self.sorters.take().unwrap_or_else(|| self.sorters.count(make()));
+        let mut sorter =
+            self.sorters.take().unwrap_or_else(|| self.sorters.count(Vec::with_capacity(LONGEST)));
         sort(self, &mut sorter);
         sorter.clear();
         self.sorters.free.push(sorter);
