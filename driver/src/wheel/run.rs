@@ -3,7 +3,7 @@
 //!
 //! Rules:
 //!
-//! * The timers of a run lie in the order of (deadline, sequence number). Those in front of its row's head have left; what was cancelled
+//! * The timers of a run lie in the order of (deadline, sequence number). Those in front of `head` have left; what was cancelled
 //!   is a hole.
 //! * The first `sorted` cells were sorted, and their owners were not told: a million writes to a million owners is what
 //!   opening a slot as it is saves. They are found by their deadlines. All others lie where their owners believe.
@@ -29,6 +29,8 @@ const PASSED: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Run<K> {
     row: Row<K>,
+    /// All cells in front of this one have been passed.
+    head: usize,
     sorted: usize,
     /// No timer has less.
     slack: Slack,
@@ -36,7 +38,7 @@ pub(super) struct Run<K> {
 
 impl<K: Copy + Eq> Run<K> {
     pub(super) const fn new() -> Run<K> {
-        Run { row: Row::new(), sorted: 0, slack: Slack::MAX }
+        Run { row: Row::new(), head: 0, sorted: 0, slack: Slack::MAX }
     }
 
     /// The timers of a slot: as they lie there, or sorted, if that is to be done.
@@ -46,7 +48,7 @@ impl<K: Copy + Eq> Run<K> {
         pool: &mut Pool<K>,
     ) -> Run<K> {
         let is_sorted = slot.is_to_be_sorted();
-        let mut run = Run { row: slot.row, sorted: 0, slack: slot.slack };
+        let mut run = Run { row: slot.row, head: 0, sorted: 0, slack: slot.slack };
         if is_sorted {
             run.row.sort(pool);
             run.sorted = run.row.len();
@@ -68,7 +70,7 @@ impl<K: Copy + Eq> Run<K> {
     /// The cell in front. If it is a hole, no timer is due before its deadline.
     #[inline]
     pub(super) fn head(&self) -> Option<Timer<K>> {
-        self.row.get(self.row.head()).copied()
+        self.row.get(self.head).copied()
     }
 
     /// The owner of the timer at `index`, if there is one, is going to be asked.
@@ -82,9 +84,10 @@ impl<K: Copy + Eq> Run<K> {
     /// Removes the timer in front; if it is a hole, some holes.
     #[inline]
     pub(super) fn pop(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) -> Option<Timer<K>> {
-        self.row.prefetch(self.row.head() + 2 * AHEAD);
-        self.prefetch(store, self.row.head() + AHEAD);
-        let popped = self.row.pop(pool);
+        self.row.prefetch(self.head + 2 * AHEAD);
+        self.prefetch(store, self.head + AHEAD);
+        let popped = self.row.pass(self.head, pool);
+        self.head += 1;
         if popped.is_none() || self.is_empty() {
             self.settle(pool);
         }
@@ -95,10 +98,10 @@ impl<K: Copy + Eq> Run<K> {
     #[inline]
     pub(super) fn find(&self, key: K, place: Place) -> Option<usize> {
         let index = place.index as usize;
-        if index >= self.row.head() && self.row.at(index, key).is_some() {
+        if index >= self.head && self.row.at(index, key).is_some() {
             return Some(index);
         }
-        let (mut from, mut to) = (self.row.head(), self.sorted);
+        let (mut from, mut to) = (self.head, self.sorted);
         while from < to {
             let middle = from.midpoint(to);
             if self.row.get(middle)?.when < place.when { from = middle + 1 } else { to = middle }
@@ -116,7 +119,7 @@ impl<K: Copy + Eq> Run<K> {
     /// Removes the timer at `index`.
     pub(super) fn remove(&mut self, index: usize, pool: &mut Pool<K>) {
         self.row.leave(index, None);
-        if index == self.row.head() || self.is_empty() {
+        if index == self.head || self.is_empty() {
             self.settle(pool);
         }
     }
@@ -135,13 +138,13 @@ impl<K: Copy + Eq> Run<K> {
 
     /// When the park has to end for these timers, if not before `most`; earlier where it would take long to find out.
     pub(super) fn wake(&self, mut most: Nanos) -> Nanos {
-        for index in self.row.head()..self.row.head() + SEARCHED {
+        for index in self.head..self.head + SEARCHED {
             let Some(cell) = self.row.get(index).filter(|cell| cell.when < most) else { return most };
             if self.row.live_at(index).is_some() {
                 most = most.min(cell.wake());
             }
         }
-        let rest = self.row.get(self.row.head() + SEARCHED);
+        let rest = self.row.get(self.head + SEARCHED);
         rest.map_or(most, |cell| most.min(cell.when.saturating_add_nanos(self.slack.as_nanos())))
     }
 
@@ -151,7 +154,7 @@ impl<K: Copy + Eq> Run<K> {
             return Some(last.when);
         }
         let mut found = None;
-        for index in self.row.head()..self.row.head() + SEARCHED {
+        for index in self.head..self.head + SEARCHED {
             match self.row.get(index) {
                 Some(cell) if cell.when <= most && self.row.live_at(index).is_some() => {
                     found = Some(cell.when)
@@ -165,7 +168,7 @@ impl<K: Copy + Eq> Run<K> {
 
     /// All timers with their indices, in order.
     pub(super) fn timers(&self) -> impl Iterator<Item = (usize, Timer<K>)> {
-        self.row.live_from(self.row.head())
+        self.row.live_from(self.head)
     }
 
     /// Passes the holes in front, but not many; a run without timers is as new.
@@ -176,10 +179,11 @@ impl<K: Copy + Eq> Run<K> {
             *self = Run::new();
         }
         for _ in 0..PASSED {
-            if self.is_empty() || self.row.live_at(self.row.head()).is_some() {
+            if self.is_empty() || self.row.live_at(self.head).is_some() {
                 return;
             }
-            self.row.pop(pool);
+            self.row.pass(self.head, pool);
+            self.head += 1;
         }
     }
 }

@@ -37,10 +37,10 @@ impl Store<usize> for Owners {
     }
 }
 
-/// A wheel on small pages, so that few timers cascade where many would.
+/// A wheel whose short rows are very short, so that few timers cascade where many would.
 pub(crate) type Bench = BenchOf<8>;
 /// A wheel as it is.
-pub(crate) type Paged = BenchOf<2048>;
+pub(crate) type Usual = BenchOf<2048>;
 
 /// A wheel and its owners, checked after every step.
 pub(crate) struct BenchOf<const SHORT: usize> {

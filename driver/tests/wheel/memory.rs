@@ -3,12 +3,12 @@
 use mainspring_driver::Nanos;
 use mainspring_driver::wheel::{Due, Place, Rank, Slack};
 
-use crate::bench::{Owners, Paged, at};
+use crate::bench::{Owners, Usual, at};
 use crate::counting::{allocations, blocks, bytes};
 
 #[test]
 fn a_bursts_memory_is_given_back_bit_by_bit() {
-    let mut bench = Paged::new(0);
+    let mut bench = Usual::new(0);
     let mut now = 0;
     let idle = bench.wheel.allocated_bytes();
     for cancelled in [false, true] {
@@ -47,7 +47,7 @@ fn a_bursts_memory_is_given_back_bit_by_bit() {
 
 #[test]
 fn the_memory_of_many_reset_at_once_is_given_back() {
-    let mut bench = Paged::of((0..5_000).map(|key| 6_000 - key));
+    let mut bench = Usual::of((0..5_000).map(|key| 6_000 - key));
     bench.owners.deadline.fill(at(1 << 20));
     // All are found to be late at once; then all are due at once.
     assert_eq!((bench.fire_all(6_000), bench.fire_all(1 << 20)), (0, 5_000));
@@ -68,8 +68,8 @@ fn the_wheel_knows_how_much_memory_it_has() {
     let (place, slack) = (vec![Place::NOWHERE; deadline.len()], vec![Slack::ZERO; deadline.len()]);
     let owners = Owners { place, deadline, slack, asked: 0 };
     let before = bytes();
-    let held = |bench: &Paged| assert_eq!(bench.wheel.allocated_bytes() as i64, bytes() - before);
-    let mut bench = Paged { owners, ..Paged::new(0) };
+    let held = |bench: &Usual| assert_eq!(bench.wheel.allocated_bytes() as i64, bytes() - before);
+    let mut bench = Usual { owners, ..Usual::new(0) };
     held(&bench);
     for key in 0..5_000 {
         bench.file(key, 1 + key as u64);
@@ -96,7 +96,7 @@ fn the_wheel_knows_how_much_memory_it_sorts_with() {
     let (place, slack) = (vec![Place::NOWHERE; deadline.len()], vec![Slack::ZERO; deadline.len()]);
     let owners = Owners { place, deadline, slack, asked: 0 };
     let before = bytes();
-    let mut bench = Paged { owners, ..Paged::new(0) };
+    let mut bench = Usual { owners, ..Usual::new(0) };
     (0..1_000).for_each(|key| bench.file(key, bench.owners.deadline[key].get()));
     let armed = bench.wheel.allocated_bytes();
     assert_eq!(bench.fire_all(1 << 23), 1_000);
@@ -106,16 +106,16 @@ fn the_wheel_knows_how_much_memory_it_sorts_with() {
 
 #[test]
 fn the_wheel_knows_how_much_memory_long_rows_have() {
-    // Rows of several pages: in order, so that the slot is opened as it is; and out of order, so that it cascades.
+    // Rows that are not short: in order, so that the slot is opened as it is; and out of order, so that it cascades.
     for reverse in [false, true] {
         let deadline: Vec<_> =
             (0..10_000).map(|key| at((1 << 20) + if reverse { 10_000 - key } else { key })).collect();
         let (place, slack) = (vec![Place::NOWHERE; deadline.len()], vec![Slack::ZERO; deadline.len()]);
         let owners = Owners { place, deadline, slack, asked: 0 };
         let before = bytes();
-        let mut bench = Paged { owners, ..Paged::new(0) };
+        let mut bench = Usual { owners, ..Usual::new(0) };
         // But for the tree of those that no slot can tell apart.
-        let held = |bench: &Paged| {
+        let held = |bench: &Usual| {
             let untold = bytes() - before - bench.wheel.allocated_bytes() as i64;
             assert!(untold == 0 || reverse && (1..1_000).contains(&untold), "{untold} bytes");
         };
@@ -135,7 +135,7 @@ fn the_wheel_knows_how_much_memory_long_rows_have() {
 fn a_little_memory_is_kept_and_the_list_of_it_becomes_short() {
     // A timer in each of nearly all slots of the lower levels, so that there are many blocks.
     let deadline = |key: usize| (1 + key as u64 % 60) << (4 + 6 * (key / 60));
-    let mut bench = Paged::new(0);
+    let mut bench = Usual::new(0);
     assert_eq!(bench.wheel.allocated_bytes(), 0, "nothing is allocated before the first timer");
     bench.add(deadline(0));
     // The first block, and room for four in the list of those that are free, are no part of the slots' memory.
@@ -164,7 +164,7 @@ fn a_little_memory_is_kept_and_the_list_of_it_becomes_short() {
 
 #[test]
 fn memory_that_recurs_is_kept_and_a_bursts_is_given_back() {
-    let mut bench = Paged::new(0);
+    let mut bench = Usual::new(0);
     let idle = blocks();
     for key in 0..100_000 {
         bench.add((1 << 30) + key);
@@ -193,7 +193,7 @@ fn memory_that_recurs_is_kept_and_a_bursts_is_given_back() {
 #[test]
 fn the_bare_wheel_allocates_nothing_in_steady_state() {
     const LIVE: usize = 1_000;
-    let mut bench = Paged::of([0; LIVE]);
+    let mut bench = Usual::of([0; LIVE]);
     assert_eq!(bench.fire_all(0), LIVE);
     let mut now = 0;
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;

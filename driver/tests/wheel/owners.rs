@@ -3,7 +3,7 @@
 use mainspring_driver::Nanos;
 use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
 
-use crate::bench::{Bench, Paged, at, width};
+use crate::bench::{Bench, Usual, at, width};
 
 #[test]
 fn a_timer_that_is_not_in_the_wheel_is_not_found() {
@@ -28,7 +28,7 @@ fn a_timer_that_is_not_in_the_wheel_is_not_found() {
 
 #[test]
 fn timers_that_are_cancelled_in_a_crowd_in_order_move_no_other_until_the_holes_are_many() {
-    let mut bench = Paged::of([1 << 20; 200]);
+    let mut bench = Usual::of([1 << 20; 200]);
     let before = bench.owners.place.clone();
     // Three times as many holes as timers, and 32: then the others move together.
     (1..=158).for_each(|key| bench.cancel(key));
