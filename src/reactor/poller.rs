@@ -3,26 +3,27 @@
 //! A source's key in the slab is its token in the poller.
 //!
 //! ```text
-//!           1 register            3 retire                       4 deliver (at its end)
-//!   vacant -----------> occupied ----------> retired: empty, but ----------------------> vacant
-//!      ^                   |                 its key is not yet
-//!      +------ 2 the poller refuses          anybody else's
+//!           1 register            2 enter                      4 retire
+//!   vacant -----------> occupied ---------> watched by the poller ----------> retired: empty, but its
+//!     ^ ^                  |                                                   key is nobody else's
+//!     | +----- 3 retire ---+                                                     |
+//!     +------------------------------- 5 deliver (at its end) -------------------+
 //! ```
 //!
 //! A park is ended with at most one system call.
 //!
 //! ```text
-//!                 5 fall_asleep              7 unpark, and one write to mio's waker
+//!                 6 fall_asleep              8 unpark, and one write to mio's waker
 //!        AWAKE ------------------> PARKED ------------------------------------------> NOTIFIED
 //!        ^ ^ |                       |                                                 ^  |
-//!        | | +------- 8 unpark, no system call ----------------------------------------+  |
-//!        | +---------- 6 wake_up ----+                                                    |
-//!        +---------------------------- 6 wake_up -----------------------------------------+
+//!        | | +------- 9 unpark, no system call ----------------------------------------+  |
+//!        | +---------- 7 wake_up ----+                                                    |
+//!        +---------------------------- 7 wake_up -----------------------------------------+
 //! ```
 //!
 //! Ground rules:
 //!
-//! * A key is retired after its source was taken out of the poller, and freed only by `deliver`, once the
+//! * A key that the poller knew is retired after its source was taken out of the poller, and freed only by `deliver`, once the
 //!   batch that may still name it has been handed out. So a newcomer never gets an event that was meant
 //!   for the key's last owner (mio #219).
 //! * The lock is held for bookkeeping only: no waker is woken, cloned or dropped under it. The lock of a
@@ -34,18 +35,18 @@
 //! * They also belong to the process that made them. A child by `fork` has the same poller, and what it did with it its
 //!   parent would feel: also a look, because each event is told of once. So it is asked where a `block_on` begins, at each
 //!   park, where a source comes or goes, and where the runtime is dropped; a child lets go of its copies then.
-//! * Only the reactor's thread performs 5 and 6. Any thread performs 7 and 8.
+//! * Only the reactor's thread performs 6 and 7. Any thread performs 8 and 9.
 //! * A thread that has something for the reactor's publishes it first and then calls [`unpark`](Io::unpark), always. Then
-//!   no news is slept over: if the call comes before 5, then 5 fails and there is no sleep; if it comes after, the sleep is
+//!   no news is slept over: if the call comes before 6, then 6 fails and there is no sleep; if it comes after, the sleep is
 //!   ended.
 //! * A notification stays until the reactor's thread has seen it, so a second one costs no system call.
-//! * [`Wakefulness`] touches no poller, so that it can be modelled. The write of arrow 7 is [`Io`]'s.
+//! * [`Wakefulness`] touches no poller, so that it can be modelled. The write of arrow 8 is [`Io`]'s.
 
 use super::source::{Occurrence, Source, Start};
 use crate::fork::Process;
 use crate::sync::{AtomicU8, Mutex, Ordering, lock};
 use mainspring_driver::Unpark;
-use mio::{Interest, Registry, Token, event};
+use mio::{Registry, Token};
 use slab::Slab;
 use std::io;
 use std::sync::Arc;
@@ -151,39 +152,37 @@ impl Io {
         );
     }
 
-    /// Registers a source, edge-triggered, and gives it a key. It starts out as [`ready`](Start::Ready) or not, in both
-    /// directions.
+    /// Gives a new source a key. It starts out as [`ready`](Start::Ready) or not, in both directions.
     ///
     /// # Errors
     ///
-    /// The poller's, and an error of kind `Other` once the reactor is shut down, or in a child by `fork`. Nothing is left behind.
-    pub(super) fn register(
-        &self,
-        source: &mut impl event::Source,
-        interest: Interest,
-        start: Start,
-    ) -> io::Result<(Arc<Source>, usize)> {
+    /// One of kind `Other` once the reactor is shut down, or in a child by `fork`.
+    pub(super) fn register(&self, start: Start) -> io::Result<(Arc<Source>, usize)> {
         self.forsake_in_child();
         let entry = Arc::new(Source::new(start));
-        let (poller, key) = {
-            let mut sources = lock(&self.sources);
-            let poller = sources.poller.clone().ok_or_else(closed)?;
-            (poller, sources.slots.insert(Some(entry.clone())))
-        };
-        if let Err(error) = poller.registry.register(source, Token(key), interest) {
-            // The poller has never known this key, so it can be free at once (tokio #6329).
-            let unused = lock(&self.sources).slots.remove(key);
-            drop(unused);
-            return Err(error);
+        let mut sources = lock(&self.sources);
+        if sources.poller.is_none() {
+            return Err(closed());
         }
+        let key = sources.slots.insert(Some(entry.clone()));
         Ok((entry, key))
     }
 
-    /// Takes a source out of the poller, if that is there. Its key is to be [retired](Io::retire) after this. A child by
-    /// `fork` leaves its parent's poller alone.
-    pub(super) fn deregister(&self, source: &mut impl event::Source) -> io::Result<()> {
+    /// Calls `enter` to put a source into the poller.
+    ///
+    /// # Errors
+    ///
+    /// Those of `enter`, and as for [`register`](Io::register).
+    pub(super) fn enter(&self, enter: impl FnOnce(&Registry) -> io::Result<()>) -> io::Result<()> {
         self.forsake_in_child();
-        self.poller().map_or(Ok(()), |poller| poller.registry.deregister(source))
+        enter(&self.poller().ok_or_else(closed)?.registry)
+    }
+
+    /// Calls `leave` to take a source out of the poller, if that is there. Its key is to be [retired](Io::retire) after this. A child
+    /// by `fork` leaves its parent's poller alone.
+    pub(super) fn leave(&self, leave: impl FnOnce(&Registry) -> io::Result<()>) -> io::Result<()> {
+        self.forsake_in_child();
+        self.poller().map_or(Ok(()), |poller| leave(&poller.registry))
     }
 
     /// Whether there is anything to look at.
@@ -191,11 +190,11 @@ impl Io {
         !lock(&self.sources).slots.is_empty()
     }
 
-    /// Empties a slot. The key is not reused before the next delivery is over.
-    pub(super) fn retire(&self, key: usize) {
+    /// Empties a slot. If the source had `entered` the poller, its key is not reused before the next delivery is over.
+    pub(super) fn retire(&self, key: usize, entered: bool) {
         let mut sources = lock(&self.sources);
-        let source = if sources.poller.is_none() {
-            // No more deliveries, and nobody to reuse the key.
+        let source = if !entered || sources.poller.is_none() {
+            // There is nothing to deliver for it, now or ever.
             sources.slots.remove(key)
         } else {
             sources.retired.push(key);
@@ -289,7 +288,7 @@ impl Wakefulness {
         Wakefulness(AtomicU8::new(AWAKE))
     }
 
-    /// Arrows 7 and 8. True if the caller has to end the sleep.
+    /// Arrows 8 and 9. True if the caller has to end the sleep.
     pub(crate) fn notify(&self) -> bool {
         // Release: what the caller published before is seen by the acquire in `wake_up`. A swap and not a
         // store, because of several callers each must reach it: a read-modify-write continues the release
@@ -297,7 +296,7 @@ impl Wakefulness {
         self.0.swap(NOTIFIED, Ordering::Release) == PARKED
     }
 
-    /// Arrow 5. False: there is a notification, so do not sleep.
+    /// Arrow 6. False: there is a notification, so do not sleep.
     pub(crate) fn fall_asleep(&self) -> bool {
         // Relaxed: nothing is published by this (an unparker reads no data of ours), and nothing is read on
         // the strength of it (a failure leads to `wake_up`, which acquires).
@@ -311,7 +310,7 @@ impl Wakefulness {
         self.0.load(Ordering::Relaxed) == PARKED
     }
 
-    /// Arrow 6. True: there was a notification, which is hereby seen.
+    /// Arrow 7. True: there was a notification, which is hereby seen.
     pub(crate) fn wake_up(&self) -> bool {
         // While this thread was not parked it may find AWAKE, which needs no read-modify-write. Relaxed: a
         // notification that is not visible yet stays for the next time.

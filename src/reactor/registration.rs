@@ -7,15 +7,24 @@
 //!
 //! * The snapshot is taken before the operation and used to clear after it, and after leaving a waker the readiness is
 //!   looked at once more before waiting (see `source.rs`).
+//! * A socket enters the poller when the first of its operations has to wait. What never waits, such as a connection whose
+//!   request is there when it is accepted and that is closed after the answer, costs no system call but its own. The poller tells
+//!   what enters of what it is ready for, so nothing that came before is missed. (On Windows it enters when it is made.)
 //! * A result is charged to the cooperative budget, be it good or bad: a listener that fails again and
 //!   again still lets others run (tokio #6221). Waiting is free.
 
 #[cfg(unix)]
-pub(crate) use self::fd::Fd;
+pub(crate) use self::fd::{Fd, Watched};
+#[cfg(not(unix))]
+pub(crate) use mio::event::Source as Watched;
+
 use super::poller::{Io, closed};
 use super::source::{Direction, Source, Start, Waiter, Way};
 use crate::coop;
-use mio::{Interest, event};
+use crate::sync::{AtomicBool, Ordering};
+#[cfg(unix)]
+use crate::sync::{Mutex, lock};
+use mio::{Interest, Token};
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -24,18 +33,25 @@ use std::task::{Context, Poll, Waker, ready};
 
 /// A socket, or anything else with a descriptor, and its place in the reactor, which it leaves before it is closed.
 #[derive(Debug)]
-pub(crate) struct Registered<S: event::Source> {
+pub(crate) struct Registered<S: Watched> {
     /// `None` only after [`into_inner`](Self::into_inner) and in `drop`.
     socket: Option<S>,
     io: Arc<Io>,
     source: Arc<Source>,
     /// Its place in the reactor's slab.
     key: usize,
+    /// What the poller is to tell of.
+    interest: Interest,
+    /// It is in the poller.
+    entered: AtomicBool,
+    /// Who holds it puts it there.
+    #[cfg(unix)]
+    entering: Mutex<()>,
 }
 
 // A panic of a waker leaves each direction as it was before or as it is after.
-impl<S: event::Source + UnwindSafe> UnwindSafe for Registered<S> {}
-impl<S: event::Source + RefUnwindSafe> RefUnwindSafe for Registered<S> {}
+impl<S: Watched + UnwindSafe> UnwindSafe for Registered<S> {}
+impl<S: Watched + RefUnwindSafe> RefUnwindSafe for Registered<S> {}
 
 /// Whoever reads hears on Linux of urgent data, too (see `source::URGENT`).
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -46,14 +62,15 @@ const READ: Interest = Interest::READABLE;
 /// Both ways, once and for all.
 const BOTH: Interest = READ.add(Interest::WRITABLE);
 
-impl<S: event::Source> Registered<S> {
-    /// Registers a socket, which must be in non-blocking mode. Its first operation is tried at once.
+impl<S: Watched> Registered<S> {
+    /// Registers a socket, which must be in non-blocking mode. Its first operation is tried at once; it enters the poller when one
+    /// has to wait.
     #[cfg(any(feature = "net", test))]
     pub(crate) fn new(io: &Arc<Io>, socket: S) -> io::Result<Registered<S>> {
         Registered::register(io, socket, BOTH, Start::Ready)
     }
 
-    /// Registers a descriptor of any kind, for one way or for both. It is ready when the poller has said so.
+    /// Registers a descriptor of any kind, for one way or for both. It enters the poller, and is ready when that has said so.
     #[cfg(unix)]
     pub(crate) fn watched(io: &Arc<Io>, socket: S, way: Option<Way>) -> io::Result<Registered<S>> {
         let interest = match way {
@@ -61,18 +78,79 @@ impl<S: event::Source> Registered<S> {
             Some(Way::Read) => READ,
             Some(Way::Write) => Interest::WRITABLE,
         };
-        Registered::register(io, socket, interest, Start::Told)
+        let registered = Registered::register(io, socket, interest, Start::Told)?;
+        registered.enter()?;
+        Ok(registered)
     }
 
-    fn register(io: &Arc<Io>, mut socket: S, interest: Interest, start: Start) -> io::Result<Registered<S>> {
-        let (source, key) = io.register(&mut socket, interest, start)?;
-        Ok(Registered { socket: Some(socket), io: io.clone(), source, key })
+    fn register(io: &Arc<Io>, socket: S, interest: Interest, start: Start) -> io::Result<Registered<S>> {
+        let (source, key) = io.register(start)?;
+        let registered = Registered {
+            socket: Some(socket),
+            io: io.clone(),
+            source,
+            key,
+            interest,
+            entered: AtomicBool::new(false),
+            #[cfg(unix)]
+            entering: Mutex::new(()),
+        };
+        #[cfg(not(unix))]
+        let registered = registered.enter_at_once()?;
+        Ok(registered)
+    }
+
+    /// Puts it into the poller, if it is not there yet.
+    #[cfg(unix)]
+    #[inline]
+    fn enter(&self) -> io::Result<()> {
+        // Relaxed: this says of no other memory anything. What the poller tells is found by way of the readiness.
+        if self.entered.load(Ordering::Relaxed) { Ok(()) } else { self.enter_first() }
+    }
+
+    #[cfg(unix)]
+    #[inline(never)]
+    fn enter_first(&self) -> io::Result<()> {
+        // Of two that have to wait the first may be refused; then the second asks for itself.
+        let _entering = lock(&self.entering);
+        if !self.entered.load(Ordering::Relaxed) {
+            self.io.enter(|registry| self.socket().enter(registry, Token(self.key), self.interest))?;
+            self.entered.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// As the poller changes the socket as it takes it, nobody else may have it meanwhile.
+    #[cfg(not(unix))]
+    fn enter_at_once(mut self) -> io::Result<Registered<S>> {
+        let (token, interest) = (Token(self.key), self.interest);
+        if let Some(socket) = &mut self.socket {
+            self.io.enter(|registry| socket.register(registry, token, interest))?;
+            self.entered.store(true, Ordering::Relaxed);
+        }
+        Ok(self)
+    }
+
+    #[cfg(not(unix))]
+    fn enter(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Takes its socket out of the poller, if it is there.
+    fn leave(&self, socket: &mut S) -> io::Result<()> {
+        if !self.entered.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        #[cfg(unix)]
+        return self.io.leave(|registry| socket.leave(registry));
+        #[cfg(not(unix))]
+        return self.io.leave(|registry| socket.deregister(registry));
     }
 
     /// Takes the socket out of the reactor.
     pub(crate) fn into_inner(mut self) -> io::Result<S> {
         let mut socket = self.socket.take().expect("a socket is taken out only once, by value");
-        self.io.deregister(&mut socket)?;
+        self.leave(&mut socket)?;
         Ok(socket)
     }
 
@@ -128,7 +206,8 @@ impl<S: event::Source> Registered<S> {
         took_all: impl Fn(&R) -> bool,
     ) -> Poll<io::Result<R>> {
         let direction = self.source.direction(way);
-        poll(cx, direction, || step(direction, &mut op, &took_all), |waker| direction.leave_waker(waker))
+        let attempt = || self.or_wait(step(direction, &mut op, &took_all));
+        poll(cx, direction, attempt, |waker| direction.leave_waker(waker))
     }
 
     /// Performs `op` now or as soon as the way is ready. Any number of tasks can wait so.
@@ -144,7 +223,7 @@ impl<S: event::Source> Registered<S> {
     /// Performs `op` if the way is ready, and fails with `WouldBlock` if it is not.
     pub(crate) fn try_io<R>(&self, way: Way, mut op: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
         let done = step(self.source.direction(way), &mut || op(self.socket()), &|_| false);
-        done.unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))
+        self.or_wait(done).unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))
     }
 
     /// Waits until the way is ready, and performs nothing. Any number of tasks can wait so.
@@ -155,7 +234,7 @@ impl<S: event::Source> Registered<S> {
     /// The poll form of [`ready`](Self::ready), of which the waker of the latest caller is kept.
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>, way: Way) -> Poll<io::Result<()>> {
         let direction = self.source.direction(way);
-        poll(cx, direction, || look(direction), |waker| direction.leave_waker(waker))
+        poll(cx, direction, || self.or_wait(look(direction)), |waker| direction.leave_waker(waker))
     }
 
     /// Waits until `attempt` has a result.
@@ -166,7 +245,14 @@ impl<S: event::Source> Registered<S> {
     ) -> io::Result<R> {
         let direction = self.source.direction(way);
         let mut waiter = Waiter::new(direction);
-        poll_fn(|cx| poll(cx, direction, || attempt(direction), |waker| waiter.leave_waker(waker))).await
+        let mut attempt = || self.or_wait(attempt(direction));
+        poll_fn(|cx| poll(cx, direction, &mut attempt, |waker| waiter.leave_waker(waker))).await
+    }
+
+    /// If there is no result, somebody is going to wait: the poller is to tell of it.
+    #[inline]
+    fn or_wait<R>(&self, done: Option<io::Result<R>>) -> Option<io::Result<R>> {
+        done.or_else(|| self.enter().err().map(Err))
     }
 
     /// How many async methods wait for `way`.
@@ -176,14 +262,14 @@ impl<S: event::Source> Registered<S> {
     }
 }
 
-impl<S: event::Source> Drop for Registered<S> {
+impl<S: Watched> Drop for Registered<S> {
     fn drop(&mut self) {
         if let Some(mut socket) = self.socket.take() {
             // An error means that the poller no longer knows it, say because somebody has closed the
             // descriptor. The place in the slab is given back all the same.
-            let _ = self.io.deregister(&mut socket);
+            let _ = self.leave(&mut socket);
         }
-        self.io.retire(self.key);
+        self.io.retire(self.key, self.entered.load(Ordering::Relaxed));
     }
 }
 
@@ -242,16 +328,33 @@ pub(super) fn poll<R>(
     }
 }
 
-/// Anything with a descriptor, as a source for the poller.
+/// Descriptors, as the poller takes them: while others use them.
 #[cfg(unix)]
 mod fd {
+    use mio::event::Source;
     use mio::unix::SourceFd;
-    use mio::{Interest, Registry, Token, event};
+    use mio::{Interest, Registry, Token};
     use std::io;
     use std::ops::{Deref, DerefMut};
-    use std::os::fd::{AsFd, AsRawFd};
+    use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-    /// Registers the descriptor of what it holds.
+    /// What the poller can tell of.
+    pub(crate) trait Watched {
+        fn enter(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()>;
+        fn leave(&self, registry: &Registry) -> io::Result<()>;
+    }
+
+    impl<S: AsRawFd> Watched for S {
+        fn enter(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+            SourceFd(&self.as_raw_fd()).register(registry, token, interest)
+        }
+
+        fn leave(&self, registry: &Registry) -> io::Result<()> {
+            SourceFd(&self.as_raw_fd()).deregister(registry)
+        }
+    }
+
+    /// Anything that lends its descriptor.
     #[derive(Debug)]
     pub(crate) struct Fd<T>(pub(crate) T);
 
@@ -269,17 +372,9 @@ mod fd {
         }
     }
 
-    impl<T: AsFd> event::Source for Fd<T> {
-        fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
-            SourceFd(&self.as_fd().as_raw_fd()).register(registry, token, interest)
-        }
-
-        fn reregister(&mut self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
-            SourceFd(&self.as_fd().as_raw_fd()).reregister(registry, token, interest)
-        }
-
-        fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-            SourceFd(&self.as_fd().as_raw_fd()).deregister(registry)
+    impl<T: AsFd> AsRawFd for Fd<T> {
+        fn as_raw_fd(&self) -> RawFd {
+            self.0.as_fd().as_raw_fd()
         }
     }
 }

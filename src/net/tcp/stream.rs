@@ -91,15 +91,12 @@ impl TcpStream {
         drop(coop::permit().await);
         let stream = TcpStream::new(io, begin()?)?;
         let connected = |socket: &mio::net::TcpStream| {
-            // The error goes first: it is reported once only, and afterwards a refused socket looks like
-            // one that has not got anywhere yet.
-            if let Some(error) = socket.take_error()? {
-                return Err(error);
-            }
-            match socket.peer_addr() {
-                Ok(_) => Ok(()),
-                Err(error) if error.kind() == ErrorKind::NotConnected => Err(ErrorKind::WouldBlock.into()),
-                Err(error) => Err(error),
+            let Err(error) = socket.peer_addr() else { return Ok(()) };
+            // Its own error is reported once only; without one, a refused socket looks like one that has not got anywhere yet.
+            match socket.take_error()? {
+                Some(refused) => Err(refused),
+                None if error.kind() == ErrorKind::NotConnected => Err(ErrorKind::WouldBlock.into()),
+                None => Err(error),
             }
         };
         stream.registered.async_io(Way::Write, connected).await?;

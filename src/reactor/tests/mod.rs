@@ -6,9 +6,10 @@ mod park;
 #[cfg(unix)]
 mod sources;
 
+use super::registration::Watched;
 use super::*;
 use mainspring_driver::Unpark;
-use mio::{Interest, Registry, Token, event};
+use mio::{Interest, Registry, Token};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Wake};
 use std::time::Instant;
@@ -41,7 +42,19 @@ fn counter() -> (Arc<Count>, Waker) {
 #[derive(Debug)]
 struct Fake;
 
-impl event::Source for Fake {
+#[cfg(unix)]
+impl Watched for Fake {
+    fn enter(&self, _: &Registry, _: Token, _: Interest) -> Result<()> {
+        Ok(())
+    }
+
+    fn leave(&self, _: &Registry) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(not(unix))]
+impl Watched for Fake {
     fn register(&mut self, _: &Registry, _: Token, _: Interest) -> Result<()> {
         Ok(())
     }
@@ -61,12 +74,12 @@ fn blocked<S>(_: &S) -> Result<()> {
 }
 
 /// Begins to wait, which makes the way not ready.
-fn wait<S: event::Source>(source: &Registered<S>, way: Way, waker: &Waker) {
+fn wait<S: Watched>(source: &Registered<S>, way: Way, waker: &Waker) {
     assert!(source.poll_io(&mut Context::from_waker(waker), way, blocked).is_pending());
 }
 
 /// Whether an operation would be tried.
-fn is_ready<S: event::Source>(source: &Registered<S>, way: Way) -> bool {
+fn is_ready<S: Watched>(source: &Registered<S>, way: Way) -> bool {
     source.try_io(way, |_| Ok(())).is_ok()
 }
 

@@ -1,7 +1,6 @@
 //! The life of registered sources, with real descriptors.
 
 use super::*;
-use mio::unix::SourceFd;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, RawFd};
@@ -21,17 +20,9 @@ impl<T: AsRawFd> Fd<T> {
     }
 }
 
-impl<T> event::Source for Fd<T> {
-    fn register(&mut self, registry: &Registry, token: Token, interest: Interest) -> Result<()> {
-        SourceFd(&self.number).register(registry, token, interest)
-    }
-
-    fn reregister(&mut self, registry: &Registry, token: Token, interest: Interest) -> Result<()> {
-        SourceFd(&self.number).reregister(registry, token, interest)
-    }
-
-    fn deregister(&mut self, registry: &Registry) -> Result<()> {
-        SourceFd(&self.number).deregister(registry)
+impl<T> AsRawFd for Fd<T> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.number
     }
 }
 
@@ -64,16 +55,116 @@ fn park_for_events(reactor: &mut Reactor) -> usize {
 #[test]
 fn a_refused_registration_leaves_nothing_behind() {
     let reactor = Reactor::new().unwrap();
+    let file = || File::open("/proc/self/exe").or_else(|_| File::open("Cargo.toml")).unwrap();
     for _ in 0..10 {
         // No poller takes a regular file.
-        let file = File::open("/proc/self/exe").or_else(|_| File::open("Cargo.toml")).unwrap();
         if cfg!(any(target_os = "linux", target_os = "android")) {
-            let error = Registered::new(reactor.io(), Fd::new(file)).unwrap_err();
+            let error = Registered::watched(reactor.io(), Fd::new(file()), None).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::PermissionDenied);
         }
         // Nor a descriptor that is none.
-        Registered::new(reactor.io(), Fd::<File> { owner: None, number: -1 }).unwrap_err();
+        let none = Fd::<File> { owner: None, number: -1 };
+        Registered::watched(reactor.io(), none, Some(Way::Read)).unwrap_err();
         assert_eq!(reactor.io().keys(), 0);
+    }
+}
+
+#[test]
+fn a_socket_enters_the_poller_when_it_has_to_wait() {
+    let mut reactor = Reactor::new().unwrap();
+    let (source, mut peer) = pair(&reactor);
+    peer.write_all(b"x").unwrap();
+    assert!(is_ready(&source, Way::Read) && is_ready(&source, Way::Write));
+    assert_eq!(reactor.park(Until::Now).unwrap().events, 0, "nobody waits for it");
+    // Its key is free at once: the poller has never heard of it.
+    drop(source);
+    assert_eq!(reactor.io().keys(), 0);
+
+    let (source, mut peer) = pair(&reactor);
+    let (woken, waker) = counter();
+    // What comes after the attempt, and before it enters, is told of as it enters.
+    let polled = source.poll_io(&mut Context::from_waker(&waker), Way::Read, |fd| {
+        peer.write_all(b"x").unwrap();
+        blocked(fd)
+    });
+    assert!(polled.is_pending());
+    assert_eq!(park_for_events(&mut reactor), 1);
+    reactor.dispatch();
+    assert_eq!(woken.get(), 1);
+    assert!(is_ready(&source, Way::Read));
+    drop(source);
+    assert_eq!(reactor.io().keys(), 1, "the poller may still name it");
+    reactor.dispatch();
+    assert_eq!(reactor.io().keys(), 0);
+}
+
+/// Who only tries, and never waits, learns of what has come since, too.
+#[test]
+fn a_try_in_vain_enters_the_poller() {
+    let mut reactor = Reactor::new().unwrap();
+    let (source, mut peer) = pair(&reactor);
+    assert_eq!(source.try_io(Way::Read, blocked).unwrap_err().kind(), ErrorKind::WouldBlock);
+    assert!(!is_ready(&source, Way::Read));
+    settle(&mut reactor);
+    assert!(!is_ready(&source, Way::Read));
+    peer.write_all(b"x").unwrap();
+    settle(&mut reactor);
+    assert!(is_ready(&source, Way::Read));
+}
+
+/// Each operation that has to wait is told, whichever comes first.
+#[test]
+fn what_the_poller_refuses_does_not_wait() {
+    let mut reactor = Reactor::new().unwrap();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let number = ours.as_raw_fd();
+    let first = Registered::new(reactor.io(), Fd::new(ours)).unwrap();
+    let second = Registered::new(reactor.io(), Fd::<UnixStream> { owner: None, number }).unwrap();
+    wait(&first, Way::Read, Waker::noop());
+    // A descriptor has one place in a poller.
+    let (woken, waker) = counter();
+    let mut cx = Context::from_waker(&waker);
+    for _ in 0..3 {
+        for way in [Way::Read, Way::Write] {
+            let error = match second.poll_io(&mut cx, way, blocked) {
+                std::task::Poll::Ready(result) => result.unwrap_err(),
+                std::task::Poll::Pending => panic!("hangs"),
+            };
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+            assert_eq!(second.try_io(way, blocked).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        }
+    }
+    // Once there is room it waits as any other.
+    let _ours = first.into_inner().unwrap();
+    wait(&second, Way::Read, &waker);
+    theirs.write_all(b"x").unwrap();
+    park_for_events(&mut reactor);
+    reactor.dispatch();
+    assert_eq!(woken.get(), 1);
+}
+
+/// Two threads have to wait for the first time at the same moment: neither is refused, and both are told.
+#[test]
+fn two_that_wait_at_once_for_the_first_time_are_both_told() {
+    let mut reactor = Reactor::new().unwrap();
+    for _ in 0..200 {
+        let (source, peer) = pair(&reactor);
+        let ((readers, reader), (writers, writer)) = (counter(), counter());
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            for (way, waker) in [(Way::Read, &reader), (Way::Write, &writer)] {
+                let (source, start) = (&source, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    wait(source, way, waker);
+                });
+            }
+        });
+        drop(peer);
+        while (readers.get(), writers.get()) != (1, 1) {
+            park_for_events(&mut reactor);
+            reactor.dispatch();
+        }
     }
 }
 
@@ -116,6 +207,7 @@ fn a_descriptor_closed_behind_our_back_costs_no_slot() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let number = ours.as_raw_fd();
         let source = Registered::new(reactor.io(), Fd::<UnixStream> { owner: None, number }).unwrap();
+        wait(&source, Way::Read, Waker::noop());
         drop(ours);
         drop(source);
         reactor.dispatch();
@@ -125,6 +217,7 @@ fn a_descriptor_closed_behind_our_back_costs_no_slot() {
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let source =
         Registered::new(reactor.io(), Fd::<UnixStream> { owner: None, number: ours.as_raw_fd() }).unwrap();
+    wait(&source, Way::Read, Waker::noop());
     drop(ours);
     source.into_inner().unwrap_err();
     settle(&mut reactor);
