@@ -82,9 +82,8 @@ impl Pool {
 pub(super) fn submit(work: Arc<dyn Work>) -> io::Result<()> {
     let pool = Pool::current()?;
     let mut state = pool.lock();
-    if state.idle > state.queue.len() {
-        pool.more.notify_one();
-    } else if state.threads < LIMIT {
+    let is_one_idle = state.idle > state.queue.len();
+    if !is_one_idle && state.threads < LIMIT {
         match thread::Builder::new().name("mainspring-work".into()).spawn(|| serve(pool)) {
             Ok(_detached) => state.threads += 1,
             Err(error) if state.threads == 0 => {
@@ -98,6 +97,11 @@ pub(super) fn submit(work: Arc<dyn Work>) -> io::Result<()> {
         }
     }
     state.queue.push_back(work);
+    drop(state);
+    // Not under the lock, which is the first thing that who is woken needs.
+    if is_one_idle {
+        pool.more.notify_one();
+    }
     Ok(())
 }
 
