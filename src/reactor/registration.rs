@@ -10,6 +10,8 @@
 //! * A socket enters the poller when the first of its operations has to wait. What never waits, such as a connection whose
 //!   request is there when it is accepted and that is closed after the answer, costs no system call but its own. The poller tells
 //!   what enters of what it is ready for, so nothing that came before is missed. (On Windows it enters when it is made.)
+//! * What waits to read enters for reading only, until it has to wait to write, which is rare: each event less is looked for, told and
+//!   handed out. Who has to wait to write first, such as one that connects, enters for both: it will read.
 //! * A result is charged to the cooperative budget, be it good or bad: a listener that fails again and
 //!   again still lets others run (tokio #6221). Waiting is free.
 
@@ -21,7 +23,7 @@ pub(crate) use mio::event::Source as Watched;
 use super::poller::{Io, closed};
 use super::source::{Direction, Source, Start, Waiter, Way};
 use crate::coop;
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicU8, Ordering};
 #[cfg(unix)]
 use crate::sync::{Mutex, lock};
 use mio::{Interest, Token};
@@ -40,10 +42,8 @@ pub(crate) struct Registered<S: Watched> {
     source: Arc<Source>,
     /// Its place in the reactor's slab.
     key: usize,
-    /// What the poller is to tell of.
-    interest: Interest,
-    /// It is in the poller.
-    entered: AtomicBool,
+    /// The ways of which the poller tells, a bit each; none while it is not there.
+    entered: AtomicU8,
     /// Who holds it puts it there.
     #[cfg(unix)]
     entering: Mutex<()>,
@@ -59,39 +59,48 @@ const READ: Interest = Interest::READABLE.add(Interest::PRIORITY);
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const READ: Interest = Interest::READABLE;
 
-/// Both ways, once and for all.
-const BOTH: Interest = READ.add(Interest::WRITABLE);
+/// What the poller tells of those who wait for these ways.
+fn interest(ways: u8) -> Interest {
+    match ways {
+        READS => READ,
+        WRITES => Interest::WRITABLE,
+        _ => READ.add(Interest::WRITABLE),
+    }
+}
+
+/// The bits of the ways.
+const READS: u8 = bit(Way::Read);
+const WRITES: u8 = bit(Way::Write);
+const BOTH: u8 = READS | WRITES;
+
+const fn bit(way: Way) -> u8 {
+    1 << way as u8
+}
 
 impl<S: Watched> Registered<S> {
     /// Registers a socket, which must be in non-blocking mode. Its first operation is tried at once; it enters the poller when one
     /// has to wait.
     #[cfg(any(feature = "net", test))]
     pub(crate) fn new(io: &Arc<Io>, socket: S) -> io::Result<Registered<S>> {
-        Registered::register(io, socket, BOTH, Start::Ready)
+        Registered::register(io, socket, Start::Ready)
     }
 
     /// Registers a descriptor of any kind, for one way or for both. It enters the poller, and is ready when that has said so.
     #[cfg(unix)]
     pub(crate) fn watched(io: &Arc<Io>, socket: S, way: Option<Way>) -> io::Result<Registered<S>> {
-        let interest = match way {
-            None => BOTH,
-            Some(Way::Read) => READ,
-            Some(Way::Write) => Interest::WRITABLE,
-        };
-        let registered = Registered::register(io, socket, interest, Start::Told)?;
-        registered.enter()?;
+        let registered = Registered::register(io, socket, Start::Told)?;
+        registered.enter(way.map_or(BOTH, bit))?;
         Ok(registered)
     }
 
-    fn register(io: &Arc<Io>, socket: S, interest: Interest, start: Start) -> io::Result<Registered<S>> {
+    fn register(io: &Arc<Io>, socket: S, start: Start) -> io::Result<Registered<S>> {
         let (source, key) = io.register(start)?;
         let registered = Registered {
             socket: Some(socket),
             io: io.clone(),
             source,
             key,
-            interest,
-            entered: AtomicBool::new(false),
+            entered: AtomicU8::new(0),
             #[cfg(unix)]
             entering: Mutex::new(()),
         };
@@ -100,22 +109,21 @@ impl<S: Watched> Registered<S> {
         Ok(registered)
     }
 
-    /// Puts it into the poller, if it is not there yet.
+    /// Puts it into the poller for these ways at the least.
     #[cfg(unix)]
-    #[inline]
-    fn enter(&self) -> io::Result<()> {
-        // Relaxed: this says of no other memory anything. What the poller tells is found by way of the readiness.
-        if self.entered.load(Ordering::Relaxed) { Ok(()) } else { self.enter_first() }
-    }
-
-    #[cfg(unix)]
-    #[inline(never)]
-    fn enter_first(&self) -> io::Result<()> {
+    #[cold]
+    fn enter(&self, ways: u8) -> io::Result<()> {
         // Of two that have to wait the first may be refused; then the second asks for itself.
         let _entering = lock(&self.entering);
-        if !self.entered.load(Ordering::Relaxed) {
-            self.io.enter(|registry| self.socket().enter(registry, Token(self.key), self.interest))?;
-            self.entered.store(true, Ordering::Relaxed);
+        let before = self.entered.load(Ordering::Relaxed);
+        let after = before | ways;
+        if after != before {
+            let (token, interest) = (Token(self.key), interest(after));
+            self.io.enter(|registry| match before {
+                0 => self.socket().enter(registry, token, interest),
+                _ => self.socket().enter_again(registry, token, interest),
+            })?;
+            self.entered.store(after, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -123,22 +131,22 @@ impl<S: Watched> Registered<S> {
     /// As the poller changes the socket as it takes it, nobody else may have it meanwhile.
     #[cfg(not(unix))]
     fn enter_at_once(mut self) -> io::Result<Registered<S>> {
-        let (token, interest) = (Token(self.key), self.interest);
+        let token = Token(self.key);
         if let Some(socket) = &mut self.socket {
-            self.io.enter(|registry| socket.register(registry, token, interest))?;
-            self.entered.store(true, Ordering::Relaxed);
+            self.io.enter(|registry| socket.register(registry, token, interest(BOTH)))?;
+            self.entered.store(BOTH, Ordering::Relaxed);
         }
         Ok(self)
     }
 
     #[cfg(not(unix))]
-    fn enter(&self) -> io::Result<()> {
+    fn enter(&self, _ways: u8) -> io::Result<()> {
         Ok(())
     }
 
     /// Takes its socket out of the poller, if it is there.
     fn leave(&self, socket: &mut S) -> io::Result<()> {
-        if !self.entered.load(Ordering::Relaxed) {
+        if self.entered.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
         #[cfg(unix)]
@@ -206,7 +214,7 @@ impl<S: Watched> Registered<S> {
         took_all: impl Fn(&R) -> bool,
     ) -> Poll<io::Result<R>> {
         let direction = self.source.direction(way);
-        let attempt = || self.or_wait(step(direction, &mut op, &took_all));
+        let attempt = || self.or_wait(way, step(direction, &mut op, &took_all));
         poll(cx, direction, attempt, |waker| direction.leave_waker(waker))
     }
 
@@ -223,7 +231,7 @@ impl<S: Watched> Registered<S> {
     /// Performs `op` if the way is ready, and fails with `WouldBlock` if it is not.
     pub(crate) fn try_io<R>(&self, way: Way, mut op: impl FnMut(&S) -> io::Result<R>) -> io::Result<R> {
         let done = step(self.source.direction(way), &mut || op(self.socket()), &|_| false);
-        self.or_wait(done).unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))
+        self.or_wait(way, done).unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))
     }
 
     /// Waits until the way is ready, and performs nothing. Any number of tasks can wait so.
@@ -234,7 +242,7 @@ impl<S: Watched> Registered<S> {
     /// The poll form of [`ready`](Self::ready), of which the waker of the latest caller is kept.
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>, way: Way) -> Poll<io::Result<()>> {
         let direction = self.source.direction(way);
-        poll(cx, direction, || self.or_wait(look(direction)), |waker| direction.leave_waker(waker))
+        poll(cx, direction, || self.or_wait(way, look(direction)), |waker| direction.leave_waker(waker))
     }
 
     /// Waits until `attempt` has a result.
@@ -245,14 +253,18 @@ impl<S: Watched> Registered<S> {
     ) -> io::Result<R> {
         let direction = self.source.direction(way);
         let mut waiter = Waiter::new(direction);
-        let mut attempt = || self.or_wait(attempt(direction));
+        let mut attempt = || self.or_wait(way, attempt(direction));
         poll_fn(|cx| poll(cx, direction, &mut attempt, |waker| waiter.leave_waker(waker))).await
     }
 
-    /// If there is no result, somebody is going to wait: the poller is to tell of it.
+    /// If there is no result, somebody is going to wait: the poller is to tell of that way.
     #[inline]
-    fn or_wait<R>(&self, done: Option<io::Result<R>>) -> Option<io::Result<R>> {
-        done.or_else(|| self.enter().err().map(Err))
+    fn or_wait<R>(&self, way: Way, done: Option<io::Result<R>>) -> Option<io::Result<R>> {
+        // Relaxed: the bits say of no other memory anything. What the poller tells is found by way of the readiness.
+        if done.is_some() || self.entered.load(Ordering::Relaxed) & bit(way) != 0 {
+            return done;
+        }
+        self.enter(if way == Way::Read { READS } else { BOTH }).err().map(Err)
     }
 
     /// How many async methods wait for `way`.
@@ -269,7 +281,7 @@ impl<S: Watched> Drop for Registered<S> {
             // descriptor. The place in the slab is given back all the same.
             let _ = self.leave(&mut socket);
         }
-        self.io.retire(self.key, self.entered.load(Ordering::Relaxed));
+        self.io.retire(self.key, self.entered.load(Ordering::Relaxed) != 0);
     }
 }
 
@@ -341,12 +353,17 @@ mod fd {
     /// What the poller can tell of.
     pub(crate) trait Watched {
         fn enter(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()>;
+        fn enter_again(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()>;
         fn leave(&self, registry: &Registry) -> io::Result<()>;
     }
 
     impl<S: AsRawFd> Watched for S {
         fn enter(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
             SourceFd(&self.as_raw_fd()).register(registry, token, interest)
+        }
+
+        fn enter_again(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+            SourceFd(&self.as_raw_fd()).reregister(registry, token, interest)
         }
 
         fn leave(&self, registry: &Registry) -> io::Result<()> {

@@ -48,6 +48,10 @@ impl Watched for Fake {
         Ok(())
     }
 
+    fn enter_again(&self, _: &Registry, _: Token, _: Interest) -> Result<()> {
+        Ok(())
+    }
+
     fn leave(&self, _: &Registry) -> Result<()> {
         Ok(())
     }

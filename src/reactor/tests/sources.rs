@@ -98,6 +98,42 @@ fn a_socket_enters_the_poller_when_it_has_to_wait() {
     assert_eq!(reactor.io().keys(), 0);
 }
 
+/// What waits to read hears nothing of its being writable; from when it has to wait to write, too, it does.
+#[test]
+fn the_poller_tells_of_the_ways_that_somebody_waits_for() {
+    let mut reactor = Reactor::new().unwrap();
+    let (mut source, mut peer) = pair(&reactor);
+    peer.set_nonblocking(true).unwrap();
+    let ((readers, reader), (writers, writer)) = (counter(), counter());
+    wait(&source, Way::Read, &reader);
+    assert_eq!(reactor.park(after(Duration::from_millis(20))).unwrap().events, 0);
+    peer.write_all(b"x").unwrap();
+    assert_eq!(park_for_events(&mut reactor), 1);
+    reactor.dispatch();
+    assert_eq!(readers.get(), 1);
+
+    let full = [0; 4096];
+    let ours = source.socket_mut().owner.as_mut().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    while ours.write(&full).is_ok() {}
+    wait(&source, Way::Read, &reader);
+    wait(&source, Way::Write, &writer);
+    // That it is readable is told once more, as it begins anew.
+    settle(&mut reactor);
+    assert_eq!((readers.get(), writers.get()), (2, 0));
+    let mut buffer = [0; 4096];
+    while std::io::Read::read(&mut peer, &mut buffer).is_ok() {}
+    park_for_events(&mut reactor);
+    reactor.dispatch();
+    assert_eq!(writers.get(), 1);
+    // Reading is told of as before.
+    wait(&source, Way::Read, &reader);
+    peer.write_all(b"y").unwrap();
+    park_for_events(&mut reactor);
+    reactor.dispatch();
+    assert_eq!(readers.get(), 3);
+}
+
 /// Who only tries, and never waits, learns of what has come since, too.
 #[test]
 fn a_try_in_vain_enters_the_poller() {
