@@ -198,10 +198,23 @@ impl<S: Watched> Registered<S> {
         len: usize,
         mut op: impl FnMut(&S) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
+        self.poll_stretch(cx, way, len, |socket| Ok((op(socket)?, true)))
+    }
+
+    /// Like [`poll_stream`](Self::poll_stream), for what says with each result whether it would have gone on, had there been more.
+    #[cfg(any(feature = "net", test))]
+    pub(crate) fn poll_stretch(
+        &self,
+        cx: &mut Context<'_>,
+        way: Way,
+        len: usize,
+        mut op: impl FnMut(&S) -> io::Result<(usize, bool)>,
+    ) -> Poll<io::Result<usize>> {
         // epoll promises a new event once there is more, kqueue's and IOCP's emulations are less clear.
         // The kernel moves at most 2 GiB at a time, so of a longer buffer "fewer" would say nothing.
         let telling = cfg!(any(target_os = "linux", target_os = "android")) && len < 1 << 30;
-        self.poll_telling(cx, way, || op(self.socket()), |&n| telling && 0 < n && n < len)
+        let took_all = |&(n, goes_on): &_| telling && goes_on && 0 < n && n < len;
+        self.poll_telling(cx, way, || op(self.socket()), took_all).map_ok(|(n, _)| n)
     }
 
     /// As [`poll_io`](Self::poll_io). `took_all` says of a result that nothing is left for another operation; the next one

@@ -1,7 +1,8 @@
 //! A connection between Unix sockets.
 //!
 //! Ground rule: a short read does not say that the socket is empty, for the system ends a read where a descriptor was sent
-//! along. So only `WouldBlock` makes the next one wait.
+//! along, or where the sender's credentials change, if those are asked for. On Linux it says when there was any of that
+//! (`MSG_CTRUNC`); elsewhere, and for vectored reads, only `WouldBlock` makes the next one wait.
 
 use super::{Pauses, SocketAddr};
 use crate::coop;
@@ -219,9 +220,24 @@ impl UnixStream {
     }
 }
 
+/// Reads, and says whether it would have gone on, had there been more.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn read(socket: &net::UnixStream, buf: &mut [u8]) -> io::Result<(usize, bool)> {
+    use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, recvmsg};
+    let mut no_room = RecvAncillaryBuffer::default();
+    let message = recvmsg(socket, &mut [IoSliceMut::new(buf)], &mut no_room, RecvFlags::empty())?;
+    // There is no room for what is sent along: the system drops it, as it does for a read, and says so.
+    Ok((message.bytes, !message.flags.contains(ReturnFlags::CTRUNC)))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn read(mut socket: &net::UnixStream, buf: &mut [u8]) -> io::Result<(usize, bool)> {
+    Ok((socket.read(buf)?, false))
+}
+
 impl AsyncRead for &UnixStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.registered.poll_io(cx, Way::Read, |socket| (&**socket).read(buf))
+        self.registered.poll_stretch(cx, Way::Read, buf.len(), |socket| read(socket, buf))
     }
 
     fn poll_read_vectored(

@@ -185,6 +185,19 @@ fn a_short_read_waits_for_news() {
     assert!(read_some(0).is_ready());
 }
 
+/// A read that ended where something was sent along says nothing of what is behind it.
+#[test]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn a_read_that_was_ended_is_tried_again() {
+    let reactor = Reactor::new().unwrap();
+    let source = Registered::new(reactor.io(), Fake).unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut read_some = |goes_on| source.poll_stretch(&mut cx, Way::Read, 10, |_| Ok((3, goes_on)));
+    assert!(read_some(false).is_ready() && read_some(false).is_ready());
+    assert!(read_some(true).is_ready());
+    assert!(read_some(true).is_pending());
+}
+
 /// Items from a "kernel" that another thread fills and announces, each once the last one was taken: so every
 /// one has to be waited for, and its announcement hits any moment of falling asleep.
 #[test]
