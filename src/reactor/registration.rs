@@ -198,12 +198,13 @@ impl<S: Watched> Registered<S> {
         len: usize,
         mut op: impl FnMut(&S) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        self.poll_stretch(cx, way, len, |socket| Ok((op(socket)?, true)))
+        self.poll_segmented(cx, way, len, |socket| Ok((op(socket)?, true)))
     }
 
-    /// Like [`poll_stream`](Self::poll_stream), for what says with each result whether it would have gone on, had there been more.
+    /// Like [`poll_stream`](Self::poll_stream), for a stream in segments, at whose ends the system ends a read: `op` says with each
+    /// result whether it would have gone on, had there been more.
     #[cfg(any(feature = "net", test))]
-    pub(crate) fn poll_stretch(
+    pub(crate) fn poll_segmented(
         &self,
         cx: &mut Context<'_>,
         way: Way,
@@ -413,6 +414,16 @@ mod fd {
 mod tests {
     use super::super::source::{Occurrence, READY};
     use super::*;
+
+    #[test]
+    fn the_poller_is_asked_for_what_is_waited_for_and_nothing_else() {
+        let asked = [READS, WRITES, BOTH].map(|ways| {
+            let interest = interest(ways);
+            (interest.is_readable(), interest.is_writable(), interest.is_priority())
+        });
+        let urgent = cfg!(any(target_os = "linux", target_os = "android"));
+        assert_eq!(asked, [(true, false, urgent), (false, true, false), (true, true, urgent)]);
+    }
 
     /// An event after the attempt, but before the waker was left, wakes nobody: it must be seen by looking
     /// once more.

@@ -237,7 +237,7 @@ fn read(mut socket: &net::UnixStream, buf: &mut [u8]) -> io::Result<(usize, bool
 
 impl AsyncRead for &UnixStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.registered.poll_stretch(cx, Way::Read, buf.len(), |socket| read(socket, buf))
+        self.registered.poll_segmented(cx, Way::Read, buf.len(), |socket| read(socket, buf))
     }
 
     fn poll_read_vectored(

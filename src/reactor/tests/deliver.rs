@@ -192,7 +192,7 @@ fn a_read_that_was_ended_is_tried_again() {
     let reactor = Reactor::new().unwrap();
     let source = Registered::new(reactor.io(), Fake).unwrap();
     let mut cx = Context::from_waker(Waker::noop());
-    let mut read_some = |goes_on| source.poll_stretch(&mut cx, Way::Read, 10, |_| Ok((3, goes_on)));
+    let mut read_some = |goes_on| source.poll_segmented(&mut cx, Way::Read, 10, |_| Ok((3, goes_on)));
     assert!(read_some(false).is_ready() && read_some(false).is_ready());
     assert!(read_some(true).is_ready());
     assert!(read_some(true).is_pending());
