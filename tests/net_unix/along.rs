@@ -6,7 +6,7 @@ use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::io::Interest;
 use mainspring::net::unix::UnixStream;
 use mainspring::task::yield_now;
-use mainspring::{spawn, timeout};
+use mainspring::{sleep, spawn, timeout};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::pipe::{SpliceFlags, splice};
@@ -15,6 +15,7 @@ use std::io::{IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net;
+use std::time::Duration;
 
 /// Sends bytes, and a descriptor along with them.
 async fn send_with(stream: &UnixStream, bytes: &[u8], fd: BorrowedFd<'_>) {
@@ -77,10 +78,14 @@ fn bytes_behind_a_descriptor_are_not_forgotten() {
     run(async {
         let (one, mut other) = UnixStream::pair().unwrap();
         let fd = File::open("/dev/null").unwrap();
+        let mut buffer = [0; 64];
+        // From now on the poller tells of it.
+        timeout(Duration::from_millis(1), other.read(&mut buffer)).await.unwrap_err();
         for _ in 0..3 {
             send_with(&one, b"with", fd.as_fd()).await;
             (&one).write_all(b"behind").await.unwrap();
-            let mut buffer = [0; 64];
+            // It has told of both, and will not again.
+            sleep(Duration::from_millis(5)).await;
             let mut got = Vec::<u8>::new();
             while got.len() < 10 {
                 let read = timeout(LONG, other.read(&mut buffer)).await.expect("it is there").unwrap();
