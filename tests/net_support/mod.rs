@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,13 @@ pub(crate) async fn pair() -> (mainspring::net::TcpStream, std::net::TcpStream) 
     (ours, theirs)
 }
 
+/// No child begins while this is held. A child has our descriptors from its fork until its exec, so what a test beside it closes
+/// is open until then: whoever counts on its being closed holds this.
+pub(crate) fn no_child_begins() -> MutexGuard<'static, ()> {
+    static BEGINNING: Mutex<()> = Mutex::new(());
+    BEGINNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs the test `name` of this binary in a process of its own, which may have `descriptors` descriptors.
 /// Returns true in that process.
 pub(crate) fn in_child(name: &str, descriptors: usize) -> bool {
@@ -44,6 +52,7 @@ pub(crate) fn in_child(name: &str, descriptors: usize) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;
     }
+    let beginning = no_child_begins();
     let mut child = Command::new("sh")
         .arg("-c")
         .arg(format!("ulimit -n {descriptors} && exec \"$0\" --exact {name} --nocapture --test-threads 1"))
@@ -52,6 +61,7 @@ pub(crate) fn in_child(name: &str, descriptors: usize) -> bool {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
+    drop(beginning);
     let start = Instant::now();
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {

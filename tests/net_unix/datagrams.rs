@@ -1,7 +1,7 @@
 //! Datagrams: whole and in order, between a pair and by path.
 
 use crate::Place;
-use crate::net_support::run;
+use crate::net_support::{no_child_begins, run};
 use mainspring::net::unix::UnixDatagram;
 use mainspring::spawn;
 use std::future::poll_fn;
@@ -10,6 +10,7 @@ use std::net::Shutdown;
 
 #[test]
 fn a_thousand_datagrams_come_whole_and_in_order() {
+    let _alone = no_child_begins();
     run(async {
         let (one, other) = UnixDatagram::pair().unwrap();
         let sending = spawn(async move {

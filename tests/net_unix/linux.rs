@@ -2,7 +2,7 @@
 
 use crate::Place;
 use crate::common::{LONG, is_ready, ms};
-use crate::net_support::{in_child, run};
+use crate::net_support::{in_child, no_child_begins, run};
 use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::net::unix::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use mainspring::task::yield_now;
@@ -35,6 +35,7 @@ fn a_peers_credentials_are_its_users_and_its_own() {
 
 #[test]
 fn abstract_names_are_addresses_of_all_three() {
+    let _alone = no_child_begins();
     run(async {
         let name = |what: &str| {
             SocketAddr::from_abstract_name(format!("mainspring {what} {}", std::process::id())).unwrap()

@@ -2,7 +2,7 @@
 
 use crate::Place;
 use crate::common::{is_ready, ms, paused};
-use crate::net_support::run;
+use crate::net_support::{no_child_begins, run};
 use futures::stream::FusedStream;
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
 use mainspring::io::Interest;
@@ -101,6 +101,7 @@ fn a_peer_that_closes_wakes_reader_and_writer() {
 
 #[test]
 fn a_listener_whose_path_is_removed_takes_nobody_more_and_keeps_whom_it_has() {
+    let _alone = no_child_begins();
     run(async {
         let place = Place::new("removed");
         let listener = UnixListener::bind(&place).unwrap();
