@@ -120,8 +120,8 @@ impl<S: Watched> Registered<S> {
         if after != before {
             let (token, interest) = (Token(self.key), interest(after));
             self.io.enter(|registry| match before {
-                0 => self.socket().enter(registry, token, interest),
-                _ => self.socket().enter_again(registry, token, interest),
+                0 => self.socket().register(registry, token, interest),
+                _ => self.socket().reregister(registry, token, interest),
             })?;
             self.entered.store(after, Ordering::Relaxed);
         }
@@ -149,10 +149,7 @@ impl<S: Watched> Registered<S> {
         if self.entered.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
-        #[cfg(unix)]
-        return self.io.leave(|registry| socket.leave(registry));
-        #[cfg(not(unix))]
-        return self.io.leave(|registry| socket.deregister(registry));
+        self.io.leave(|registry| socket.deregister(registry))
     }
 
     /// Takes the socket out of the reactor.
@@ -364,23 +361,23 @@ mod fd {
     use std::ops::{Deref, DerefMut};
     use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-    /// What the poller can tell of.
+    /// What the poller can tell of: mio's [`Source`], but for the exclusive access.
     pub(crate) trait Watched {
-        fn enter(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()>;
-        fn enter_again(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()>;
-        fn leave(&self, registry: &Registry) -> io::Result<()>;
+        fn register(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()>;
+        fn reregister(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()>;
+        fn deregister(&self, registry: &Registry) -> io::Result<()>;
     }
 
     impl<S: AsRawFd> Watched for S {
-        fn enter(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        fn register(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
             SourceFd(&self.as_raw_fd()).register(registry, token, interest)
         }
 
-        fn enter_again(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
+        fn reregister(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
             SourceFd(&self.as_raw_fd()).reregister(registry, token, interest)
         }
 
-        fn leave(&self, registry: &Registry) -> io::Result<()> {
+        fn deregister(&self, registry: &Registry) -> io::Result<()> {
             SourceFd(&self.as_raw_fd()).deregister(registry)
         }
     }

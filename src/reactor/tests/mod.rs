@@ -44,15 +44,15 @@ struct Fake;
 
 #[cfg(unix)]
 impl Watched for Fake {
-    fn enter(&self, _: &Registry, _: Token, _: Interest) -> Result<()> {
+    fn register(&self, _: &Registry, _: Token, _: Interest) -> Result<()> {
         Ok(())
     }
 
-    fn enter_again(&self, _: &Registry, _: Token, _: Interest) -> Result<()> {
+    fn reregister(&self, _: &Registry, _: Token, _: Interest) -> Result<()> {
         Ok(())
     }
 
-    fn leave(&self, _: &Registry) -> Result<()> {
+    fn deregister(&self, _: &Registry) -> Result<()> {
         Ok(())
     }
 }
