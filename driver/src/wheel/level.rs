@@ -191,14 +191,10 @@ pub(super) struct Occupied {
 }
 
 impl Occupied {
-    /// Says whether the bit is new.
     #[inline]
-    pub(super) fn set(&mut self, id: SlotId) -> bool {
-        let slots = &mut self.slots[id.level()];
-        let before = *slots;
-        *slots |= 1 << id.slot();
+    pub(super) fn set(&mut self, id: SlotId) {
+        self.slots[id.level()] |= 1 << id.slot();
         self.levels |= 1 << id.level();
-        *slots != before
     }
 
     #[inline]
@@ -300,8 +296,9 @@ mod tests {
         assert_eq!(occupied.earliest(), None);
         let ids = [SlotId::new(0, 9), SlotId::new(0, 63), SlotId::new(2, 1), SlotId::new(9, 63)];
         for id in ids.into_iter().rev() {
-            assert!(occupied.set(id) && !occupied.set(id));
-            assert_eq!(occupied.earliest(), Some(id));
+            assert!(!occupied.contains(id));
+            occupied.set(id);
+            assert!(occupied.contains(id) && occupied.earliest() == Some(id));
         }
         assert_eq!(occupied.iter().collect::<Vec<_>>(), ids);
         occupied.clear(ids[0]);

@@ -307,8 +307,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let place = store.place(key);
         let Some(untidy) = self.take_out(key, place, false) else { return false };
         self.len -= 1;
-        if untidy {
-            self.tidy(store, place);
+        if let Some(id) = untidy {
+            self.tidy(store, id);
         }
         self.debug_check();
         true
@@ -323,15 +323,17 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         assert!(timers.len() < u64::BITS as usize, "too many at a time");
         let (mut found, mut untidy) = (0, 0);
         for (number, &(key, place)) in timers.iter().enumerate() {
-            if let Some(is_untidy) = self.take_out(key, place, !cfg!(debug_assertions)) {
-                untidy |= u64::from(is_untidy) << number;
+            if let Some(id) = self.take_out(key, place, !cfg!(debug_assertions)) {
+                untidy |= u64::from(id.is_some()) << number;
                 found += 1;
             }
         }
         self.len -= found;
         // Only from here on cells move, and their owners are told.
         if found == timers.len() {
-            bits(untidy).for_each(|number| self.tidy(store, timers[number].1));
+            let at = self.elapsed;
+            let slots = bits(untidy).filter_map(|number| SlotId::of(at, timers[number].1.when));
+            slots.for_each(|id| self.tidy(store, id));
         }
         self.debug_check();
         found == timers.len()
@@ -362,15 +364,15 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.slots.capacity() * size_of::<Slot<K, SHORT>>() + self.pool.allocated_bytes()
     }
 
-    /// Takes the timer of `key` out, if it is at `place`. Says whether its slot is to be [tidied](Wheel::tidy) now. If that is `known`
+    /// Takes the timer of `key` out, if it is at `place`. Returns its slot, if that is to be [tidied](Wheel::tidy) now. If that is `known`
     /// to be its place, the cell is not looked at where it cannot be in a run instead: it may lie in memory far away.
     #[inline]
-    fn take_out(&mut self, key: K, place: Place, known: bool) -> Option<bool> {
+    fn take_out(&mut self, key: K, place: Place, known: bool) -> Option<Option<SlotId>> {
         let whose = if known && place.when > self.reach { None } else { Some(key) };
         let id = SlotId::of(self.elapsed, place.when);
         if let Some(slot) = id.and_then(|id| self.slots.get_mut(id.index())) {
             if slot.remove(place.index, whose, &mut self.pool) {
-                return Some(slot.is_untidy());
+                return Some(id.filter(|_| slot.is_untidy()));
             }
         }
         self.take_out_opened(key, place)
@@ -378,7 +380,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
 
     /// The same for one whose slot has been opened.
     #[inline(never)]
-    fn take_out_opened(&mut self, key: K, place: Place) -> Option<bool> {
+    fn take_out_opened(&mut self, key: K, place: Place) -> Option<Option<SlotId>> {
         match self.find_opened(key, place)? {
             Opened::Run(number, index) => {
                 let run = &mut self.runs[number];
@@ -387,7 +389,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             }
             Opened::Crowd(rank) => self.crowd.remove(place.when, rank),
         }
-        Some(false)
+        Some(None)
     }
 
     fn find_opened(&self, key: K, place: Place) -> Option<Opened> {
@@ -407,10 +409,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         }
     }
 
-    /// What is left to do when timers have left the slot of this place, and it says so.
+    /// What is left to do when timers have left this slot, and it says so.
     #[inline(never)]
-    fn tidy(&mut self, store: &mut impl Store<K>, place: Place) {
-        let Some(id) = SlotId::of(self.elapsed, place.when) else { return };
+    fn tidy(&mut self, store: &mut impl Store<K>, id: SlotId) {
         let slot = &mut self.slots[id.index()];
         slot.tidy(store, &mut self.pool);
         if slot.is_empty() {
@@ -423,10 +424,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     fn file(&mut self, store: &mut impl Store<K>, timer: Timer<K>) {
         let Timer { when, rank, key } = timer;
         let Some(id) = SlotId::of(self.elapsed, when) else { return self.file_due(store, when, rank, key) };
-        match self.slots.get_mut(id.index()).and_then(|slot| slot.push_at_once(store, timer)) {
-            Some(1) => self.occupy(id),
-            Some(_) => {}
-            None => self.file_slowly(store, id, when, rank, key),
+        if !self.slots.get_mut(id.index()).is_some_and(|slot| slot.push_at_once(store, timer)) {
+            self.file_slowly(store, id, when, rank, key);
         }
     }
 
@@ -438,12 +437,6 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             self.make_slots();
         }
         self.slots[id.index()].push(store, Timer { when, rank, key }, &mut self.pool);
-        self.occupy(id);
-    }
-
-    /// The slot has timers.
-    #[inline]
-    fn occupy(&mut self, id: SlotId) {
         self.occupied.set(id);
         self.clear_until = self.clear_until.min(Nanos::new(id.start(self.elapsed).get() - 1));
     }

@@ -103,12 +103,6 @@ impl<K: Copy> Row<K> {
         self.block(index / BLOCK)?.cells.as_ref().map(|cells| &cells[index % BLOCK])
     }
 
-    /// The cell at `index`, which may be a hole.
-    #[inline]
-    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Timer<K>> {
-        self.block_mut(index / BLOCK)?.cells.as_mut().map(|cells| &mut cells[index % BLOCK])
-    }
-
     /// The last cell, which may be a hole.
     #[inline]
     pub(super) fn last(&self) -> Option<&Timer<K>> {
@@ -129,6 +123,17 @@ impl<K: Copy> Row<K> {
         K: Eq,
     {
         self.live_at(index).filter(|timer| timer.key == key)
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub(super) fn at_mut(&mut self, index: usize, key: K) -> Option<&mut Timer<K>>
+    where
+        K: Eq,
+    {
+        let block = self.block_mut(index / BLOCK).filter(|block| block.live & bit(index) != 0)?;
+        let cell = block.cells.as_mut().map(|cells| &mut cells[index % BLOCK]);
+        cell.filter(|timer| timer.key == key)
     }
 
     /// The cell at `index` is going to be read.
@@ -251,12 +256,12 @@ impl<K: Copy> Row<K> {
 
     /// Removes all cells.
     pub(super) fn clear(&mut self, pool: &mut Pool<K>) {
-        self.truncate(0, pool);
-        let Row { first, more, .. } = std::mem::replace(self, Row::new());
-        pool.give_back(first.cells);
-        if more.capacity() > 0 {
-            pool.give_list_back(more);
+        if self.more.capacity() > 0 {
+            self.truncate(0, pool);
+            pool.give_list_back(std::mem::take(&mut self.more));
         }
+        pool.give_back(self.first.cells.take());
+        *self = Row::new();
     }
 
     /// Removes the holes, and puts the timers in order.
@@ -339,7 +344,8 @@ mod tests {
             // It goes on from there.
             row.push(timer(1_000), &mut pool);
             assert!(row.at(len, 1_000).is_some() && row.at(len, 0).is_none() && row.len() == len + 1);
-            row.get_mut(len).into_iter().for_each(|cell| cell.key = 2_000);
+            assert!(row.at_mut(len, 0).is_none() && row.at_mut(len + 1, 1_000).is_none());
+            row.at_mut(len, 1_000).into_iter().for_each(|timer| timer.key = 2_000);
             assert!(row.at(len, 2_000).is_some());
             row.clear(&mut pool);
             assert_eq!((row.len(), row.live(), row.get(0).is_none()), (0, 0, true));

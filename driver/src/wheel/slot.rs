@@ -91,17 +91,17 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     }
 
     /// Puts a timer behind the last one, if that needs no memory, loses no order and no hole is to be filled instead, and tells its
-    /// owner. Says how many there are then. It calls nothing.
+    /// owner. Says whether it did. It calls nothing.
     #[inline]
-    pub(super) fn push_at_once(&mut self, store: &mut impl Store<K>, timer: Timer<K>) -> Option<usize> {
+    pub(super) fn push_at_once(&mut self, store: &mut impl Store<K>, timer: Timer<K>) -> bool {
         let (is_ordered, has_many_holes) = (self.ordered, self.has_many_holes());
         let allows = |last: &Timer<K>| if is_ordered { follows(Some(last), &timer) } else { !has_many_holes };
         let index = self.row.len();
-        if !self.row.push_if(timer, allows) {
-            return None;
+        let has_pushed = self.row.push_if(timer, allows);
+        if has_pushed {
+            self.admit(store, &timer, index);
         }
-        self.admit(store, &timer, index);
-        Some(self.live())
+        has_pushed
     }
 
     /// Puts a timer behind the last one or in a hole, and tells its owner.
@@ -203,10 +203,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         when: Nanos,
         slack: Slack,
     ) -> bool {
-        if self.row.at(index as usize, key).is_none() {
-            return false;
-        }
-        let Some(cell) = self.row.get_mut(index as usize) else { return false };
+        let Some(cell) = self.row.at_mut(index as usize, key) else { return false };
         let timer = Timer { when, rank: cell.rank.with_slack(slack), key };
         *cell = timer;
         store.set_place(key, Place { when, index });
