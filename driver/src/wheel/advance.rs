@@ -7,9 +7,8 @@
 //!   It may end early, when timers were cancelled or moved: that costs one look and no timer.
 //! * What is exact, [`Wheel::next_deadline`], walks a slot for it, and changes nothing.
 
-use super::level::{SlotId, bits};
+use super::level::SlotId;
 use super::row::Timer;
-use super::run::{CASCADING, Run};
 use super::{Rank, Store, Wheel};
 use crate::Nanos;
 
@@ -45,13 +44,6 @@ pub(crate) struct Park {
     pub(crate) wake: Nanos,
     /// The earliest deadline-plus-slack.
     pub(crate) most: Nanos,
-}
-
-/// Which of those that are in order has the earliest timer.
-#[derive(Clone, Copy)]
-enum Source {
-    Run(usize),
-    Crowd,
 }
 
 impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
@@ -109,19 +101,21 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     }
 
     /// Takes out any timer, in no particular order, with its cached deadline: for emptying a wheel that is no longer needed.
-    /// The rest of its slot is filed again by the next call of [`next_due`](Wheel::next_due), if there is one.
     pub fn take_any(&mut self, store: &mut impl Store<K>) -> Option<(K, Nanos)> {
-        loop {
-            let Some((_, source)) = self.head() else {
-                let id = self.occupied.earliest()?;
-                self.open_as(store, id, CASCADING);
-                continue;
-            };
+        while let Some((_, source)) = self.head() {
             if let Some(taken) = self.expire(store, source) {
                 self.len -= 1;
                 return Some((taken.key, taken.when));
             }
         }
+        let id = self.occupied.earliest()?;
+        let slot = &mut self.slots[id.index()];
+        let taken = slot.pop_last(&mut self.pool)?;
+        self.len -= 1;
+        if slot.is_untidy() {
+            self.tidy(store, id);
+        }
+        Some((taken.key, taken.when))
     }
 
     /// Until when one may sleep: the last deadline that is not later than the earliest deadline-plus-slack, because
@@ -154,10 +148,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// Calls `each` for every timer in the wheel, in no particular order: its key and its rank. O(n).
     pub fn for_each(&self, mut each: impl FnMut(K, Rank)) {
         self.crowd.timers().for_each(|(timer, _)| each(timer.key, timer.rank));
-        for number in bits(self.running) {
-            self.runs[number].timers().for_each(|(_, timer)| each(timer.key, timer.rank));
-        }
-        for id in self.occupied.iter() {
+        for id in self.open_slots().chain(self.occupied.iter()) {
             self.slots[id.index()].timers().for_each(|(_, timer)| each(timer.key, timer.rank));
         }
     }
@@ -173,15 +164,15 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         }
         // The crowd is due within nanoseconds.
         let crowd = self.crowd.first().map_or(Nanos::NEVER, |timer| timer.when);
-        let mut most = bits(self.running).fold(crowd, |most, level| self.runs[level].wake(most));
+        let mut most = self.open_slots().fold(crowd, |most, id| self.slots[id.index()].wake_until(most));
         for slot in self.slots_until(most).map(|id| &self.slots[id.index()]) {
             most = most.min(slot.wake);
         }
         if most <= due {
             return Some(Park { due, wake: most, most });
         }
-        let runs = bits(self.running).filter_map(|level| self.runs[level].last_until(most));
-        let mut last = runs.fold(due, Nanos::max);
+        let opened = self.open_slots().filter_map(|id| self.slots[id.index()].last_opened_until(most));
+        let mut last = opened.fold(due, Nanos::max);
         for slot in self.slots_until(most).map(|id| &self.slots[id.index()]) {
             if slot.earliest <= most && last < most {
                 last = last.max(slot.last_until(most));
@@ -209,8 +200,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         };
         let mut best = None;
         self.crowd.timers().all(|(timer, _)| look(&mut best, timer));
-        for number in bits(self.running) {
-            self.runs[number].timers().all(|(_, timer)| look(&mut best, timer) || number == CASCADING);
+        for id in self.open_slots() {
+            let is_cascading = self.cascading == Some(id);
+            self.slots[id.index()].timers().all(|(_, timer)| look(&mut best, timer) || is_cascading);
         }
         for slot in self.occupied.iter().map(|id| &self.slots[id.index()]) {
             if !is_ahead(&best, slot.earliest) {
@@ -221,72 +213,56 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         best.map(|((deadline, _), key)| (deadline, key))
     }
 
-    /// The earliest of all that are in order, and where it is. If it is a hole, none is due before that. What cascades is not in
-    /// order, and comes first.
+    /// The earliest of all that are in order, and in which slot it is. If it is a hole, none is due before that. What cascades is not
+    /// in order, and comes first.
     #[inline]
-    fn head(&self) -> Option<(Nanos, Source)> {
-        if self.is_cascading() {
-            return Some((Nanos::ZERO, Source::Run(CASCADING)));
+    fn head(&self) -> Option<(Nanos, SlotId)> {
+        if let Some(id) = self.cascading {
+            return Some((Nanos::ZERO, id));
         }
-        let is_one_at_most = self.running & self.running.wrapping_sub(1) == 0;
+        let is_one_at_most = self.open & self.open.wrapping_sub(1) == 0;
         if is_one_at_most && self.crowd.is_empty() {
-            let level = bits(self.running).next()?;
-            return self.runs[level].head().map(|cell| (cell.when, Source::Run(level)));
+            let id = self.open_slots().next()?;
+            return self.slots[id.index()].head().map(|cell| (cell.when, id));
         }
         self.head_of_many()
     }
 
     #[inline(never)]
-    fn head_of_many(&self) -> Option<(Nanos, Source)> {
-        let crowd = self.crowd.first().map(|timer| (timer.order(), Source::Crowd));
-        let heads = bits(self.running)
-            .filter_map(|level| self.runs[level].head().map(|cell| (cell.order(), Source::Run(level))));
+    fn head_of_many(&self) -> Option<(Nanos, SlotId)> {
+        let crowd = self.crowd.first().map(|timer| (timer.order(), SlotId::CROWD));
+        let heads = self.open_slots().filter_map(|id| {
+            let head = self.slots[id.index()].head();
+            head.map(|cell| (cell.order(), id))
+        });
         heads.chain(crowd).min_by_key(|&(order, _)| order).map(|((when, _), source)| (when, source))
     }
 
     /// Takes out the head of `source`; `None` if it is a hole.
     #[inline]
-    fn expire(&mut self, store: &mut impl Store<K>, source: Source) -> Option<Timer<K>> {
-        match source {
-            Source::Run(level) => {
-                let run = &mut self.runs[level];
-                let popped = run.pop(store, &mut self.pool);
-                self.running &= !(u64::from(run.is_empty()) << level);
-                popped
-            }
-            Source::Crowd => self.crowd.pop_first(),
-        }
+    fn expire(&mut self, store: &mut impl Store<K>, source: SlotId) -> Option<Timer<K>> {
+        let Some(slot) = self.slots.get_mut(source.index()) else { return self.crowd.pop_first() };
+        let popped = slot.pop(store, &mut self.pool);
+        self.close_if_empty(source);
+        popped
     }
 
     /// Opens the earliest slot, whose time has come.
     fn open(&mut self, store: &mut impl Store<K>, id: SlotId, now: Nanos, moves: &mut usize) {
-        let slot = &self.slots[id.index()];
+        debug_assert!(self.open & (1 << id.level()) == 0, "a level has two open slots");
+        let slot = &mut self.slots[id.index()];
         // Nothing is due before the earliest of the slot, so the wheel may stand there already: those that have to cascade
         // come the nearer to their end.
         self.elapsed = self.elapsed.max(slot.earliest.min(now));
-        let is_sorted = slot.is_to_be_sorted();
-        if is_sorted {
+        self.reach = self.reach.max(slot.latest);
+        if slot.is_to_be_sorted() {
             *moves = moves.saturating_sub(slot.live() / SORTED);
         }
-        let number = if slot.ordered || is_sorted { id.level() } else { CASCADING };
-        self.open_as(store, id, number);
-    }
-
-    /// Makes the timers of a slot the run of this number.
-    fn open_as(&mut self, store: &mut impl Store<K>, id: SlotId, number: usize) {
-        debug_assert!(self.runs[number].is_empty(), "a run is opened twice");
+        slot.open(store, &mut self.pool);
+        self.cascading = (!slot.ordered).then_some(id);
         self.occupied.clear(id);
-        self.opened = id;
-        self.reach = self.reach.max(self.slots[id.index()].latest);
-        self.runs[number] = Run::of(store, self.slots[id.index()].take(), &mut self.pool);
-        self.running |= 1 << number;
+        self.open |= 1 << id.level();
         self.debug_check();
-    }
-
-    /// Whether a slot cascades.
-    #[inline]
-    pub(super) fn is_cascading(&self) -> bool {
-        self.running >> CASCADING != 0
     }
 
     /// The occupied slots that start by `most`.

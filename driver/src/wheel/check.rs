@@ -3,9 +3,8 @@
 //! Rule: a check reads, and changes nothing. The oracle test asks for the whole one after every step;
 //! debug builds ask for the quick one after every change of a small wheel.
 
-use super::level::{LEVELS, SLOTS, SlotId, bits};
+use super::level::{LEVELS, SLOTS, SlotId};
 use super::row::Timer;
-use super::run::{CASCADING, Run};
 use super::slot::{HOLES, LEFT, Slot};
 use super::{Place, Wheel};
 use crate::Nanos;
@@ -23,15 +22,16 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     pub fn check(&self, place_of: impl Fn(K) -> Place) {
         for id in (0..LEVELS).flat_map(|l| (0..SLOTS).map(move |s| SlotId::new(l, s))) {
             let empty = self.slots.get(id.index()).filter(|slot| slot.is_empty());
+            let is_open = self.open_slots().any(|open| open == id);
+            assert!(!is_open || !self.occupied.contains(id), "{id:?} is open and waits");
             assert_eq!(
-                self.occupied.contains(id),
+                is_open || self.occupied.contains(id),
                 !self.slots.is_empty() && empty.is_none(),
                 "the bit of {id:?} is wrong"
             );
             assert!(empty.is_none_or(Slot::is_as_new), "{id:?} is empty, and not as new");
         }
-        let running = self.runs.iter().filter(|run| !run.is_empty()).count();
-        assert_eq!(bits(self.running).count(), running, "the bit of a run is wrong");
+        assert!(self.cascading.is_none_or(|id| self.open_slots().any(|open| open == id)), "nothing cascades");
         self.check_by(|key| Some(place_of(key)));
     }
 
@@ -67,11 +67,12 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             assert!(!slot.ordered || is_ordered(slot.timers()), "{id:?} is out of order");
             len += live;
         }
-        for number in bits(self.running) {
-            let run = &self.runs[number];
-            assert!(!run.is_empty(), "the bit of run {number} is wrong");
-            assert!(number == CASCADING || is_ordered(run.timers()), "run {number} is out of order");
-            len += check_run(run, self.reach, &place_of);
+        for id in self.open_slots() {
+            let slot = &self.slots[id.index()];
+            assert!(!slot.is_empty(), "{id:?} is open and has no timers");
+            let is_ordered = self.cascading == Some(id) || is_ordered(slot.timers());
+            assert!(is_ordered, "{id:?} is open and out of order");
+            len += check_open(slot, self.reach, &place_of);
         }
         self.crowd.timers().for_each(|(timer, place)| is_at(timer.key, place));
         let earliest = self.occupied.earliest().map(|id| id.start(self.elapsed));
@@ -80,16 +81,20 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     }
 }
 
-/// How many timers are in a run, all of which are found.
-fn check_run<K: Copy + Eq>(run: &Run<K>, reach: Nanos, place_of: impl Fn(K) -> Option<Place>) -> usize {
-    for (index, timer) in run.timers() {
+/// How many timers are in an open slot, all of which are found.
+fn check_open<K: Copy + Eq, const SHORT: usize>(
+    slot: &Slot<K, SHORT>,
+    reach: Nanos,
+    place_of: impl Fn(K) -> Option<Place>,
+) -> usize {
+    for (index, timer) in slot.timers() {
         assert!(timer.when <= reach, "a timer is out of reach");
         let known = place_of(timer.key);
         assert!(known.is_none_or(|place| place.when == timer.when), "an owner has a wrong deadline");
-        assert!(known.is_none_or(|place| run.find(timer.key, place) == Some(index)), "a timer is not found");
+        assert!(known.is_none_or(|place| slot.find(timer.key, place) == Some(index)), "a timer is not found");
     }
-    assert_eq!(run.timers().count(), run.live(), "a run counts wrong");
-    run.live()
+    assert_eq!(slot.timers().count(), slot.live(), "an open slot counts wrong");
+    slot.live()
 }
 
 fn is_ordered<K>(timers: impl Iterator<Item = (usize, Timer<K>)>) -> bool {

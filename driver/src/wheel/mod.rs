@@ -8,9 +8,9 @@
 //!     …                                                   which its deadline differs from `elapsed`, ahead of it
 //!   level 1  ▕▏▏▏▏ … 64 slots of 2^10 ns (1 µs)   ─┐
 //!   level 0  ▕▏▏▏▏ … 64 slots of 2^4 ns           ─┤  2 open: `now` has reached the slot's start
-//!                                                  ├──▶ in order, or short and sorted ──▶ run of the level
+//!                                                  ├──▶ in order, or short and sorted
 //!                                                  └──▶ long and out of order ──3 cascade──▶ slots of lower levels
-//!   runs, one for each level, and `crowd`  ──4 expire: the earliest head of all──▶ next_due
+//!   open slots, one on each level, and `crowd`  ──4 expire: the earliest head of all──▶ next_due
 //! ```
 //!
 //! Rules:
@@ -27,27 +27,29 @@
 //!   searched.
 //! * Whoever leaves makes no other cell move, until the slot is tidied. So several may leave together, whose owners are gone. A cell that
 //!   is left is not looked at, if it is known whose it is: a bit says that it is a hole.
-//! * All cells of a level's run are due before its next slot starts. So a level has one run.
-//! * What cascades is a run, too, whose timers are not in order: it comes before all others, and what leaves it is filed again.
-//! * A timer in the 16 ns in which the wheel stands goes behind the last one of level 0's run, if that is its place in the order, and
-//!   to `crowd`, a tree, if not. That is also where a crowd ends that no slot can tell apart.
+//! * An open slot is the one in which the wheel stands, on its level: all its timers are due before the next one starts. For new timers
+//!   that is no slot, but on level 0.
+//! * A slot that cascades is open, too, but its timers are not in order: it comes before all others, and what leaves it is filed again.
+//! * A timer in the 16 ns in which the wheel stands goes behind the last one of level 0's open slot, if that is its place in the order,
+//!   and to `crowd`, a tree, if not. That is also where a crowd ends that no slot can tell apart.
 //! * Work is sliced: a cascade may stop after any cell. No step sorts, compacts or frees more than a short row: one of up to 2048 cells.
 //! * [`Wheel::check`] says whether all that is so; debug builds do it after every change of a small wheel.
 
 mod advance;
 mod check;
+mod crowd;
 mod level;
+mod opened;
 mod pool;
 mod row;
-mod run;
 mod slot;
 
 use std::fmt;
 
+use crowd::Crowd;
 use level::{LEVELS, Occupied, SLOTS, SlotId, bits};
 use pool::Pool;
 use row::Timer;
-use run::{Crowd, Run};
 use slot::Slot;
 
 pub use advance::Due;
@@ -156,15 +158,6 @@ impl fmt::Debug for Rank {
     }
 }
 
-/// Where a timer is whose slot has been opened.
-#[derive(Clone, Copy)]
-enum Opened {
-    /// At this index of the run with this number.
-    Run(usize, usize),
-    /// In the crowd, with this rank.
-    Crowd(Rank),
-}
-
 /// A hierarchical timing wheel over keys that somebody else owns.
 ///
 /// Insert and remove are O(1), amortized over the growth of its memory. A timer moves at most ten times between its
@@ -208,16 +201,14 @@ pub struct Wheel<K, const SHORT: usize = { pool::LONGEST }> {
     elapsed: Nanos,
     /// No slot starts before or at this.
     clear_until: Nanos,
-    /// What is left of the slot that each level has opened last; and, behind those, of one that cascades.
-    runs: [Run<K>; LEVELS + 1],
-    /// Which runs hold timers: a bit each.
-    running: u64,
-    /// None of their timers is due after this, nor has been.
+    /// On which levels the slot in which the wheel stands is open and holds timers: a bit each.
+    open: u64,
+    /// The one of those whose timers are out of order.
+    cascading: Option<SlotId>,
+    /// No timer of an open slot is due after this, nor has been.
     reach: Nanos,
-    /// Timers that found no place in the run of level 0.
+    /// Timers that found no place in the open slot of level 0.
     crowd: Crowd<K>,
-    /// The slot that was opened last: the one that cascades, if one does.
-    opened: SlotId,
     pool: Pool<K>,
     len: usize,
     moved: u64,
@@ -250,11 +241,10 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             slots: Vec::new(),
             elapsed: at,
             clear_until: Nanos::NEVER,
-            runs: std::array::from_fn(|_| Run::new()),
-            running: 0,
+            open: 0,
+            cascading: None,
             reach: Nanos::ZERO,
             crowd: Crowd::new(),
-            opened: SlotId::new(0, 0),
             pool: Pool::new(),
             len: 0,
             moved: 0,
@@ -365,7 +355,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     }
 
     /// Takes the timer of `key` out, if it is at `place`. Returns its slot, if that is to be [tidied](Wheel::tidy) now. If that is `known`
-    /// to be its place, the cell is not looked at where it cannot be in a run instead: it may lie in memory far away.
+    /// to be its place, the cell is not looked at where it cannot be in an open slot instead: it may lie in memory far away.
     #[inline]
     fn take_out(&mut self, key: K, place: Place, known: bool) -> Option<Option<SlotId>> {
         let whose = if known && place.when > self.reach { None } else { Some(key) };
@@ -382,19 +372,40 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     #[inline(never)]
     fn take_out_opened(&mut self, key: K, place: Place) -> Option<Option<SlotId>> {
         match self.find_opened(key, place)? {
-            Opened::Run(number, index) => {
-                let run = &mut self.runs[number];
-                run.remove(index, &mut self.pool);
-                self.running &= !(u64::from(run.is_empty()) << number);
+            (Some((id, index)), _) => {
+                self.slots[id.index()].cut_out(index, &mut self.pool);
+                self.close_if_empty(id);
             }
-            Opened::Crowd(rank) => self.crowd.remove(place.when, rank),
+            (None, rank) => self.crowd.remove(place.when, rank),
         }
         Some(None)
     }
 
-    fn find_opened(&self, key: K, place: Place) -> Option<Opened> {
-        let run = |number: usize| Some(Opened::Run(number, self.runs[number].find(key, place)?));
-        bits(self.running).find_map(run).or_else(|| self.crowd.find(key, place).map(Opened::Crowd))
+    /// In which open slot a timer lies, and at which index, if it is not in the crowd; and its rank.
+    fn find_opened(&self, key: K, place: Place) -> Option<(Option<(SlotId, usize)>, Rank)> {
+        let find = |id: SlotId| {
+            let slot = &self.slots[id.index()];
+            let index = slot.find(key, place)?;
+            Some((Some((id, index)), slot.row.get(index)?.rank))
+        };
+        self.open_slots().find_map(find).or_else(|| Some((None, self.crowd.find(key, place)?)))
+    }
+
+    /// The slots that are open and hold timers.
+    #[inline]
+    fn open_slots(&self) -> impl Iterator<Item = SlotId> {
+        bits(self.open).map(|level| SlotId::current(self.elapsed, level))
+    }
+
+    /// A timer has left an open slot.
+    #[inline]
+    fn close_if_empty(&mut self, id: SlotId) {
+        let slot = &mut self.slots[id.index()];
+        if slot.is_empty() {
+            slot.clear(&mut self.pool);
+            self.open &= !(1 << id.level());
+            self.cascading = self.cascading.filter(|cascading| *cascading != id);
+        }
     }
 
     /// The rank of the timer of `key`, if it is at `place`, in the slot `id` or opened.
@@ -403,10 +414,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         if let Some(cell) = slot.and_then(|slot| slot.row.at(place.index as usize, key)) {
             return Some(cell.rank);
         }
-        match self.find_opened(key, place)? {
-            Opened::Run(number, index) => self.runs[number].rank(index),
-            Opened::Crowd(rank) => Some(rank),
-        }
+        self.find_opened(key, place).map(|(_, rank)| rank)
     }
 
     /// What is left to do when timers have left this slot, and it says so.
@@ -451,12 +459,16 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     #[inline(never)]
     fn file_due(&mut self, store: &mut impl Store<K>, when: Nanos, rank: Rank, key: K) {
         let timer = Timer { when, rank, key };
-        self.reach = self.reach.max(timer.when);
-        if self.runs[0].push(store, timer, &mut self.pool) {
-            self.running |= 1;
+        if self.slots.is_empty() {
+            self.make_slots();
+        }
+        self.reach = self.reach.max(when);
+        let id = SlotId::current(self.elapsed, 0);
+        if self.slots[id.index()].push_opened(store, timer, &mut self.pool) {
+            self.open |= 1;
         } else {
             let place = self.crowd.insert(timer);
-            store.set_place(timer.key, place);
+            store.set_place(key, place);
         }
     }
 }
@@ -505,7 +517,7 @@ mod tests {
             };
             [slot, slot + 1_000, reach].into_iter().enumerate().for_each(|(key, when)| add(key, when));
             if is_open {
-                // The slot is a run then. Of two with the same place one is in it, and one has come since.
+                // The slot is open then. Of two with the same place one is in it, and one has come since, to another.
                 let due = wheel.next_due(&mut Nowhere, Nanos::new(slot), &mut 10);
                 assert!(matches!(due, Due::Fire { key: 0, .. }));
                 for (key, when) in [(3, reach), (4, slot + 1_000), (5, slot + 1_000), (6, reach + (1 << 22))]
@@ -520,8 +532,8 @@ mod tests {
             assert_eq!(taken(false, 7, place(slot + 1_000, 1), known), expected);
             assert!(taken(false, 1, place(slot + 1_000, 1), known));
             assert!(!taken(false, 1, place(slot + 1_000, 3), known), "it lies behind the end");
-            assert!(taken(true, 1, place(slot + 1_000, 1), known), "it is in the run");
-            assert!(taken(true, 5, place(slot + 1_000, 1), known), "it is in the slot");
+            assert!(taken(true, 1, place(slot + 1_000, 1), known), "it is in the open slot");
+            assert!(taken(true, 5, place(slot + 1_000, 1), known), "it is in a slot that waits");
             assert!(!taken(true, 7, place(slot + 1_000, 1), known));
             assert_eq!(taken(true, 7, place(reach + (1 << 22), 0), known), expected);
         }

@@ -1,4 +1,5 @@
-//! `Slot`: the timers that are due within one slot's time, and what is known of all of them.
+//! `Slot`: the timers that are due within one slot's time, and what is known of all of them. Here while they wait for that time;
+//! `opened.rs` has the rest.
 //!
 //! Rules:
 //!
@@ -11,7 +12,7 @@
 //!   its cells are some, one after the other: `near` is the block in which it looks first, and goes round. (Were they
 //!   fewer, each would lie elsewhere in memory.) None is filled while the row is being compacted, which would cut it off.
 //! * Of a row's cells at least a quarter are live, but for a few: beyond that a short row is compacted at once, a longer one some
-//!   cells now and then, until it is so again. Compaction keeps the order. While it goes on, the timers in front of `read` lie in front
+//!   cells now and then, until it is so again. Compaction keeps the order. While it goes on, the timers in front of `head` lie in front
 //!   of `write`, and between the two there are holes.
 
 use super::pool::Pool;
@@ -25,7 +26,7 @@ const SPARSE: usize = 4;
 pub(super) const HOLES: usize = 32;
 /// A row that is not short is compacted by so many cells at a time.
 const COMPACTED: usize = 512;
-/// That is done each time that so many holes have been left.
+/// That is done each time that so many holes have been left, or so many timers have gone: the last of a row leave no holes.
 pub(super) const LEFT: usize = 32;
 /// Owners so many timers ahead are fetched into the cache.
 pub(super) const AHEAD: usize = 12;
@@ -46,12 +47,25 @@ pub(super) struct Slot<K, const SHORT: usize> {
     pub(super) wake: Nanos,
     /// In this block a hole is looked for first.
     near: u32,
-    /// How far a compaction has come: to `read`, which is zero while there is none.
+    /// To here a compaction has put the timers that were in front of `head`.
     write: u32,
-    read: u32,
+    /// While the slot waits, how far a compaction has come: zero while there is none. Since it was opened, how many cells have been passed.
+    pub(super) head: u32,
+    pub(super) phase: Phase,
     /// No cell has less.
     pub(super) slack: Slack,
     pub(super) ordered: bool,
+}
+
+/// Whether a slot has been opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Its time has not come.
+    Waiting,
+    /// It is open, and its timers lie where their owners believe.
+    Open,
+    /// It is open, and its timers were sorted.
+    Sorted,
 }
 
 impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
@@ -63,7 +77,8 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
             wake: Nanos::NEVER,
             near: 0,
             write: 0,
-            read: 0,
+            head: 0,
+            phase: Phase::Waiting,
             slack: Slack::MAX,
             ordered: true,
         }
@@ -82,7 +97,8 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// Whether nothing is left of the timers that were in it.
     pub(super) fn is_as_new(&self) -> bool {
-        self.ordered && (self.earliest, self.latest) == (Nanos::NEVER, Nanos::ZERO) && self.row.len() == 0
+        let has_bounds = (self.earliest, self.latest) != (Nanos::NEVER, Nanos::ZERO);
+        self.ordered && !has_bounds && self.row.len() == 0 && self.phase == Phase::Waiting
     }
 
     /// Whether it is sorted as it is opened: it is out of order, and short.
@@ -127,7 +143,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// Whether a timer belongs behind the last cell, if those before are in order.
     #[inline]
-    fn follow(&self, timer: &Timer<K>) -> bool {
+    pub(super) fn follow(&self, timer: &Timer<K>) -> bool {
         follows(self.row.last(), timer)
     }
 
@@ -138,7 +154,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// A hole that the next timer may take, in a slot that is out of order.
     fn hole(&mut self) -> Option<usize> {
-        if !self.has_many_holes() || self.read > 0 {
+        if !self.has_many_holes() || self.head > 0 {
             return None;
         }
         let blocks = self.row.len().div_ceil(BLOCK) as u32;
@@ -170,7 +186,8 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Whether it is to be [tidied](Slot::tidy), now that one more timer has left.
     #[inline]
     pub(super) fn is_untidy(&self) -> bool {
-        self.is_empty() || self.is_sparse() && (self.is_short() || self.holes() % LEFT == 0)
+        let is_next_step = || self.holes() % LEFT == 0 || self.live() % LEFT == 0;
+        self.is_empty() || self.is_sparse() && (self.is_short() || is_next_step())
     }
 
     #[inline]
@@ -186,11 +203,30 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Gives up the cells of a slot without timers, and compacts a row that has many holes.
     pub(super) fn tidy(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) {
         if self.is_empty() {
-            self.row.clear(pool);
-            *self = Slot::new();
+            self.clear(pool);
         } else if self.is_sparse() {
             self.compact(store, pool);
         }
+    }
+
+    /// Gives up the cells of a slot without timers.
+    #[inline]
+    pub(super) fn clear(&mut self, pool: &mut Pool<K>) {
+        self.row.clear(pool);
+        *self = Slot::new();
+    }
+
+    /// Removes the last timer.
+    pub(super) fn pop_last(&mut self, pool: &mut Pool<K>) -> Option<Timer<K>> {
+        while !self.is_empty() {
+            let last = self.row.len() - 1;
+            if let Some(timer) = self.row.live_at(last).copied() {
+                self.remove(last as u32, None, pool);
+                return Some(timer);
+            }
+            self.trim(pool);
+        }
+        None
     }
 
     /// Gives the timer of `key`, if it is at `index`, another deadline in this slot, and another slack. Says whether it was.
@@ -217,24 +253,19 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         true
     }
 
-    /// All cells; the slot is empty after it.
-    pub(super) fn take(&mut self) -> Slot<K, SHORT> {
-        std::mem::replace(self, Slot::new())
-    }
-
     /// The last time up to `most` at which a cell of this slot is due, which has one that is due by then; `most` where it
     /// would take long to find out.
     pub(super) fn last_until(&self, most: Nanos) -> Nanos {
         if self.latest <= most || self.row.len() > SEARCHED {
             return self.latest.min(most);
         }
-        let due = self.row.live_from(0).map(|(_, timer)| timer.when).filter(|when| *when <= most);
+        let due = self.timers().map(|(_, timer)| timer.when).filter(|when| *when <= most);
         due.max().unwrap_or(most)
     }
 
     /// All timers with their indices.
     pub(super) fn timers(&self) -> impl Iterator<Item = (usize, Timer<K>)> {
-        self.row.live_from(0)
+        self.row.live_from(if self.phase == Phase::Waiting { 0 } else { self.head as usize })
     }
 
     /// Widens the bounds by a timer. Mostly it lies within, and then nothing is written: the fewer stores wait for memory, the more
@@ -250,7 +281,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// Whether it has so few cells that all of them may be sorted or compacted at once.
     #[inline]
-    fn is_short(&self) -> bool {
+    pub(super) fn is_short(&self) -> bool {
         self.row.len() <= SHORT
     }
 
@@ -260,13 +291,13 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         self.row.trim(pool);
         // What is put in from here on lies behind what has been compacted.
         let len = self.row.len() as u32;
-        (self.write, self.read) = (self.write.min(len), self.read.min(len));
+        (self.write, self.head) = (self.write.min(len), self.head.min(len));
     }
 
     /// Moves timers over holes: a few, or all of a short slot. The order stays.
     #[cold]
     fn compact(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) {
-        let (mut write, mut read) = (self.write as usize, self.read as usize);
+        let (mut write, mut read) = (self.write as usize, self.head as usize);
         let steps = if self.is_short() { SHORT } else { COMPACTED };
         let end = self.row.len().min(read + steps);
         let mut ahead = self.row.next_live(read);
@@ -282,10 +313,10 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
             write += 1;
             read = index + 1;
         }
-        (self.write, self.read) = (write as u32, end as u32);
+        (self.write, self.head) = (write as u32, end as u32);
         if end == self.row.len() {
             self.row.truncate(write, pool);
-            (self.write, self.read) = (0, 0);
+            (self.write, self.head) = (0, 0);
         }
     }
 
@@ -321,6 +352,39 @@ mod tests {
             assert_eq!((slot.live(), slot.row.len()), (2, 4));
             assert!(!slot.remove(3, Some(0), &mut pool) && slot.remove(3, Some(3), &mut pool));
             assert_eq!((slot.live(), slot.row.len()), (1, 1));
+        }
+    }
+
+    #[test]
+    fn a_row_is_compacted_wherever_its_timers_leave() {
+        // Three quarters leave from the front, and some holes more or less; then all others from the end, which leave none.
+        for holes in [1_500, 1_501, 1_515, 1_531] {
+            let mut pool = Pool::new();
+            let mut slot = Slot::<usize, 8>::new();
+            for key in 0..2_000 {
+                let rank = Rank::new(key as u64, Slack::ZERO);
+                slot.push(&mut Nowhere, Timer { when: Nanos::new(1), rank, key }, &mut pool);
+            }
+            let mut leave = |slot: &mut Slot<usize, 8>, index: usize| {
+                assert!(slot.remove(index as u32, None, &mut pool));
+                if slot.is_untidy() {
+                    slot.tidy(&mut Nowhere, &mut pool);
+                }
+            };
+            (0..holes).for_each(|index| leave(&mut slot, index));
+            let mut keys: Vec<usize> = slot.timers().map(|(_, timer)| timer.key).collect();
+            while let Some(key) = keys.pop() {
+                let (index, last) = slot.timers().last().expect("it is there");
+                assert_eq!(last.key, key);
+                leave(&mut slot, index);
+                assert!(
+                    slot.row.len() <= 6 * (slot.live() + LEFT) + HOLES,
+                    "{} of {}",
+                    slot.live(),
+                    slot.row.len()
+                );
+            }
+            assert!(slot.is_as_new());
         }
     }
 }

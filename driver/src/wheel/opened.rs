@@ -1,0 +1,139 @@
+//! A [`Slot`] whose time has come: its timers leave one by one, from the front.
+//!
+//! Rules:
+//!
+//! * Its timers lie in the order of (deadline, sequence number), unless it cascades. Those in front of `head` have left; what was
+//!   cancelled is a hole, and no cell moves.
+//! * If they were sorted, their owners were not told: a million writes to a million owners is what opening a slot as it is saves.
+//!   They are found by their deadlines, and none is put behind them. All others lie where their owners believe.
+
+use super::pool::Pool;
+use super::row::Timer;
+use super::slot::{AHEAD, Phase, SEARCHED, Slot};
+use super::{Place, Store};
+use crate::Nanos;
+
+/// At most so many holes are passed over in one step.
+const PASSED: usize = 1024;
+
+impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
+    /// Sorts the timers, if that is to be done, and fetches the first owners.
+    pub(super) fn open(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) {
+        (self.phase, self.head) = (Phase::Open, 0);
+        if self.is_to_be_sorted() {
+            self.row.sort(pool);
+            (self.phase, self.ordered) = (Phase::Sorted, true);
+        }
+        (0..AHEAD).for_each(|index| self.prefetch(store, index));
+    }
+
+    /// Puts a timer behind the last one and tells its owner, if it belongs there in the order. Says whether it did.
+    pub(super) fn push_opened(
+        &mut self,
+        store: &mut impl Store<K>,
+        timer: Timer<K>,
+        pool: &mut Pool<K>,
+    ) -> bool {
+        let takes = self.ordered && self.phase != Phase::Sorted && self.follow(&timer);
+        if takes {
+            self.phase = Phase::Open;
+            self.push(store, timer, pool);
+        }
+        takes
+    }
+
+    /// The cell in front. If it is a hole, no timer is due before its deadline.
+    #[inline]
+    pub(super) fn head(&self) -> Option<&Timer<K>> {
+        self.row.get(self.head as usize)
+    }
+
+    /// Removes the timer in front; if it is a hole, some holes.
+    #[inline]
+    pub(super) fn pop(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) -> Option<Timer<K>> {
+        let head = self.head as usize;
+        self.row.prefetch(head + 2 * AHEAD);
+        self.prefetch(store, head + AHEAD);
+        let popped = self.row.pass(head, pool);
+        self.head += 1;
+        if popped.is_none() {
+            self.pass_holes(pool);
+        }
+        popped
+    }
+
+    /// Where the cell of `key` lies.
+    #[inline]
+    pub(super) fn find(&self, key: K, place: Place) -> Option<usize> {
+        let is_there = |index: usize| self.row.at(index, key).is_some();
+        if self.phase != Phase::Sorted {
+            return Some(place.index as usize).filter(|index| is_there(*index));
+        }
+        let (mut from, mut to) = (self.head as usize, self.row.len());
+        while from < to {
+            let middle = from.midpoint(to);
+            if self.row.get(middle)?.when < place.when { from = middle + 1 } else { to = middle }
+        }
+        let is_equal = |&index: &usize| self.row.get(index).is_some_and(|cell| cell.when == place.when);
+        (from..self.row.len()).take_while(is_equal).find(|index| is_there(*index))
+    }
+
+    /// Removes the timer at `index`.
+    pub(super) fn cut_out(&mut self, index: usize, pool: &mut Pool<K>) {
+        self.row.leave(index, None);
+        if index == self.head as usize {
+            self.pass_holes(pool);
+        }
+    }
+
+    /// When the park has to end for these timers, if not before `most`; earlier where it would take long to find out.
+    pub(super) fn wake_until(&self, mut most: Nanos) -> Nanos {
+        let searched = self.head as usize + SEARCHED;
+        for index in self.head as usize..searched {
+            let Some(cell) = self.row.get(index).filter(|cell| cell.when < most) else { return most };
+            if self.row.live_at(index).is_some() {
+                most = most.min(cell.wake());
+            }
+        }
+        let rest = self.row.get(searched);
+        rest.map_or(most, |cell| most.min(cell.when.saturating_add_nanos(self.slack.as_nanos())))
+    }
+
+    /// The last time up to `most` at which a timer is due, if one is by then; `most` where it would take long to find out.
+    pub(super) fn last_opened_until(&self, most: Nanos) -> Option<Nanos> {
+        if let Some(last) = self.row.last().filter(|last| last.when <= most) {
+            return Some(last.when);
+        }
+        let mut found = None;
+        for index in self.head as usize..self.head as usize + SEARCHED {
+            match self.row.get(index) {
+                Some(cell) if cell.when <= most && self.row.live_at(index).is_some() => {
+                    found = Some(cell.when)
+                }
+                Some(cell) if cell.when <= most => {}
+                _ => return found,
+            }
+        }
+        Some(most)
+    }
+
+    /// The owner of the timer at `index`, if there is one, is going to be asked.
+    #[inline]
+    fn prefetch(&self, store: &mut impl Store<K>, index: usize) {
+        if let Some(ahead) = self.row.live_at(index) {
+            store.prefetch(ahead.key);
+        }
+    }
+
+    /// Passes the holes in front, but not many.
+    #[cold]
+    fn pass_holes(&mut self, pool: &mut Pool<K>) {
+        for _ in 0..PASSED {
+            if self.is_empty() || self.row.live_at(self.head as usize).is_some() {
+                return;
+            }
+            self.row.pass(self.head as usize, pool);
+            self.head += 1;
+        }
+    }
+}
