@@ -106,12 +106,9 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         }
         let mut found = None;
         for index in self.head as usize..self.head as usize + SEARCHED {
-            match self.row.get(index) {
-                Some(cell) if cell.when <= most && self.row.live_at(index).is_some() => {
-                    found = Some(cell.when)
-                }
-                Some(cell) if cell.when <= most => {}
-                _ => return found,
+            let Some(cell) = self.row.get(index).filter(|cell| cell.when <= most) else { return found };
+            if self.row.live_at(index).is_some() {
+                found = Some(cell.when);
             }
         }
         Some(most)

@@ -72,6 +72,21 @@ fn a_cascade_goes_on_where_its_moves_were_used_up() {
 }
 
 #[test]
+fn the_next_deadline_is_found_among_timers_that_cascade() {
+    // Those that are left of the slot are not in order: the first of all lies behind a later one.
+    let deadline = |nth: u64| (1 << 22) + (nth << 16);
+    let mut bench = Bench::of([9, 8, 5, 3, 7, 0, 6, 1, 4, 2].map(deadline));
+    assert_eq!(bench.wheel.next_due(&mut bench.owners, at(2 << 22), &mut 3), Due::Exhausted);
+    assert_eq!((bench.wheel.moved(), bench.wheel.occupancy().opened()), (3, 0));
+    assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(at(deadline(0))));
+    let mut all = vec![];
+    bench.wheel.for_each(|key, rank| all.push((key, rank.sequence())));
+    all.sort_unstable();
+    assert_eq!(all, (0..10).map(|key| (key as usize, key)).collect::<Vec<_>>());
+    assert_eq!(bench.advance(2 << 22, 3), [5, 7, 9, 3, 8, 2, 6, 4, 1, 0]);
+}
+
+#[test]
 fn a_crowd_that_no_slot_can_tell_apart_expires_in_order_and_in_slices() {
     // Of one deadline, and out of order: a reset that is later than the registration of others keeps its number.
     let deadline = (1 << 30) + 5;
