@@ -216,10 +216,13 @@ impl<K: Copy> Row<K> {
     {
         let Some(block) = self.block_mut(index / BLOCK) else { return false };
         let is = |key| block.cells.as_ref().is_some_and(|cells| cells[index % BLOCK].key == key);
-        let leaves = block.live & bit(index) != 0 && key.is_none_or(is);
-        block.live &= !(u64::from(leaves) << (index % BLOCK));
-        self.live -= u32::from(leaves);
-        leaves
+        // A branch, so that what is written does not wait for the cell: the next removal reads it.
+        if block.live & bit(index) == 0 || !key.is_none_or(is) {
+            return false;
+        }
+        block.live &= !bit(index);
+        self.live -= 1;
+        true
     }
 
     /// Passes the cell at `index`, in front of which all have been passed, and removes its timer, if there is one.

@@ -355,36 +355,63 @@ mod tests {
         }
     }
 
+    /// A slot to which timers come in order, and whose rows are soon no longer short.
+    struct Busy {
+        slot: Slot<usize, 8>,
+        pool: Pool<usize>,
+        came: usize,
+    }
+
+    impl Busy {
+        fn comes(&mut self) {
+            let rank = Rank::new(self.came as u64, Slack::ZERO);
+            self.slot.push(&mut Nowhere, Timer { when: Nanos::new(1), rank, key: self.came }, &mut self.pool);
+            self.came += 1;
+        }
+
+        fn leaves(&mut self, index: usize) {
+            assert!(self.slot.remove(index as u32, None, &mut self.pool));
+            if self.slot.is_untidy() {
+                self.slot.tidy(&mut Nowhere, &mut self.pool);
+            }
+            let (len, live) = (self.slot.row.len(), self.slot.live());
+            assert!(len <= 6 * (live + LEFT) + HOLES, "{live} timers in {len} cells");
+        }
+
+        fn of(timers: usize) -> Busy {
+            let mut busy = Busy { slot: Slot::new(), pool: Pool::new(), came: 0 };
+            (0..timers).for_each(|_| busy.comes());
+            busy
+        }
+    }
+
     #[test]
-    fn a_row_is_compacted_wherever_its_timers_leave() {
-        // Three quarters leave from the front, and some holes more or less; then all others from the end, which leave none.
+    fn a_row_is_compacted_whose_timers_leave_from_its_end() {
+        // Those leave no holes. Three quarters have left from the front, and some holes more or less.
         for holes in [1_500, 1_501, 1_515, 1_531] {
-            let mut pool = Pool::new();
-            let mut slot = Slot::<usize, 8>::new();
-            for key in 0..2_000 {
-                let rank = Rank::new(key as u64, Slack::ZERO);
-                slot.push(&mut Nowhere, Timer { when: Nanos::new(1), rank, key }, &mut pool);
-            }
-            let mut leave = |slot: &mut Slot<usize, 8>, index: usize| {
-                assert!(slot.remove(index as u32, None, &mut pool));
-                if slot.is_untidy() {
-                    slot.tidy(&mut Nowhere, &mut pool);
-                }
-            };
-            (0..holes).for_each(|index| leave(&mut slot, index));
-            let mut keys: Vec<usize> = slot.timers().map(|(_, timer)| timer.key).collect();
-            while let Some(key) = keys.pop() {
-                let (index, last) = slot.timers().last().expect("it is there");
+            let mut busy = Busy::of(2_000);
+            (0..holes).for_each(|index| busy.leaves(index));
+            for key in (holes..2_000).rev() {
+                let (index, last) = busy.slot.timers().last().expect("it is there");
                 assert_eq!(last.key, key);
-                leave(&mut slot, index);
-                assert!(
-                    slot.row.len() <= 6 * (slot.live() + LEFT) + HOLES,
-                    "{} of {}",
-                    slot.live(),
-                    slot.row.len()
-                );
+                busy.leaves(index);
             }
-            assert!(slot.is_as_new());
+            assert!(busy.slot.is_as_new());
+        }
+    }
+
+    #[test]
+    fn a_row_is_compacted_to_which_as_many_come_as_leave() {
+        // Whatever their number is: it changes by no more than one.
+        for timers in 1..=LEFT {
+            let mut busy = Busy::of(timers);
+            for key in 0..1_000 {
+                busy.comes();
+                let (index, first) = busy.slot.timers().next().expect("it is there");
+                assert_eq!(first.key, key);
+                busy.leaves(index);
+            }
+            assert_eq!(busy.slot.live(), timers);
         }
     }
 }
