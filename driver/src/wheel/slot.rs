@@ -286,7 +286,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     }
 
     /// Removes the holes at the end, or some of them.
-    #[inline]
+    #[inline(never)]
     fn trim(&mut self, pool: &mut Pool<K>) {
         self.row.trim(pool);
         // What is put in from here on lies behind what has been compacted.
@@ -355,33 +355,59 @@ mod tests {
         }
     }
 
-    /// A slot to which timers come in order, and whose rows are soon no longer short.
+    /// A slot whose row is soon no longer short, and the places of its timers.
     struct Busy {
         slot: Slot<usize, 8>,
         pool: Pool<usize>,
-        came: usize,
+        places: Places,
+    }
+
+    struct Places(Vec<Place>);
+
+    impl Store<usize> for Places {
+        fn set_place(&mut self, key: usize, place: Place) {
+            self.0[key] = place;
+        }
+        fn place(&self, key: usize) -> Place {
+            self.0[key]
+        }
     }
 
     impl Busy {
-        fn comes(&mut self) {
-            let rank = Rank::new(self.came as u64, Slack::ZERO);
-            self.slot.push(&mut Nowhere, Timer { when: Nanos::new(1), rank, key: self.came }, &mut self.pool);
-            self.came += 1;
+        /// With so many timers, in order or out of order.
+        fn of(timers: usize, ordered: bool) -> Busy {
+            let mut busy = Busy { slot: Slot::new(), pool: Pool::new(), places: Places(vec![]) };
+            (0..timers).for_each(|key| busy.comes(if key == 0 && !ordered { 2 } else { 1 }));
+            assert_eq!(busy.slot.ordered, ordered);
+            busy
         }
 
-        fn leaves(&mut self, index: usize) {
-            assert!(self.slot.remove(index as u32, None, &mut self.pool));
+        fn comes(&mut self, when: u64) {
+            let key = self.places.0.len();
+            self.places.0.push(Place::NOWHERE);
+            let rank = Rank::new(key as u64, Slack::ZERO);
+            self.slot.push(&mut self.places, Timer { when: Nanos::new(when), rank, key }, &mut self.pool);
+        }
+
+        fn leaves(&mut self, key: usize) {
+            let place = self.places.0[key];
+            assert!(self.slot.remove(place.index, Some(key), &mut self.pool));
             if self.slot.is_untidy() {
-                self.slot.tidy(&mut Nowhere, &mut self.pool);
+                self.slot.tidy(&mut self.places, &mut self.pool);
             }
             let (len, live) = (self.slot.row.len(), self.slot.live());
             assert!(len <= 6 * (live + LEFT) + HOLES, "{live} timers in {len} cells");
         }
 
-        fn of(timers: usize) -> Busy {
-            let mut busy = Busy { slot: Slot::new(), pool: Pool::new(), came: 0 };
-            (0..timers).for_each(|_| busy.comes());
-            busy
+        /// The keys of the timers that are there, all of which are where their owners believe.
+        fn keys(&self) -> Vec<usize> {
+            let mut keys = Vec::from_iter(self.slot.timers().map(|(index, timer)| {
+                assert_eq!(self.places.0[timer.key].index as usize, index);
+                timer.key
+            }));
+            assert_eq!(keys.len(), self.slot.live());
+            keys.sort_unstable();
+            keys
         }
     }
 
@@ -389,13 +415,8 @@ mod tests {
     fn a_row_is_compacted_whose_timers_leave_from_its_end() {
         // Those leave no holes. Three quarters have left from the front, and some holes more or less.
         for holes in [1_500, 1_501, 1_515, 1_531] {
-            let mut busy = Busy::of(2_000);
-            (0..holes).for_each(|index| busy.leaves(index));
-            for key in (holes..2_000).rev() {
-                let (index, last) = busy.slot.timers().last().expect("it is there");
-                assert_eq!(last.key, key);
-                busy.leaves(index);
-            }
+            let mut busy = Busy::of(2_000, true);
+            (0..holes).chain((holes..2_000).rev()).for_each(|key| busy.leaves(key));
             assert!(busy.slot.is_as_new());
         }
     }
@@ -404,14 +425,72 @@ mod tests {
     fn a_row_is_compacted_to_which_as_many_come_as_leave() {
         // Whatever their number is: it changes by no more than one.
         for timers in 1..=LEFT {
-            let mut busy = Busy::of(timers);
+            let mut busy = Busy::of(timers, true);
             for key in 0..1_000 {
-                busy.comes();
-                let (index, first) = busy.slot.timers().next().expect("it is there");
-                assert_eq!(first.key, key);
-                busy.leaves(index);
+                busy.comes(1);
+                busy.leaves(key);
             }
-            assert_eq!(busy.slot.live(), timers);
+            assert_eq!(busy.keys(), Vec::from_iter(1_000..1_000 + timers));
         }
+    }
+
+    #[test]
+    fn who_comes_while_a_row_is_compacted_is_not_cut_off_with_its_holes() {
+        for ordered in [true, false] {
+            let mut busy = Busy::of(4_000, ordered);
+            let mut left = Vec::from_iter(0..4_000);
+            let mut compacting = 0;
+            for key in (0..4_000).filter(|key| key % 8 != 5) {
+                busy.leaves(key);
+                left.retain(|other| *other != key);
+                if busy.slot.head > 0 {
+                    compacting += 1;
+                    assert_eq!(busy.keys(), left);
+                    if compacting % 4 == 0 {
+                        left.push(busy.places.0.len());
+                        busy.comes(1);
+                    }
+                }
+            }
+            assert!(compacting > 100);
+            assert_eq!(busy.keys(), left);
+        }
+    }
+
+    #[test]
+    fn holes_of_a_row_out_of_order_are_filled_wherever_they_are() {
+        let mut busy = Busy::of(3_000, false);
+        let mut random = 1_usize;
+        let mut left = Vec::from_iter(0..3_000);
+        for _ in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            busy.leaves(left.swap_remove((random >> 33) % left.len()));
+            left.push(busy.places.0.len());
+            busy.comes(1);
+        }
+        left.sort_unstable();
+        assert_eq!(busy.keys(), left);
+        // A third of the cells may be holes, and some more where none was found near.
+        assert!(busy.slot.row.len() < 5_000, "{} cells for 3,000 timers", busy.slot.row.len());
+    }
+
+    #[test]
+    fn each_bound_is_widened_by_itself() {
+        let mut busy = Busy::of(0, true);
+        let mut add = |when: u64, slack: u64| {
+            let (key, slack) = (busy.places.0.len(), Slack::at_most_nanos(slack));
+            busy.places.0.push(Place::NOWHERE);
+            let timer = Timer { when: Nanos::new(when), rank: Rank::new(key as u64, slack), key };
+            busy.slot.push(&mut busy.places, timer, &mut busy.pool);
+            let slot = &busy.slot;
+            [slot.earliest, slot.latest, slot.wake, Nanos::new(slot.slack.as_nanos())].map(Nanos::get)
+        };
+        assert_eq!(add(100, 48), [100, 100, 148, 48]);
+        assert_eq!(add(200, 48), [100, 200, 148, 48], "the latest alone");
+        assert_eq!(add(150, 40), [100, 200, 148, 40], "the slack alone");
+        assert_eq!(add(104, 40), [100, 200, 144, 40], "the wake-up alone");
+        assert_eq!(add(90, 64), [90, 200, 144, 40], "the earliest alone");
+        assert_eq!(add(160, 64), [90, 200, 144, 40], "none");
+        assert_eq!(add(80, 16), [80, 200, 96, 16], "three at once");
     }
 }
