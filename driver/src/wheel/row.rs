@@ -385,6 +385,9 @@ mod tests {
         let holes = [0, 1, 63, 64, 100, 127, 128, 191, 192, 198];
         assert!(holes.iter().all(|&index| !row.leave(index, Some(1_000)) && row.leave(index, Some(index))));
         assert!(holes.iter().all(|&index| !row.leave(index, None)), "they were holes");
+        assert!(
+            holes.iter().all(|&index| row.at(index, index).is_none() && row.at_mut(index, index).is_none())
+        );
         assert!(!row.leave(200, None) && !row.leave(1_000, None), "they lie behind the end");
         assert_eq!(keys(&row), (0..200).filter(|index| !holes.contains(index)).collect::<Vec<_>>());
         assert!((0..1_000).all(|i| row.live_at(i).is_some() == (i < 200 && !holes.contains(&i))));
