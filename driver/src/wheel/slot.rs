@@ -29,7 +29,7 @@ const COMPACTED: usize = 512;
 /// That is done each time that so many holes have been left, or so many timers have gone: the last of a row leave no holes.
 pub(super) const LEFT: usize = 32;
 /// Owners so many timers ahead are fetched into the cache.
-pub(super) const AHEAD: usize = 12;
+pub(super) const AHEAD: usize = 16;
 /// So many blocks are searched for a hole.
 const NEAR: u32 = 2;
 /// At most so many cells are looked at to find out how long a park may last.
