@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "thousands of timers take Miri long, and no code here is unsafe")]
+    #[cfg_attr(miri, ignore = "thousands of timers take Miri long")]
     fn a_row_is_compacted_whose_timers_leave_from_its_end() {
         // Those leave no holes. Three quarters have left from the front, and some holes more or less.
         for holes in [1_500, 1_501, 1_515, 1_531] {
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "thousands of timers take Miri long, and no code here is unsafe")]
+    #[cfg_attr(miri, ignore = "thousands of timers take Miri long")]
     fn a_row_is_compacted_to_which_as_many_come_as_leave() {
         // Whatever their number is: it changes by no more than one.
         for timers in 1..=LEFT {
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "thousands of timers take Miri long, and no code here is unsafe")]
+    #[cfg_attr(miri, ignore = "thousands of timers take Miri long")]
     fn who_comes_while_a_row_is_compacted_is_not_cut_off_with_its_holes() {
         for ordered in [true, false] {
             let mut busy = Busy::of(4_000, ordered);
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "thousands of timers take Miri long, and no code here is unsafe")]
+    #[cfg_attr(miri, ignore = "thousands of timers take Miri long")]
     fn holes_of_a_row_out_of_order_are_filled_wherever_they_are() {
         let mut busy = Busy::of(3_000, false);
         let mut random = 1_usize;
