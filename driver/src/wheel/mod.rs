@@ -43,6 +43,7 @@ mod opened;
 mod pool;
 mod row;
 mod slot;
+mod store;
 
 use std::fmt;
 
@@ -55,108 +56,10 @@ use slot::Slot;
 pub use advance::Due;
 pub(crate) use advance::Park;
 pub use level::{LevelOccupancy, Occupancy};
+pub use store::{Place, Rank, Store};
 
 use crate::Nanos;
 pub use crate::slack::Slack;
-
-/// The owner of the timers: the wheel tells it where a timer's cell lies, and asks for the rest.
-///
-/// None of its functions may panic: the wheel calls them in the middle of its work, and what it says of itself after that, such as
-/// its [`len`](Wheel::len), need not be so.
-pub trait Store<K> {
-    /// The cell of `key` now lies at `place`.
-    fn set_place(&mut self, key: K, place: Place);
-
-    /// The place that was told last for `key`.
-    fn place(&self, key: K) -> Place;
-
-    /// The deadline of `key`, which is filed under `filed`. It may have moved to a later time since, never
-    /// to an earlier one; the default says that it has not moved.
-    #[inline]
-    fn deadline(&mut self, key: K, filed: Nanos) -> Nanos {
-        let _ = key;
-        filed
-    }
-
-    /// The wheel is going to speak of `key` soon.
-    #[inline]
-    fn prefetch(&mut self, key: K) {
-        let _ = key;
-    }
-}
-
-/// Where a cell lies: what its owner shows to have it removed.
-///
-/// It is valid from the [`Store::set_place`] that announced it until the next one for the same key, or until
-/// the cell leaves the wheel.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The cached deadline: that under which the timer is filed.
-    pub(crate) when: Nanos,
-    pub(crate) index: u32,
-}
-
-impl Place {
-    /// A place at which nothing lies: for owners that are in no wheel.
-    pub const NOWHERE: Place = Place { when: Nanos::NEVER, index: u32::MAX };
-}
-
-impl fmt::Debug for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Place::NOWHERE => f.write_str("nowhere"),
-            Place { when, index } => write!(f, "cell {index} of the slot of {when:?}"),
-        }
-    }
-}
-
-/// A timer's sequence number, which orders equal deadlines, and its slack.
-///
-/// ```
-/// use mainspring_driver::wheel::{Rank, Slack};
-///
-/// let first = Rank::new(1, Slack::at_most_nanos(4096));
-/// assert!(first < Rank::new(2, Slack::ZERO));
-/// assert_eq!((first.sequence(), first.slack().as_nanos()), (1, 4096));
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Rank(u64);
-
-impl Rank {
-    const SLACK_BITS: u32 = 8;
-    const SEQUENCE_BITS: u32 = u64::BITS - Rank::SLACK_BITS;
-
-    /// The rank of the timer with this sequence number, of which 56 bits are kept: at ten million timers a second
-    /// they last for 228 years.
-    #[inline]
-    pub const fn new(sequence: u64, slack: Slack) -> Rank {
-        Rank(sequence << Rank::SLACK_BITS | slack.to_byte() as u64)
-    }
-
-    /// The sequence number.
-    #[inline]
-    pub const fn sequence(self) -> u64 {
-        self.0 >> Rank::SLACK_BITS
-    }
-
-    /// The slack.
-    #[inline]
-    pub const fn slack(self) -> Slack {
-        Slack::from_byte(self.0 as u8)
-    }
-
-    /// The same sequence number with another slack.
-    #[inline]
-    pub const fn with_slack(self, slack: Slack) -> Rank {
-        Rank::new(self.sequence(), slack)
-    }
-}
-
-impl fmt::Debug for Rank {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "#{} +{:?}", self.sequence(), self.slack())
-    }
-}
 
 /// A hierarchical timing wheel over keys that somebody else owns.
 ///
@@ -507,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_whose_timer_is_known_is_looked_at_only_where_it_may_be_in_a_run() {
+    fn a_cell_whose_timer_is_known_is_looked_at_only_where_it_may_be_in_an_open_slot() {
         let place = |when, index| Place { when: Nanos::new(when), index };
         let (slot, reach) = (1 << 22, (1 << 22) + 1_000_000);
         let taken = |is_open: bool, key, place, known| {
@@ -537,5 +440,34 @@ mod tests {
             assert!(!taken(true, 7, place(slot + 1_000, 1), known));
             assert_eq!(taken(true, 7, place(reach + (1 << 22), 0), known), expected);
         }
+    }
+
+    #[test]
+    fn who_is_due_as_late_as_any_in_an_open_slot_is_found_there() {
+        let place = |when, index| Place { when: Nanos::new(when), index };
+        let (slot, reach) = (1 << 22, (1 << 22) + 1_000_000);
+        let mut wheel = Wheel::<usize>::new(Nanos::ZERO);
+        let mut add = |wheel: &mut Wheel<usize>, key: usize, when| {
+            wheel.insert(&mut Nowhere, key, Nanos::new(when), Rank::new(key as u64, Slack::ZERO));
+        };
+        [slot, slot + 1_000, reach]
+            .into_iter()
+            .enumerate()
+            .for_each(|(key, when)| add(&mut wheel, key, when));
+        let due = wheel.next_due(&mut Nowhere, Nanos::new(slot), &mut 10);
+        assert!(matches!(due, Due::Fire { key: 0, .. }));
+        // These come to another slot, the last of them to the same place as the third, which is in the open one.
+        (3..6).for_each(|key| add(&mut wheel, key, reach));
+        assert!(wheel.take_out(2, place(reach, 2), true).is_some());
+        assert!(wheel.take_out(5, place(reach, 2), false).is_some(), "another was taken for it");
+    }
+
+    #[test]
+    fn debug_builds_look_whether_who_leaves_is_there() {
+        let mut wheel = Wheel::<usize>::new(Nanos::ZERO);
+        wheel.insert(&mut Nowhere, 0, Nanos::new(1 << 22), Rank::new(0, Slack::ZERO));
+        let place = Place { when: Nanos::new(1 << 22), index: 0 };
+        assert_eq!(wheel.remove_all(&mut Nowhere, &[(1, place)]), !cfg!(debug_assertions));
+        assert_eq!(wheel.remove_all(&mut Nowhere, &[(0, place)]), cfg!(debug_assertions));
     }
 }
