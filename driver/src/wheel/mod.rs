@@ -447,7 +447,7 @@ mod tests {
         let place = |when, index| Place { when: Nanos::new(when), index };
         let (slot, reach) = (1 << 22, (1 << 22) + 1_000_000);
         let mut wheel = Wheel::<usize>::new(Nanos::ZERO);
-        let mut add = |wheel: &mut Wheel<usize>, key: usize, when| {
+        let add = |wheel: &mut Wheel<usize>, key: usize, when| {
             wheel.insert(&mut Nowhere, key, Nanos::new(when), Rank::new(key as u64, Slack::ZERO));
         };
         [slot, slot + 1_000, reach]

@@ -281,7 +281,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// Whether it has so few cells that all of them may be sorted or compacted at once.
     #[inline]
-    pub(super) fn is_short(&self) -> bool {
+    fn is_short(&self) -> bool {
         self.row.len() <= SHORT
     }
 
