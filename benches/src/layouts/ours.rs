@@ -1,6 +1,6 @@
-//! Mainspring's own wheel: each slot a row of cells, on pages; exact.
+//! Mainspring's own wheel: each slot a row of cells, in blocks; exact.
 //!
-//! What the runtime's entries do is done here too: they are asked for their true deadline when they are
+//! What the runtime's entries do is done here too: they are asked for their true deadline when they
 //! cascade or fire, and fetched ahead of that.
 
 use std::num::NonZeroU32;
