@@ -251,7 +251,8 @@ pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Due, Place, Rank, Slack, Store};
+    use super::super::tests::Places;
+    use super::super::{Due, Place, Rank, Slack};
     use super::*;
 
     fn at(n: u64) -> Nanos {
@@ -308,18 +309,6 @@ mod tests {
         occupied.clear(ids[0]);
         assert!(!occupied.contains(ids[0]) && occupied.contains(ids[1]));
         assert_eq!(occupied.earliest(), Some(ids[1]));
-    }
-
-    /// Keeps the place of each key.
-    struct Places(Vec<Place>);
-
-    impl Store<usize> for Places {
-        fn set_place(&mut self, key: usize, place: Place) {
-            self.0[key] = place;
-        }
-        fn place(&self, key: usize) -> Place {
-            self.0[key]
-        }
     }
 
     fn rank(key: usize) -> Rank {

@@ -390,6 +390,18 @@ mod tests {
         }
     }
 
+    /// Keeps the place of each key.
+    pub(super) struct Places(pub(super) Vec<Place>);
+
+    impl Store<usize> for Places {
+        fn set_place(&mut self, key: usize, place: Place) {
+            self.0[key] = place;
+        }
+        fn place(&self, key: usize) -> Place {
+            self.0[key]
+        }
+    }
+
     #[test]
     fn a_timer_that_is_put_back_counts_as_moved_and_expires_at_its_new_deadline() {
         let mut wheel = Wheel::new(Nanos::ZERO);

@@ -336,7 +336,8 @@ pub(super) fn follows<K: Copy>(last: Option<&Timer<K>>, timer: &Timer<K>) -> boo
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Rank, tests::Nowhere};
+    use super::super::Rank;
+    use super::super::tests::{Nowhere, Places};
     use super::*;
 
     #[test]
@@ -360,17 +361,6 @@ mod tests {
         slot: Slot<usize, 8>,
         pool: Pool<usize>,
         places: Places,
-    }
-
-    struct Places(Vec<Place>);
-
-    impl Store<usize> for Places {
-        fn set_place(&mut self, key: usize, place: Place) {
-            self.0[key] = place;
-        }
-        fn place(&self, key: usize) -> Place {
-            self.0[key]
-        }
     }
 
     impl Busy {
