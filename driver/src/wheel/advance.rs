@@ -255,10 +255,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         // come the nearer to their end.
         self.elapsed = self.elapsed.max(slot.earliest.min(now));
         self.reach = self.reach.max(slot.latest);
-        if slot.is_to_be_sorted() {
+        if slot.open(store, &mut self.pool) {
             *moves = moves.saturating_sub(slot.live() / SORTED);
         }
-        slot.open(store, &mut self.pool);
         self.cascading = (!slot.ordered).then_some(id);
         self.occupied.clear(id);
         self.open |= 1 << id.level();

@@ -274,24 +274,24 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// The same for one whose slot has been opened.
     #[inline(never)]
     fn take_out_opened(&mut self, key: K, place: Place) -> Option<Option<SlotId>> {
-        match self.find_opened(key, place)? {
-            (Some((id, index)), _) => {
-                self.slots[id.index()].cut_out(index, &mut self.pool);
-                self.close_if_empty(id);
-            }
-            (None, rank) => self.crowd.remove(place.when, rank),
+        let (id, index, rank) = self.find_opened(key, place)?;
+        if let Some(slot) = self.slots.get_mut(id.index()) {
+            slot.cut_out(index, &mut self.pool);
+            self.close_if_empty(id);
+        } else {
+            self.crowd.remove(place.when, rank);
         }
         Some(None)
     }
 
-    /// In which open slot a timer lies, and at which index, if it is not in the crowd; and its rank.
-    fn find_opened(&self, key: K, place: Place) -> Option<(Option<(SlotId, usize)>, Rank)> {
+    /// In which open slot a timer lies, at which index, and its rank. In the crowd there is no index.
+    fn find_opened(&self, key: K, place: Place) -> Option<(SlotId, usize, Rank)> {
         let find = |id: SlotId| {
             let slot = &self.slots[id.index()];
             let index = slot.find(key, place)?;
-            Some((Some((id, index)), slot.row.get(index)?.rank))
+            Some((id, index, slot.row.get(index)?.rank))
         };
-        self.open_slots().find_map(find).or_else(|| Some((None, self.crowd.find(key, place)?)))
+        self.open_slots().find_map(find).or_else(|| Some((SlotId::CROWD, 0, self.crowd.find(key, place)?)))
     }
 
     /// The slots that are open and hold timers.
@@ -317,7 +317,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         if let Some(cell) = slot.and_then(|slot| slot.row.at(place.index as usize, key)) {
             return Some(cell.rank);
         }
-        self.find_opened(key, place).map(|(_, rank)| rank)
+        self.find_opened(key, place).map(|(_, _, rank)| rank)
     }
 
     /// What is left to do when timers have left this slot, and it says so.

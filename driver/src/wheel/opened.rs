@@ -17,14 +17,16 @@ use crate::Nanos;
 const PASSED: usize = 1024;
 
 impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
-    /// Sorts the timers, if that is to be done, and fetches the first owners.
-    pub(super) fn open(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) {
+    /// Sorts the timers, if they are out of order and few, and fetches the first owners. Says whether it has sorted.
+    pub(super) fn open(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) -> bool {
         (self.phase, self.head) = (Phase::Open, 0);
-        if self.is_to_be_sorted() {
+        let is_sorted = !self.ordered && self.is_short();
+        if is_sorted {
             self.row.sort(pool);
             (self.phase, self.ordered) = (Phase::Sorted, true);
         }
         (0..AHEAD).for_each(|index| self.prefetch(store, index));
+        is_sorted
     }
 
     /// Puts a timer behind the last one and tells its owner, if it belongs there in the order. Says whether it did.

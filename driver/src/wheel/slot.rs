@@ -101,11 +101,6 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         self.ordered && !has_bounds && self.row.len() == 0 && self.phase == Phase::Waiting
     }
 
-    /// Whether it is sorted as it is opened: it is out of order, and short.
-    pub(super) fn is_to_be_sorted(&self) -> bool {
-        !self.ordered && self.is_short()
-    }
-
     /// Puts a timer behind the last one, if that needs no memory, loses no order and no hole is to be filled instead, and tells its
     /// owner. Says whether it did. It calls nothing.
     #[inline]
@@ -281,7 +276,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// Whether it has so few cells that all of them may be sorted or compacted at once.
     #[inline]
-    fn is_short(&self) -> bool {
+    pub(super) fn is_short(&self) -> bool {
         self.row.len() <= SHORT
     }
 
@@ -330,7 +325,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
 /// Whether a timer belongs behind the last cell of a row that is in order.
 #[inline]
-pub(super) fn follows<K: Copy>(last: Option<&Timer<K>>, timer: &Timer<K>) -> bool {
+fn follows<K: Copy>(last: Option<&Timer<K>>, timer: &Timer<K>) -> bool {
     last.is_none_or(|last| last.order() < timer.order())
 }
 
