@@ -449,11 +449,12 @@ mod tests {
     #[cfg_attr(miri, ignore = "thousands of timers take Miri long")]
     fn holes_of_a_row_out_of_order_are_filled_wherever_they_are() {
         let mut busy = Busy::of(3_000, false);
-        let mut random = 1_usize;
+        let mut random = 1_u64;
         let mut left = Vec::from_iter(0..3_000);
         for _ in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            busy.leaves(left.swap_remove((random >> 33) % left.len()));
+            let gone = (random >> 33) as usize % left.len();
+            busy.leaves(left.swap_remove(gone));
             left.push(busy.places.0.len());
             busy.comes(1);
             // A third of the cells may be holes, and some more where none was found near.
