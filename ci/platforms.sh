@@ -59,10 +59,12 @@ links() {
         { skip "$name" "$1 is missing or cannot link for it"; return 1; }
 }
 
-# suite TARGET CARGO-ARGUMENTS...: runs tests of that target, each in its time, to their end also if some fail.
+# suite TARGET CARGO-ARGUMENTS...: runs tests of that target, each in its time, to their end also if some fail. Some run the
+# examples, which cargo does not build where kinds of tests are named.
 suite() {
     local name=$1
     shift
+    run 900 cargo build "${packages[@]}" --target "$name" --examples
     run 2400 cargo test "${packages[@]}" --target "$name" --no-fail-fast "$@"
 }
 
