@@ -1,4 +1,4 @@
-//! `Row`: the cells of a slot or a run, each with a [`Timer`], in blocks of 64.
+//! `Row`: the cells of a slot, each with a [`Timer`], in blocks of 64.
 //!
 //! ```text
 //!   row: first ───────── 64 bits, 64 cells      a bit is set: the cell holds a timer
