@@ -64,7 +64,7 @@ links() {
 suite() {
     local name=$1
     shift
-    run 900 cargo build "${packages[@]}" --target "$name" --examples
+    run 900 cargo build "${packages[@]}" --target "$name" --examples || return
     run 2400 cargo test "${packages[@]}" --target "$name" --no-fail-fast "$@"
 }
 

@@ -95,7 +95,7 @@ impl<const SHORT: usize> Case<SHORT> {
             8 => self.bring_forward(op),
             9 => self.check_next(true),
             10 => self.go_back(op),
-            // On, a few moves at a time, so that whatever comes next meets a cascade or a run half done.
+            // On, a few moves at a time, so that whatever comes next meets a cascade or an open slot half done.
             11 | 12 => self.process(1 + usize::from(op.who & 3)),
             13 => self.drain(),
             _ => self.advance(op),

@@ -115,7 +115,7 @@ fn a_timer_that_is_reset_within_its_slot_keeps_its_cell() {
 
 #[test]
 fn an_owner_with_a_wrong_place_removes_no_other_timer() {
-    // In a slot, in a run that lies as it lay, in one that was sorted, and in a slot that cascades.
+    // In a slot, in an open slot that lies as it lay, in one that was sorted, and in a slot that cascades.
     for (deadlines, now) in [([100, 101, 102], 0), ([100, 101, 102], 100), ([102, 101, 100], 100)] {
         let mut bench = Bench::of(deadlines);
         let _ = bench.wheel.next_due(&mut bench.owners, at(now), &mut 1);
