@@ -8,10 +8,11 @@
 //!
 //! Ground rules:
 //!
+//! * It is made for the first sleep that has an end: a runtime without such sleeps does without.
 //! * The alarm only ever ends a park *sooner*. An alarm that cannot be had, or fails, costs precision and nothing else: the
-//!   poller's timeout stands.
+//!   poller's timeout stands, and the next sleep asks for an alarm again.
 //! * That timeout does not count while the machine is suspended. An alarm by the boot time, which does, therefore has no
-//!   stand-in, and not to get it is an error.
+//!   stand-in: it is made at once, and not to get it is an error.
 //! * It rings at the wanted time or before it, never after.
 //! * It is never read. Setting it resets its count, and as it is registered edge-triggered, each ringing is one event.
 
@@ -49,7 +50,8 @@ mod timerfd {
 
     #[derive(Debug)]
     pub(in crate::reactor) struct Alarm {
-        /// `None`: it cannot be had, or has failed.
+        clock: TimerfdClockId,
+        /// `None`: no sleep has wanted it, it could not be had, or it has failed.
         timer: Option<OwnedFd>,
         /// What it is set to, in nanoseconds of its clock; `None` once it has rung.
         set_to: Option<u64>,
@@ -59,6 +61,9 @@ mod timerfd {
         apart: u64,
         #[cfg(test)]
         pub(in crate::reactor) settings: usize,
+        /// As if the kernel granted none.
+        #[cfg(test)]
+        pub(in crate::reactor) refused: bool,
     }
 
     impl Alarm {
@@ -66,17 +71,23 @@ mod timerfd {
         ///
         /// The kernel's, if it grants no alarm by the boot time.
         pub(in crate::reactor) fn new(registry: &Registry, clock: ClockId) -> io::Result<Alarm> {
-            let timer = match clock {
-                ClockId::Monotonic => Alarm::create(registry, TimerfdClockId::Monotonic).ok(),
-                ClockId::Boottime => Some(Alarm::create(registry, TimerfdClockId::Boottime)?),
+            let (clock, timer) = match clock {
+                ClockId::Monotonic => (TimerfdClockId::Monotonic, None),
+                ClockId::Boottime => {
+                    let clock = TimerfdClockId::Boottime;
+                    (clock, Some(Alarm::create(registry, clock)?))
+                }
             };
             Ok(Alarm {
+                clock,
                 timer,
                 set_to: None,
                 began: 0,
                 apart: RARE,
                 #[cfg(test)]
                 settings: 0,
+                #[cfg(test)]
+                refused: false,
             })
         }
 
@@ -87,8 +98,8 @@ mod timerfd {
             Ok(timer)
         }
 
-        /// A sleep begins, which it is to end if that has an end.
-        pub(in crate::reactor) fn set(&mut self, until: Until) {
+        /// A sleep begins, which it is to end if that has an end. `registry` is the one that it was made with.
+        pub(in crate::reactor) fn set(&mut self, registry: &Registry, until: Until) {
             let at = match until {
                 Until::Time { timeout, alarm_ns } => {
                     self.count(alarm_ns.saturating_sub(timeout.as_nanos().try_into().unwrap_or(u64::MAX)));
@@ -96,6 +107,9 @@ mod timerfd {
                 }
                 Until::Now | Until::Event => None,
             };
+            if self.timer.is_none() && at.is_some() {
+                self.make(registry);
+            }
             let Some(timer) = &self.timer else { return };
             if at == self.set_to || self.may_ring_before(at) {
                 return;
@@ -117,6 +131,16 @@ mod timerfd {
             }
         }
 
+        #[cold]
+        fn make(&mut self, registry: &Registry) {
+            self.set_to = None;
+            self.timer = Alarm::create(registry, self.clock).ok();
+            #[cfg(test)]
+            if self.refused {
+                self.timer = None;
+            }
+        }
+
         /// A sleep that has an end begins `now`.
         fn count(&mut self, now: u64) {
             let apart = now.saturating_sub(self.began).min(RARE);
@@ -134,12 +158,6 @@ mod timerfd {
         pub(in crate::reactor) fn rang(&mut self) {
             self.set_to = None;
         }
-
-        /// As if the kernel had refused it.
-        #[cfg(test)]
-        pub(in crate::reactor) fn fail(&mut self) {
-            self.timer = None;
-        }
     }
 
     #[cfg(all(test, not(loom)))]
@@ -151,9 +169,11 @@ mod timerfd {
 
         /// Sleeps that begin at these times, by nanoseconds, and each may last as long as `timeout`; how often it was set.
         fn settings(alarm: &mut Alarm, times: impl Iterator<Item = u64>, timeout: Duration) -> usize {
+            let poll = mio::Poll::new().expect("a poller");
             let before = alarm.settings;
             for now in times {
-                alarm.set(Until::Time { timeout, alarm_ns: now + timeout.as_nanos() as u64 });
+                alarm
+                    .set(poll.registry(), Until::Time { timeout, alarm_ns: now + timeout.as_nanos() as u64 });
             }
             alarm.settings - before
         }
@@ -161,6 +181,22 @@ mod timerfd {
         fn alarm() -> Alarm {
             let poll = mio::Poll::new().expect("a poller");
             Alarm::new(poll.registry(), ClockId::Monotonic).expect("an alarm")
+        }
+
+        #[test]
+        fn it_is_made_for_the_first_sleep_that_has_an_end_and_again_where_it_could_not_be_had() {
+            let poll = mio::Poll::new().expect("a poller");
+            let mut alarm = alarm();
+            for until in [Until::Now, Until::Event] {
+                alarm.set(poll.registry(), until);
+                assert!(alarm.timer.is_none() && alarm.settings == 0);
+            }
+            alarm.refused = true;
+            assert_eq!(settings(&mut alarm, [HOUR].into_iter(), SECOND), 0);
+            alarm.refused = false;
+            // For the same moment, too.
+            assert_eq!(settings(&mut alarm, [HOUR, HOUR].into_iter(), SECOND), 1);
+            assert!(alarm.timer.is_some());
         }
 
         /// A hundred sleeps, ten microseconds apart, from here on.
@@ -185,7 +221,7 @@ mod timerfd {
             settings(&mut alarm, many(HOUR), SECOND);
             assert_eq!(settings(&mut alarm, many(HOUR + 1000 * MICRO), SECOND), 0);
             assert_eq!(alarm.set_to.map(|at| at < HOUR + NANOS_PER_SEC + 1000 * MICRO), Some(true));
-            alarm.set(Until::Event);
+            alarm.set(mio::Poll::new().expect("a poller").registry(), Until::Event);
             assert!(alarm.set_to.is_some(), "it was set for a sleep without an end");
             // Sleeps may become few before it has rung.
             assert_eq!(settings(&mut alarm, [HOUR + NANOS_PER_SEC / 2].into_iter(), SECOND), 1);
@@ -233,7 +269,7 @@ mod none {
             }
         }
 
-        pub(in crate::reactor) fn set(&mut self, _: Until) {}
+        pub(in crate::reactor) fn set(&mut self, _: &Registry, _: Until) {}
 
         pub(in crate::reactor) fn rang(&mut self) {}
     }

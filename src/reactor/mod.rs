@@ -156,7 +156,7 @@ impl Reactor {
         self.io.assert_own_process();
         let slept = timeout != Some(Duration::ZERO) && self.io.wakefulness.fall_asleep();
         if slept {
-            self.alarm.set(until);
+            self.alarm.set(self.poll.registry(), until);
         }
         let polled = self.poll(if slept { timeout } else { Some(Duration::ZERO) });
         let mut parked = Parked { notified: self.io.wakefulness.wake_up(), slept, ..Parked::default() };
@@ -192,7 +192,7 @@ impl Reactor {
         self.lent = true;
         let asleep = until != Until::Now && self.io.wakefulness.fall_asleep();
         if asleep {
-            self.alarm.set(until);
+            self.alarm.set(self.poll.registry(), until);
         } else {
             self.io.end_sleep();
         }

@@ -236,7 +236,7 @@ mod alarm {
     #[test]
     fn moving_it_takes_back_a_ringing_that_nobody_has_heard() {
         let mut reactor = Reactor::new().unwrap();
-        reactor.alarm.set(alarm_in(Duration::ZERO));
+        reactor.alarm.set(reactor.poll.registry(), alarm_in(Duration::ZERO));
         thread::sleep(Duration::from_millis(5));
         let later = Until::Time { timeout: Duration::from_millis(20), alarm_ns: u64::MAX };
         let start = Instant::now();
@@ -247,7 +247,7 @@ mod alarm {
     #[test]
     fn without_it_the_timeout_ends_the_park() {
         let mut reactor = Reactor::new().unwrap();
-        reactor.alarm.fail();
+        reactor.alarm.refused = true;
         for _ in 0..5 {
             let start = Instant::now();
             let parked = reactor.park(after(Duration::from_millis(5))).unwrap();
@@ -255,6 +255,9 @@ mod alarm {
             assert!(start.elapsed() >= Duration::from_millis(5));
             assert!(start.elapsed() < SOON);
         }
+        // It may be had later.
+        reactor.alarm.refused = false;
+        assert!(reactor.park(alarm_in(Duration::from_millis(5))).unwrap().alarm);
     }
 
     /// bun #34780: an interrupted wait began anew with its whole timeout. A process that is stopped and
