@@ -1,7 +1,7 @@
 //! Whether the wheel's invariants hold.
 //!
-//! Rule: a check reads, and changes nothing. The oracle test asks for the whole one after every step;
-//! debug builds ask for the quick one after every change of a small wheel.
+//! Rule: a check changes nothing. The oracle test runs the whole check after every step; debug builds run
+//! a quicker one after every change of a small wheel.
 
 use super::level::{LEVELS, SLOTS, SlotId};
 use super::row::Timer;
@@ -9,16 +9,17 @@ use super::slot::{HOLES, LEFT, Slot};
 use super::{Place, Wheel};
 use crate::Nanos;
 
-/// Above this many cells, debug builds check the wheel no longer after every change.
+/// Debug builds check wheels of up to so many timers after every change.
 const CHECKED_UP_TO: usize = 64;
 
 impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
-    /// Asserts the invariants of the wheel, with the place that each key's owner knows.
+    /// Asserts the invariants of the wheel. `place_of` tells the place that the owner of a key knows.
     ///
     /// # Panics
     ///
-    /// If one does not hold: then the wheel has a defect. It takes O(n); debug builds do it after every
-    /// change of a small wheel, but for the empty slots and the owners' places.
+    /// If one does not hold: then the wheel has a defect.
+    ///
+    /// It takes O(n). Debug builds do it after every change of a small wheel, except for empty slots and the owners' places.
     pub fn check(&self, place_of: impl Fn(K) -> Place) {
         for id in (0..LEVELS).flat_map(|l| (0..SLOTS).map(move |s| SlotId::new(l, s))) {
             let empty = self.slots.get(id.index()).filter(|slot| slot.is_empty());
@@ -46,7 +47,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let is_at = |key, place| {
             assert!(place_of(key).is_none_or(|known| known == place), "an owner has a wrong place");
         };
-        let mut len = self.crowd.len();
+        let mut len = self.tree.len();
         for id in self.occupied.iter() {
             let slot = &self.slots[id.index()];
             let live = slot.live();
@@ -72,23 +73,23 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             assert!(!slot.is_empty(), "{id:?} is open and has no timers");
             let is_ordered = self.cascading == Some(id) || is_ordered(slot.timers());
             assert!(is_ordered, "{id:?} is open and out of order");
-            len += check_open(slot, self.reach, &place_of);
+            len += check_open(slot, self.latest_open, &place_of);
         }
-        self.crowd.timers().for_each(|(timer, place)| is_at(timer.key, place));
+        self.tree.timers().for_each(|(timer, place)| is_at(timer.key, place));
         let earliest = self.occupied.earliest().map(|id| id.start(self.elapsed));
         assert!(earliest.is_none_or(|start| self.clear_until < start), "a slot is overlooked");
         assert_eq!(len, self.len, "the count is wrong");
     }
 }
 
-/// How many timers are in an open slot, all of which are found.
+/// Asserts the invariants of an open slot. Returns how many timers it has.
 fn check_open<K: Copy + Eq, const SHORT: usize>(
     slot: &Slot<K, SHORT>,
-    reach: Nanos,
+    latest_open: Nanos,
     place_of: impl Fn(K) -> Option<Place>,
 ) -> usize {
     for (index, timer) in slot.timers() {
-        assert!(timer.when <= reach, "a timer is out of reach");
+        assert!(timer.when <= latest_open, "a timer is due after `latest_open`");
         let known = place_of(timer.key);
         assert!(known.is_none_or(|place| place.when == timer.when), "an owner has a wrong deadline");
         assert!(known.is_none_or(|place| slot.find(timer.key, place) == Some(index)), "a timer is not found");

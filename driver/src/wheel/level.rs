@@ -1,18 +1,18 @@
-//! The wheel's geometry: which slot a deadline waits in, when a slot starts, which slots are in use; and a view of how full they
+//! The wheel's geometry: in which slot a deadline waits, when a slot starts, which slots are occupied; and a view of how full they
 //! are ([`Occupancy`]).
 //!
 //! Rules:
 //!
-//! * Level 0's slots are 2^4 ns wide; a slot of the next level is as wide as all 64 of this one.
-//!   Ten levels are 4 + 10 * 6 = 64 bits: every `u64` of nanoseconds has its slot, and nothing wraps.
-//! * A deadline's level is that of the highest bit in which it differs from `elapsed`. Above that bit both
-//!   agree, at it the deadline is larger, so its slot lies ahead of the one `elapsed` is in. That is why the
-//!   earliest slot of a level is simply its lowest occupied one: there is no rotation, and no far timer can hide a near
+//! * A slot of level 0 is 2^4 ns wide; a slot of each further level is as wide as all 64 slots of the level below.
+//!   Ten levels are 4 + 10 * 6 = 64 bits: every `u64` of nanoseconds has a slot, and nothing wraps.
+//! * A deadline's level is that of the highest bit in which it differs from `elapsed`. Above that bit they are
+//!   equal, and in it the deadline is larger, so its slot lies ahead of the one in which `elapsed` is. Therefore the
+//!   earliest slot of a level is its lowest occupied one: nothing rotates, and no far timer can hide a near
 //!   one (tokio #8334).
-//! * For the same reason a slot stays right while `elapsed` grows, until `elapsed` reaches its start. Then it is opened.
-//! * A deadline in the level-0 slot that `elapsed` is in, or before it, has no slot: it is as good as due.
-//! * A view only reads: 640 lengths that the slots keep anyway. It touches no cell and no timer, so it takes about a
-//!   microsecond, however many timers there are. How many levels and slots there are, and how wide, is no part of its type.
+//! * For the same reason a timer's slot stays right while `elapsed` grows, until `elapsed` reaches its start. Then it is opened.
+//! * A deadline in the level-0 slot in which `elapsed` is, or before it, has no slot: it is due, or will be in a few nanoseconds.
+//! * A view reads the 640 lengths that the slots keep anyway, and no cell or timer. So it takes about a
+//!   microsecond, however many timers there are. The number and the width of levels and slots are not part of its type.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ const _: () = assert!(SLOTS == 1 << LEVEL_BITS);
 
 /// How many timers wait in each slot of a wheel. Made by `Wheel::occupancy` and `Handle::occupancy`.
 ///
-/// How many levels there are, and how wide their slots, may differ from version to version.
+/// The number of levels and the width of their slots may differ from version to version.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,7 +47,7 @@ const _: () = assert!(SLOTS == 1 << LEVEL_BITS);
 ///
 /// let occupancy = driver.handle().occupancy();
 /// assert_eq!((occupancy.timers(), occupancy.opened(), occupancy.elapsed()), (1, 0, Duration::ZERO));
-/// // It waits in the slot in whose time its deadline lies.
+/// // It waits in the slot that spans its deadline.
 /// let level = occupancy.levels().find(|level| level.slots.iter().any(|&timers| timers > 0)).unwrap();
 /// let slot = level.slots.iter().position(|&timers| timers > 0).unwrap();
 /// assert!(level.slot_width * slot as u32 <= Duration::from_millis(10));
@@ -65,9 +65,9 @@ pub struct Occupancy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelOccupancy<'a> {
-    /// How much time a slot spans. The next level's are as wide as all slots of this one together.
+    /// How much time a slot spans. A slot of the next level spans as much as all slots of this one together.
     pub slot_width: Duration,
-    /// Timers in each slot. Slots do not rotate: those ahead of the current one have larger indices.
+    /// Timers in each slot. Slots do not rotate: those that lie ahead have larger indices than the current one.
     pub slots: &'a [u32],
     /// The slot in which the wheel stands. Above the first level it is empty, except while it cascades.
     pub current: usize,
@@ -76,7 +76,7 @@ pub struct LevelOccupancy<'a> {
 }
 
 impl Occupancy {
-    /// The levels, that with the narrowest slots first.
+    /// The levels, the one with the narrowest slots first.
     pub fn levels(&self) -> impl ExactSizeIterator<Item = LevelOccupancy<'_>> {
         self.slots.iter().enumerate().map(|(level, slots)| LevelOccupancy {
             slot_width: Duration::from_nanos(1 << shift(level)),
@@ -91,7 +91,7 @@ impl Occupancy {
         self.slots.iter().flatten().map(|&timers| timers as usize).sum::<usize>() + self.opened
     }
 
-    /// Timers whose slot has been opened, because its time has come: they are due soon, or now, and in order.
+    /// Timers whose slot has been opened because its time has come: they are in order, and due now or soon.
     pub fn opened(&self) -> usize {
         self.opened
     }
@@ -103,7 +103,7 @@ impl Occupancy {
 }
 
 impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
-    /// How full the slots are. Reads 640 lengths and no timer.
+    /// How full the slots are. It reads 640 lengths, and no timer.
     pub fn occupancy(&self) -> Occupancy {
         let mut slots = [[0; SLOTS]; LEVELS];
         for id in self.occupied.iter().chain(self.cascading) {
@@ -113,20 +113,20 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         Occupancy {
             slots,
             cascading: self.cascading,
-            opened: in_order.map(|id| self.slots[id.index()].live()).sum::<usize>() + self.crowd.len(),
+            opened: in_order.map(|id| self.slots[id.index()].live()).sum::<usize>() + self.tree.len(),
             elapsed: self.elapsed,
         }
     }
 }
 
-/// A slot of the wheel, numbered through all levels. (A whole word: a narrow one beside its `Some` is written in two pieces and read
-/// in one, which waits until both have arrived. That was 1.7 of the time of firing.)
+/// A slot of the wheel, numbered through all levels. (It is a whole word on purpose. An `Option` of a narrower number is written in two
+/// stores and read in one load, which stalls until both are done: firing took 1.7 times as long.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotId(usize);
 
 impl SlotId {
-    /// Stands for the timers that no slot has.
-    pub(super) const CROWD: SlotId = SlotId(LEVELS * SLOTS);
+    /// Not a slot: the tree.
+    pub(super) const TREE: SlotId = SlotId(LEVELS * SLOTS);
 
     #[inline]
     pub(super) fn new(level: usize, slot: usize) -> SlotId {
@@ -147,7 +147,7 @@ impl SlotId {
         Some(SlotId::new(level as usize, slot))
     }
 
-    /// The slot of a level in which a wheel stands that stands at `elapsed`.
+    /// The slot of a level in which `elapsed` is.
     #[inline]
     pub(super) fn current(elapsed: Nanos, level: usize) -> SlotId {
         SlotId::new(level, (elapsed.get() >> shift(level)) as usize & (SLOTS - 1))
@@ -168,7 +168,7 @@ impl SlotId {
         self.0 % SLOTS
     }
 
-    /// When the slot starts, for an occupied slot of a wheel that stands at `elapsed`.
+    /// When an occupied slot starts, if the wheel stands at `elapsed`.
     #[inline]
     pub(super) fn start(self, elapsed: Nanos) -> Nanos {
         let shift = shift(self.level());
@@ -186,7 +186,7 @@ const fn shift(level: usize) -> u32 {
     SLOT_BITS + LEVEL_BITS * level as u32
 }
 
-/// Which slots hold cells, and which levels have such slots: a bit each.
+/// Which slots hold timers and wait, and which levels have such slots: a bit each.
 #[derive(Clone, Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Occupied {
@@ -213,7 +213,7 @@ impl Occupied {
         self.slots[id.level()] & 1 << id.slot() != 0
     }
 
-    /// The occupied slot that starts first: the lowest one of the lowest level that has any.
+    /// The occupied slot that starts first: the lowest of the lowest level that has any.
     #[inline]
     pub(super) fn earliest(&self) -> Option<SlotId> {
         let level = bits(self.levels).next()?;
@@ -239,7 +239,7 @@ impl Occupied {
     }
 }
 
-/// The numbers of the bits that are set, from the lowest on.
+/// The numbers of the bits that are set, the lowest first.
 #[inline]
 pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -353,7 +353,7 @@ mod tests {
             wheel.insert(&mut places, key, Nanos::new(if key < 45 { 15 } else { 3 }), rank(key));
         }
         let occupancy = wheel.occupancy();
-        assert_eq!((wheel.crowd.len(), occupancy.opened(), occupancy.timers()), (5, 50, 50));
+        assert_eq!((wheel.tree.len(), occupancy.opened(), occupancy.timers()), (5, 50, 50));
     }
 
     #[test]

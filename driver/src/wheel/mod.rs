@@ -1,57 +1,56 @@
 //! `Wheel`: a hierarchical timing wheel with exact deadlines. A pure, safe data structure.
 //!
-//! It is told what time it is, and whom to tell of a cell's new place. It owns no clock, no lock and no
-//! atomic, and calls no foreign code but its [`Store`].
+//! The caller tells it the time; a [`Store`] is told where each timer lies. It owns no clock, no lock and no atomic, and calls no
+//! foreign code but the store's.
 //!
 //! ```text
 //!   level 9  ▕▏▏▏▏ … 64 slots of 2^58 ns (9 years)     1 insert: a timer waits in the slot of the highest bit in
-//!     …                                                   which its deadline differs from `elapsed`, ahead of it
+//!     …                                                   which its deadline differs from `elapsed`: it lies ahead
 //!   level 1  ▕▏▏▏▏ … 64 slots of 2^10 ns (1 µs)   ─┐
 //!   level 0  ▕▏▏▏▏ … 64 slots of 2^4 ns           ─┤  2 open: `now` has reached the slot's start
 //!                                                  ├──▶ in order, or short and sorted
 //!                                                  └──▶ long and out of order ──3 cascade──▶ slots of lower levels
-//!   open slots, one on each level, and `crowd`  ──4 expire: the earliest head of all──▶ next_due
+//!   open slots, one on each level, and the `tree` ──4 expire: the earliest head of all──▶ next_due
 //! ```
 //!
 //! Rules:
 //!
-//! * Exact: no timer expires before the deadline that its owner names then, to the nanosecond. A slot is only where a
-//!   cell waits. If the owner has moved the deadline to a later time ([`Store::deadline`]), the timer is filed again; the
-//!   wheel asks when it touches the cell anyway: when it cascades or expires, and in [`Wheel::next_deadline`].
-//! * In order: timers expire by (deadline, sequence number). The earliest slot is opened before a timer expires that is due at
-//!   its start or later. A timer that is inserted with a deadline in the past expires before all that are due later, but may
-//!   come after timers that were due before it was inserted.
-//! * Ranks compare by sequence number. The numbers are unique in a wheel, so the slack below them never decides.
-//! * A place leads from a timer to its cell: the deadline says in which slot the cell lies, and the index where in the slot. After
-//!   the slot has been opened the index may be out of date; then the cell is found by its deadline, because what was sorted is
-//!   searched.
-//! * Whoever leaves makes no other cell move, until the slot is tidied. So several may leave together, whose owners are gone. A cell that
-//!   is left is not looked at, if it is known whose it is: a bit says that it is a hole.
-//! * An open slot is the one in which the wheel stands, on its level: all its timers are due before the next one starts. For new timers
-//!   that is no slot, but on level 0.
-//! * A slot that cascades is open, too, but its timers are not in order: it comes before all others, and what leaves it is filed again.
-//! * A timer in the 16 ns in which the wheel stands goes behind the last one of level 0's open slot, if that is its place in the order,
-//!   and to `crowd`, a tree, if not. That is also where a crowd ends that no slot can tell apart.
-//! * Work is sliced: a cascade may stop after any cell. No step sorts, compacts or frees more than a short row: one of up to 2048 cells.
-//! * [`Wheel::check`] says whether all that is so; debug builds do it after every change of a small wheel.
+//! * Exact: no timer expires before its deadline, to the nanosecond. A slot is only where it waits. If its owner has moved the deadline
+//!   to a later time ([`Store::deadline`]), the wheel finds out when it touches the timer anyway (in a cascade, on expiry, and in
+//!   [`Wheel::next_deadline`]) and files it again.
+//! * In order: timers expire by (deadline, sequence number). Before one expires, all slots that start at or before its deadline have
+//!   been opened. A timer that is inserted after its deadline expires before all later deadlines, but timers that were due by then may
+//!   come first.
+//! * Ranks compare by sequence number. The numbers are unique in a wheel, so the slack in the low bits never decides.
+//! * A place leads from a timer to its cell: the deadline says in which slot the cell lies, the index where in the slot. If the slot
+//!   was sorted when it was opened, the index is out of date, and a binary search by deadline finds the cell.
+//! * To remove a timer makes a hole and moves no other cell, until the slot is tidied. So several timers can be removed together after
+//!   their owners are gone. A bitmap says which cells are holes; the cell itself is read only to verify whose it is.
+//! * On each level, the slot in which the wheel stands is open: all its timers are due before the next slot starts. New timers
+//!   go into an open slot on level 0 only.
+//! * A slot that cascades is open, too, but not in order. It comes before all others, and each timer that leaves it is filed again.
+//! * A timer that is due in the 16 ns in which the wheel stands goes to the end of level 0's open slot if that keeps the order,
+//!   and otherwise to `tree`. There, too, ends a cascade of many timers with nearly the same deadline.
+//! * Work is sliced: a cascade may stop after any cell. No step sorts, compacts or frees more than a short row, of up to 2048 cells.
+//! * [`Wheel::check`] verifies all this; debug builds do it after every change of a small wheel.
 
 mod advance;
 mod check;
-mod crowd;
 mod level;
 mod opened;
 mod pool;
 mod row;
 mod slot;
 mod store;
+mod tree;
 
 use std::fmt;
 
-use crowd::Crowd;
 use level::{LEVELS, Occupied, SLOTS, SlotId, bits};
 use pool::Pool;
 use row::Timer;
 use slot::Slot;
+use tree::Tree;
 
 pub use advance::Due;
 pub(crate) use advance::Park;
@@ -64,7 +63,7 @@ pub use crate::slack::Slack;
 /// A hierarchical timing wheel over keys that somebody else owns.
 ///
 /// Insert and remove are O(1), amortized over the growth of its memory. A timer moves at most ten times between its
-/// insertion and its end, and most never do; and ten times more for each time that it is found to have been put off.
+/// insertion and its end, and most never do; up to ten times more for each time that it is found to have been put off.
 ///
 /// ```
 /// use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
@@ -98,20 +97,20 @@ pub use crate::slack::Slack;
 /// ```
 pub struct Wheel<K, const SHORT: usize = { pool::LONGEST }> {
     occupied: Occupied,
-    /// None, until the first timer is filed.
+    /// Empty until the first timer is filed.
     slots: Vec<Slot<K, SHORT>>,
-    /// Where the wheel stands: all slots that start at or before it have been opened.
+    /// Up to when the wheel has been processed: all slots that start at or before it have been opened.
     elapsed: Nanos,
-    /// No slot starts before or at this.
+    /// No slot that waits starts at or before this.
     clear_until: Nanos,
-    /// On which levels the slot in which the wheel stands is open and holds timers: a bit each.
+    /// The levels whose open slot holds timers: a bit each.
     open: u64,
-    /// The one of those whose timers are out of order.
+    /// The open slot that cascades, if one does.
     cascading: Option<SlotId>,
-    /// No timer of an open slot is due after this, nor has been.
-    reach: Nanos,
-    /// Timers that found no place in the open slot of level 0.
-    crowd: Crowd<K>,
+    /// No timer is or was in an open slot that is due after this.
+    latest_open: Nanos,
+    /// Timers that are due in the 16 ns in which the wheel stands, and would break the order of level 0's open slot.
+    tree: Tree<K>,
     pool: Pool<K>,
     len: usize,
     moved: u64,
@@ -135,8 +134,8 @@ impl<K: Copy + Eq> Wheel<K> {
 }
 
 impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
-    /// An empty wheel that stands at `at`, and sorts the timers of a slot that has no more than `SHORT` cells: from 8 to 2048.
-    /// The fewer, the more cascade: it is meant for tests.
+    /// An empty wheel that stands at `at`, and sorts slots of up to `SHORT` cells, from 8 to 2048; longer ones cascade. It is meant
+    /// for tests, which reach a cascade with few timers then.
     pub fn with_short(at: Nanos) -> Wheel<K, SHORT> {
         const { assert!(SHORT >= 8 && SHORT <= pool::LONGEST) }
         Wheel {
@@ -146,15 +145,15 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             clear_until: Nanos::NEVER,
             open: 0,
             cascading: None,
-            reach: Nanos::ZERO,
-            crowd: Crowd::new(),
+            latest_open: Nanos::ZERO,
+            tree: Tree::new(),
             pool: Pool::new(),
             len: 0,
             moved: 0,
         }
     }
 
-    /// Where the wheel stands: it never goes back. Nothing due before it is left in a slot.
+    /// Up to when the wheel has been processed. It never goes back, and nothing that is due before it waits in a slot.
     #[inline]
     pub fn elapsed(&self) -> Nanos {
         self.elapsed
@@ -172,14 +171,13 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.len == 0
     }
 
-    /// How many times a cell was moved from a slot to a lower one, or filed again because it was found to have been put off,
-    /// so far.
+    /// How many times, so far, a timer was moved to a lower slot, or filed again because its deadline had been put off.
     #[inline]
     pub fn moved(&self) -> u64 {
         self.moved
     }
 
-    /// Files `key` under `deadline`; one that is past is due at once. O(1).
+    /// Inserts `key` with this deadline. One that has passed is due at once. O(1).
     #[inline]
     pub fn insert(&mut self, store: &mut impl Store<K>, key: K, deadline: Nanos, rank: Rank) {
         self.len += 1;
@@ -187,14 +185,14 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.debug_check();
     }
 
-    /// Files a timer again that has just expired but turned out to be due later. It counts as a move.
+    /// Files a timer again that has just expired but is due later. It counts as a move.
     #[inline]
     pub(crate) fn put_back(&mut self, store: &mut impl Store<K>, key: K, deadline: Nanos, rank: Rank) {
         self.moved += 1;
         self.insert(store, key, deadline, rank);
     }
 
-    /// Removes a timer from the place that its owner knows. Says whether it was there. O(1), while its slot is not open.
+    /// Removes a timer. Returns whether it was in the wheel. O(1), or O(log n) if its slot is open.
     #[inline]
     pub fn remove(&mut self, store: &mut impl Store<K>, key: K) -> bool {
         let place = store.place(key);
@@ -207,11 +205,11 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         true
     }
 
-    /// Removes several timers from the places that were told last for them, which are theirs still. The
-    /// store is not asked for them, nor told: their owners may be gone. Says whether all were there; if not, some may still be.
+    /// Removes several timers, each of which lies at the place that was told last for it. The store is neither asked for
+    /// these timers nor told of them: their owners may be gone. Returns whether all were found; if not, some may still be there.
     ///
-    /// Whether it is that timer that lies there, debug builds look, and others only where it may have moved; that a timer
-    /// does, all see.
+    /// Debug builds verify that each place holds its timer; others verify it only where the timer may have moved, and
+    /// elsewhere only that the place is no hole.
     pub(crate) fn remove_all(&mut self, store: &mut impl Store<K>, timers: &[(K, Place)]) -> bool {
         assert!(timers.len() < u64::BITS as usize, "too many at a time");
         let (mut found, mut untidy) = (0, 0);
@@ -222,7 +220,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             }
         }
         self.len -= found;
-        // Only from here on cells move, and their owners are told.
+        // Cells move, and their owners are told, from here on only.
         if found == timers.len() {
             let at = self.elapsed;
             let slots = bits(untidy).filter_map(|number| SlotId::of(at, timers[number].1.when));
@@ -232,8 +230,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         found == timers.len()
     }
 
-    /// Files a timer under another deadline and with another slack; it keeps its sequence number. Says whether it was in the
-    /// wheel. O(1), and cheapest if it stays in its slot.
+    /// Gives a timer another deadline and another slack. It keeps its sequence number. Returns whether it was in the wheel.
+    /// O(1), and cheapest if it stays in its slot.
     #[inline]
     pub fn refile(&mut self, store: &mut impl Store<K>, key: K, deadline: Nanos, slack: Slack) -> bool {
         let place = store.place(key);
@@ -251,17 +249,17 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         found
     }
 
-    /// Bytes that the wheel has allocated, but for the tree of timers that no slot can tell apart: 24 for a timer, and at least
-    /// 1,536 for a slot with timers.
+    /// Bytes that the wheel has allocated: 24 for a timer, and at least 1,536 for a slot with timers. The tree of timers that are due
+    /// in the same 16 ns is not counted.
     pub fn allocated_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot<K, SHORT>>() + self.pool.allocated_bytes()
     }
 
-    /// Takes the timer of `key` out, if it is at `place`. Returns its slot, if that is to be [tidied](Wheel::tidy) now. If that is `known`
-    /// to be its place, the cell is not looked at where it cannot be in an open slot instead: it may lie in memory far away.
+    /// Takes out the timer of `key`, if it lies at `place`. Returns its slot if that has to be [tidied](Wheel::tidy). If the place is
+    /// `known` to be right, the cell, which may be far away in memory, is not read, unless its slot may be open.
     #[inline]
     fn take_out(&mut self, key: K, place: Place, known: bool) -> Option<Option<SlotId>> {
-        let whose = if known && place.when > self.reach { None } else { Some(key) };
+        let whose = if known && place.when > self.latest_open { None } else { Some(key) };
         let id = SlotId::of(self.elapsed, place.when);
         if let Some(slot) = id.and_then(|id| self.slots.get_mut(id.index())) {
             if slot.remove(place.index, whose, &mut self.pool) {
@@ -271,27 +269,27 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.take_out_opened(key, place)
     }
 
-    /// The same for one whose slot has been opened.
+    /// The same for a timer whose slot may be open.
     #[inline(never)]
     fn take_out_opened(&mut self, key: K, place: Place) -> Option<Option<SlotId>> {
         let (id, index, rank) = self.find_opened(key, place)?;
         if let Some(slot) = self.slots.get_mut(id.index()) {
-            slot.cut_out(index, &mut self.pool);
+            slot.remove_opened(index, &mut self.pool);
             self.close_if_empty(id);
         } else {
-            self.crowd.remove(place.when, rank);
+            self.tree.remove(place.when, rank);
         }
         Some(None)
     }
 
-    /// In which open slot a timer lies, at which index, and its rank. In the crowd there is no index.
+    /// The open slot in which a timer lies, its index there, and its rank. The index means nothing if it is the tree.
     fn find_opened(&self, key: K, place: Place) -> Option<(SlotId, usize, Rank)> {
         let find = |id: SlotId| {
             let slot = &self.slots[id.index()];
             let index = slot.find(key, place)?;
             Some((id, index, slot.row.get(index)?.rank))
         };
-        self.open_slots().find_map(find).or_else(|| Some((SlotId::CROWD, 0, self.crowd.find(key, place)?)))
+        self.open_slots().find_map(find).or_else(|| Some((SlotId::TREE, 0, self.tree.find(key, place)?)))
     }
 
     /// The slots that are open and hold timers.
@@ -300,7 +298,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         bits(self.open).map(|level| SlotId::current(self.elapsed, level))
     }
 
-    /// A timer has left an open slot.
+    /// To be called when a timer has left an open slot.
     #[inline]
     fn close_if_empty(&mut self, id: SlotId) {
         let slot = &mut self.slots[id.index()];
@@ -311,7 +309,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         }
     }
 
-    /// The rank of the timer of `key`, if it is at `place`, in the slot `id` or opened.
+    /// The rank of the timer of `key`, if it lies at `place`, in the slot `id` or in an open one.
     fn rank(&self, id: Option<SlotId>, key: K, place: Place) -> Option<Rank> {
         let slot = id.and_then(|id| self.slots.get(id.index()));
         if let Some(cell) = slot.and_then(|slot| slot.row.at(place.index as usize, key)) {
@@ -320,7 +318,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.find_opened(key, place).map(|(_, _, rank)| rank)
     }
 
-    /// What is left to do when timers have left this slot, and it says so.
+    /// Compacts or clears a slot that [says](Slot::is_untidy) it needs it.
     #[inline(never)]
     fn tidy(&mut self, store: &mut impl Store<K>, id: SlotId) {
         let slot = &mut self.slots[id.index()];
@@ -330,7 +328,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         }
     }
 
-    /// Puts a timer into the slot that its deadline has from where the wheel stands.
+    /// Puts a timer into its slot.
     #[inline]
     fn file(&mut self, store: &mut impl Store<K>, timer: Timer<K>) {
         let Timer { when, rank, key } = timer;
@@ -340,8 +338,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         }
     }
 
-    /// A timer whose slot has no room for it, or holes. (What is called gets a timer in pieces, so that it is not put together in
-    /// memory, only to be read from there in one piece: that waits until all that was written before has arrived.)
+    /// Puts a timer into a slot that has no room for it at the end, or holes to fill. (It is passed in pieces on purpose. As a whole
+    /// it would be written to the stack and read back in wider words, which stalls until all its stores are done.)
     #[inline(never)]
     fn file_slowly(&mut self, store: &mut impl Store<K>, id: SlotId, when: Nanos, rank: Rank, key: K) {
         if self.slots.is_empty() {
@@ -352,25 +350,25 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.clear_until = self.clear_until.min(Nanos::new(id.start(self.elapsed).get() - 1));
     }
 
-    /// All slots at once, with the first timer: a wheel that never has one needs none, and later nothing is allocated for them.
+    /// Makes all slots at once, for the first timer.
     #[cold]
     fn make_slots(&mut self) {
         self.slots.resize_with(LEVELS * SLOTS, Slot::new);
     }
 
-    /// A timer that has no slot, because its time is now.
+    /// Files a timer that is due, or will be in the 16 ns in which the wheel stands.
     #[inline(never)]
     fn file_due(&mut self, store: &mut impl Store<K>, when: Nanos, rank: Rank, key: K) {
         let timer = Timer { when, rank, key };
         if self.slots.is_empty() {
             self.make_slots();
         }
-        self.reach = self.reach.max(when);
+        self.latest_open = self.latest_open.max(when);
         let id = SlotId::current(self.elapsed, 0);
         if self.slots[id.index()].push_opened(store, timer, &mut self.pool) {
             self.open |= 1;
         } else {
-            let place = self.crowd.insert(timer);
+            let place = self.tree.insert(timer);
             store.set_place(key, place);
         }
     }

@@ -1,11 +1,12 @@
-//! A [`Slot`] whose time has come: its timers leave one by one, from the front.
+//! A [`Slot`] whose time has come: its timers are removed one by one, from the front.
 //!
 //! Rules:
 //!
-//! * Its timers lie in the order of (deadline, sequence number), unless it cascades. Those in front of `head` have left; what was
-//!   cancelled is a hole, and no cell moves.
-//! * If they were sorted, their owners were not told: a million writes to a million owners is what opening a slot as it is saves.
-//!   They are found by their deadlines, and none is put behind them. All others lie where their owners believe.
+//! * Its timers lie in the order of (deadline, sequence number), unless it cascades. The cells in front of `head` are consumed. A timer
+//!   that is cancelled leaves a hole, and no cell moves.
+//! * A slot that was in order is opened as it is: its timers lie at the places that their owners know. After a sort the owners are not
+//!   told, because a write to each would cost more than the sort. Then a binary search finds a timer by its deadline, and new timers
+//!   are not put into this slot.
 
 use super::pool::Pool;
 use super::row::Timer;
@@ -13,11 +14,11 @@ use super::slot::{AHEAD, Phase, SEARCHED, Slot};
 use super::{Place, Store};
 use crate::Nanos;
 
-/// At most so many holes are passed over in one step.
-const PASSED: usize = 1024;
+/// At most so many holes are skipped in one step.
+const SKIPPED: usize = 1024;
 
 impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
-    /// Sorts the timers, if they are out of order and few, and fetches the first owners. Says whether it has sorted.
+    /// Sorts the timers if they are out of order and few, and prefetches the first owners. Returns whether it has sorted.
     pub(super) fn open(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) -> bool {
         (self.phase, self.head) = (Phase::Open, 0);
         let is_sorted = !self.ordered && self.is_short();
@@ -29,14 +30,14 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         is_sorted
     }
 
-    /// Puts a timer behind the last one and tells its owner, if it belongs there in the order. Says whether it did.
+    /// Puts a timer behind the last one and tells its owner, if that keeps the order. Returns whether it did.
     pub(super) fn push_opened(
         &mut self,
         store: &mut impl Store<K>,
         timer: Timer<K>,
         pool: &mut Pool<K>,
     ) -> bool {
-        let takes = self.ordered && self.phase != Phase::Sorted && self.follow(&timer);
+        let takes = self.ordered && self.phase != Phase::Sorted && self.is_last(&timer);
         if takes {
             self.phase = Phase::Open;
             self.push(store, timer, pool);
@@ -44,27 +45,27 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         takes
     }
 
-    /// The cell in front. If it is a hole, no timer is due before its deadline.
+    /// The first cell. If it is a hole, no timer is due before the hole's old deadline.
     #[inline]
     pub(super) fn head(&self) -> Option<&Timer<K>> {
         self.row.get(self.head as usize)
     }
 
-    /// Removes the timer in front; if it is a hole, some holes.
+    /// Removes the first timer. If the first cell is a hole, skips holes instead, and returns `None`.
     #[inline]
     pub(super) fn pop(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) -> Option<Timer<K>> {
         let head = self.head as usize;
         self.row.prefetch(head + 2 * AHEAD);
         self.prefetch(store, head + AHEAD);
-        let popped = self.row.pass(head, pool);
+        let popped = self.row.consume(head, pool);
         self.head += 1;
         if popped.is_none() {
-            self.pass_holes(pool);
+            self.skip_holes(pool);
         }
         popped
     }
 
-    /// Where the cell of `key` lies.
+    /// The index of the timer of `key`.
     #[inline]
     pub(super) fn find(&self, key: K, place: Place) -> Option<usize> {
         let is_there = |index: usize| self.row.at(index, key).is_some();
@@ -81,14 +82,14 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     }
 
     /// Removes the timer at `index`.
-    pub(super) fn cut_out(&mut self, index: usize, pool: &mut Pool<K>) {
-        self.row.leave(index, None);
+    pub(super) fn remove_opened(&mut self, index: usize, pool: &mut Pool<K>) {
+        self.row.remove(index, None);
         if index == self.head as usize {
-            self.pass_holes(pool);
+            self.skip_holes(pool);
         }
     }
 
-    /// When the park has to end for these timers, if not before `most`; earlier where it would take long to find out.
+    /// When the park has to end for these timers, or `most` if that is earlier. An earlier time, if it would take long to find out.
     pub(super) fn wake_until(&self, mut most: Nanos) -> Nanos {
         let searched = self.head as usize + SEARCHED;
         for index in self.head as usize..searched {
@@ -101,7 +102,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         rest.map_or(most, |cell| most.min(cell.when.saturating_add_nanos(self.slack.as_nanos())))
     }
 
-    /// The last time up to `most` at which a timer is due, if one is by then; `most` where it would take long to find out.
+    /// The last deadline up to `most`, if there is one; or `most`, if it would take long to find out.
     pub(super) fn last_opened_until(&self, most: Nanos) -> Option<Nanos> {
         if let Some(last) = self.row.last().filter(|last| last.when <= most) {
             return Some(last.when);
@@ -116,7 +117,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         Some(most)
     }
 
-    /// The owner of the timer at `index`, if there is one, is going to be asked.
+    /// Prefetches the owner of the timer at `index`, if there is one.
     #[inline]
     fn prefetch(&self, store: &mut impl Store<K>, index: usize) {
         if let Some(ahead) = self.row.live_at(index) {
@@ -124,14 +125,14 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         }
     }
 
-    /// Passes the holes in front, but not many.
+    /// Skips the holes in front, but not many at once.
     #[cold]
-    fn pass_holes(&mut self, pool: &mut Pool<K>) {
-        for _ in 0..PASSED {
+    fn skip_holes(&mut self, pool: &mut Pool<K>) {
+        for _ in 0..SKIPPED {
             if self.is_empty() || self.row.live_at(self.head as usize).is_some() {
                 return;
             }
-            self.row.pass(self.head as usize, pool);
+            self.row.consume(self.head as usize, pool);
             self.head += 1;
         }
     }

@@ -1,23 +1,23 @@
-//! `Pool`: the memory of the rows, which goes from row to row.
+//! `Pool`: memory that rows no longer need, for the next rows.
 //!
 //! Rules:
 //!
-//! * What a row no longer needs waits for the next one: in steady state nothing is allocated. What nobody needed for two whole
-//!   windows of time is freed, a little at each call of [`Pool::release_some`].
-//! * To give something back allocates nothing: there is room for all that was made.
+//! * In a steady state nothing is allocated: what a row gives back, another takes. What was not needed during two whole windows of
+//!   time is freed, a little at each call of [`Pool::release_some`].
+//! * Giving back never allocates: the free lists have room for everything that was made.
 
 use super::row::{BLOCK, Block, Cells, Timer};
 use crate::Nanos;
 
 /// A window is two to this many nanoseconds: about a second.
 const WINDOW_BITS: u32 = 30;
-/// So many blocks and lists are kept, if they were needed once.
+/// So many blocks and lists are never freed.
 const KEPT: usize = 16;
-/// Cells of the longest row that is sorted.
+/// Cells of the longest row that is sorted at once.
 pub(super) const LONGEST: usize = 2048;
-/// A list has room for so many blocks: which row it goes to next, and how long that is, nobody knows.
+/// A list is made with room for so many blocks, because the length of the row that takes it next is not known.
 const LISTED: usize = 32;
-/// At most so many of each kind are freed at a time.
+/// At most so many of each kind are freed in one call.
 const FREED: usize = 32;
 
 /// What rows are made of.
@@ -25,12 +25,12 @@ const FREED: usize = 32;
 pub(super) struct Pool<K> {
     cells: Spare<Cells<K>>,
     lists: Spare<Vec<Block<K>>>,
-    /// In these timers are sorted.
+    /// Buffers to sort timers in.
     sorters: Spare<Vec<Timer<K>>>,
-    /// Bytes of all lists, those in use included.
+    /// Bytes of all lists, including those in use.
     listed: usize,
     window: u64,
-    /// There may be a surplus.
+    /// There may be a surplus to free.
     releasing: bool,
 }
 
@@ -46,7 +46,7 @@ impl<K> Pool<K> {
         }
     }
 
-    /// A block for a timer and those that follow it.
+    /// A block whose first cell is going to hold `timer`.
     #[inline]
     pub(super) fn block(&mut self, timer: Timer<K>) -> Block<K>
     where
@@ -55,7 +55,7 @@ impl<K> Pool<K> {
         Block::new(self.cells.take().unwrap_or_else(|| self.cells.count(Box::new([timer; BLOCK]))))
     }
 
-    /// Puts a block behind the last one of a list.
+    /// Appends a block to a list.
     pub(super) fn list(&mut self, blocks: &mut Vec<Block<K>>, block: Block<K>) {
         if blocks.capacity() == 0 {
             *blocks = self.lists.take().unwrap_or_else(|| {
@@ -68,7 +68,7 @@ impl<K> Pool<K> {
         self.listed += (blocks.capacity() - before) * size_of::<Block<K>>();
     }
 
-    /// Takes back the cells of a block, if it has them still.
+    /// Takes back the cells of a block, unless it has given them back already.
     #[inline]
     pub(super) fn give_back(&mut self, cells: Option<Cells<K>>) {
         if let Some(cells) = cells {
@@ -76,7 +76,7 @@ impl<K> Pool<K> {
         }
     }
 
-    /// Takes back the list of a row, which is empty.
+    /// Takes back the list of a row, which must be empty.
     #[inline]
     pub(super) fn give_list_back(&mut self, blocks: Vec<Block<K>>) {
         debug_assert!(blocks.is_empty(), "a list has blocks still");
@@ -92,7 +92,7 @@ impl<K> Pool<K> {
         self.sorters.free.push(sorter);
     }
 
-    /// Frees a little of the memory that a burst has left behind.
+    /// Frees a little of the memory that a burst needed.
     #[inline]
     pub(super) fn release_some(&mut self, now: Nanos) {
         let window = now.get() >> WINDOW_BITS;
@@ -115,14 +115,14 @@ impl<K> Pool<K> {
         let lists = self.lists.release();
         self.listed -= lists.map(|list| list.capacity() * size_of::<Block<K>>()).sum::<usize>();
         if cells > 0 {
-            // glibc puts what was freed in order at the next request that is not small: now it is little, later it would be all at
-            // once (after a million timers 0.5 ms).
+            // glibc merges freed chunks at the next request that is not small. Now there are few; later it would merge all of them at
+            // once (0.5 ms after a million timers).
             drop(std::hint::black_box(Vec::<Timer<K>>::with_capacity(3 * BLOCK)));
         }
         self.releasing = self.cells.surplus + self.lists.surplus > 0;
     }
 
-    /// Bytes of all that was made, what is in use included.
+    /// Bytes of everything that was made, including what is in use.
     pub(super) fn allocated_bytes(&self) -> usize {
         let spare = self.cells.free.capacity() * size_of::<Cells<K>>()
             + self.lists.free.capacity() * size_of::<Vec<Block<K>>>()
@@ -132,19 +132,19 @@ impl<K> Pool<K> {
     }
 }
 
-/// Things of one kind that are not in use.
+/// Things of one kind that are free.
 #[derive(Debug)]
 struct Spare<T> {
-    /// There is room for all that were made.
+    /// It has room for all that were made.
     free: Vec<T>,
-    /// So many there are, those in use included.
+    /// How many there are, including those in use.
     made: usize,
-    /// So many were not in use at any time in this window, and in the one before.
+    /// So many were free at all times in this window, and in the one before.
     low: usize,
     last_low: usize,
-    /// So many of those are to be freed.
+    /// How many are to be freed.
     surplus: usize,
-    /// So many never are.
+    /// How many never are.
     kept: usize,
 }
 
@@ -160,7 +160,7 @@ impl<T> Spare<T> {
         taken
     }
 
-    /// One more has been made, while none was free.
+    /// Counts one more that has been made, because none was free.
     #[cold]
     fn count<M>(&mut self, made: M) -> M {
         self.made += 1;
@@ -173,7 +173,7 @@ impl<T> Spare<T> {
         (self.last_low, self.low) = (self.low, self.free.len());
     }
 
-    /// Takes out some of the surplus.
+    /// Removes some of the surplus.
     fn release(&mut self) -> impl Iterator<Item = T> {
         self.surplus = self.surplus.min(self.low);
         let count = self.surplus.min(FREED);

@@ -1,22 +1,23 @@
-//! `Row`: the cells of a slot, each with a [`Timer`], in blocks of 64.
+//! `Row`: the cells of a slot, in blocks of 64. A cell holds a [`Timer`] or is a hole.
 //!
 //! ```text
-//!   row: first ───────── 64 bits, 64 cells      a bit is set: the cell holds a timer
-//!        list of more ┬─ 64 bits, 64 cells      it is not: a hole, or behind the end
+//!   row: first ───────── 64 bits, 64 cells      a set bit: the cell holds a timer
+//!        list of more ┬─ 64 bits, 64 cells      a clear bit: a hole, or behind the end
 //!                     └─ 64 bits, 64 cells
 //! ```
 //!
 //! Rules:
 //!
-//! * A cell that was cancelled is a hole, so no other cell moves and the row keeps its order. A hole is made in the list, without a
-//!   look at the cell, which may lie in memory far away; the list of a million takes 250 kB.
+//! * A timer that is removed leaves a hole, so no other cell moves and the row keeps its order. To make a hole is to clear a bit in the
+//!   list of blocks. The cell itself, which may be far away in memory, need not be touched; the list of a million timers takes 250 kB.
 //! * Behind the end no bit is set. There are as many blocks as the cells need. A row without timers may have cells, until it is
 //!   cleared.
-//! * Cells may be passed from the front on ([`Row::pass`]); blocks that have been passed have given their cells back.
-//! * A slot with one timer takes a whole block, 1.5 KiB. (Blocks of 32 took 1.05 to 1.1 of the time to arm, cancel and fire a million.)
-//! * A cell has 24 bytes. (With 16, and the rest with the owner, a sleep would have 16 bytes more.)
-//! * To a cell it is two steps at most, however long the row is. Nothing is copied but the list as it grows, which is less than a
-//!   hundredth of the cells, and what is sorted.
+//! * Cells can be consumed one by one from the front ([`Row::consume`]). A block whose last cell is consumed gives its memory back.
+//! * A slot with one timer takes a whole block, 1.5 KiB. (With blocks of 32, to arm, cancel and fire a million took 1.05 to 1.1 times as
+//!   long.)
+//! * A cell takes 24 bytes. (With 16, and the rest kept by the owner, a sleep would take 16 more.)
+//! * A cell is at most two steps away, however long the row is. Only two things are ever copied: the list as it grows, which takes
+//!   less than a hundredth of the memory of the cells, and what is sorted.
 
 use super::Rank;
 use super::level::bits;
@@ -24,13 +25,13 @@ use super::pool::Pool;
 use crate::Nanos;
 use crate::prefetch::prefetch;
 
-/// Cells of a block: as many as there are bits in a word.
+/// Cells in a block: one for each bit of a word.
 pub(super) const BLOCK: usize = u64::BITS as usize;
 
-/// A timer in the wheel; in a cell that is a hole, one that has left.
+/// A timer in the wheel. A hole still holds the one that left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timer<K> {
-    /// When it is due, as far as the wheel knows: its cached deadline.
+    /// Its cached deadline: its owner may have moved the true one to a later time.
     pub(super) when: Nanos,
     pub(super) rank: Rank,
     pub(super) key: K,
@@ -56,7 +57,7 @@ pub(super) type Cells<K> = Box<[Timer<K>; BLOCK]>;
 #[derive(Debug)]
 pub(super) struct Block<K> {
     live: u64,
-    /// None: they were given back.
+    /// `None`: they have been given back.
     cells: Option<Cells<K>>,
 }
 
@@ -82,7 +83,7 @@ impl<K: Copy> Row<K> {
         Row { first: Block::NONE, more: Vec::new(), len: 0, live: 0 }
     }
 
-    /// How many cells there are, holes and those that have been passed included.
+    /// How many cells there are, including holes and consumed ones.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len as usize
@@ -125,7 +126,7 @@ impl<K: Copy> Row<K> {
         self.live_at(index).filter(|timer| timer.key == key)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     #[inline]
     pub(super) fn at_mut(&mut self, index: usize, key: K) -> Option<&mut Timer<K>>
     where
@@ -136,7 +137,7 @@ impl<K: Copy> Row<K> {
         cell.filter(|timer| timer.key == key)
     }
 
-    /// The cell at `index` is going to be read.
+    /// Prefetches the cell at `index`.
     #[inline]
     pub(super) fn prefetch(&self, index: usize) {
         if let Some(Block { cells: Some(cells), .. }) = self.block(index / BLOCK) {
@@ -152,7 +153,7 @@ impl<K: Copy> Row<K> {
         (holes != 0).then(|| number * BLOCK + holes.trailing_zeros() as usize)
     }
 
-    /// The first cell from `from` on that holds a timer.
+    /// The index of the first timer at `from` or behind it.
     #[inline]
     pub(super) fn next_live(&self, from: usize) -> Option<usize> {
         let mut number = from / BLOCK;
@@ -164,13 +165,13 @@ impl<K: Copy> Row<K> {
         Some(number * BLOCK + bits.trailing_zeros() as usize)
     }
 
-    /// The timers from `index` on, with their indices.
+    /// The timers at `index` and behind it, with their indices.
     pub(super) fn live_from(&self, index: usize) -> impl Iterator<Item = (usize, Timer<K>)> {
         let indices = std::iter::successors(self.next_live(index), |index| self.next_live(index + 1));
         indices.filter_map(|index| Some((index, *self.live_at(index)?)))
     }
 
-    /// Puts a timer behind the last cell, if that needs no new block and is what the last one allows. Says whether it did.
+    /// Puts a timer behind the last cell, if no new block is needed and `allows` says yes to the last cell. Returns whether it did.
     #[inline]
     pub(super) fn push_if(&mut self, timer: Timer<K>, allows: impl FnOnce(&Timer<K>) -> bool) -> bool {
         let index = self.len() % BLOCK;
@@ -208,15 +209,15 @@ impl<K: Copy> Row<K> {
         }
     }
 
-    /// Makes the cell at `index` a hole, if a timer is there, and if it is that of `key`, if one is given. Says whether it did.
+    /// Removes the timer at `index`, if there is one, and if it is that of `key` where a key is given. Returns whether it did.
     #[inline]
-    pub(super) fn leave(&mut self, index: usize, key: Option<K>) -> bool
+    pub(super) fn remove(&mut self, index: usize, key: Option<K>) -> bool
     where
         K: Eq,
     {
         let Some(block) = self.block_mut(index / BLOCK) else { return false };
         let is = |key| block.cells.as_ref().is_some_and(|cells| cells[index % BLOCK].key == key);
-        // A branch, so that what is written does not wait for the cell: the next removal reads it.
+        // A branch and no arithmetic, so that the stores below, which the next removal reads, do not wait for the cell.
         if block.live & bit(index) == 0 || !key.is_none_or(is) {
             return false;
         }
@@ -225,9 +226,9 @@ impl<K: Copy> Row<K> {
         true
     }
 
-    /// Passes the cell at `index`, in front of which all have been passed, and removes its timer, if there is one.
+    /// Consumes the cell at `index`, the first that is not consumed yet. Returns its timer, if it holds one.
     #[inline]
-    pub(super) fn pass(&mut self, index: usize, pool: &mut Pool<K>) -> Option<Timer<K>> {
+    pub(super) fn consume(&mut self, index: usize, pool: &mut Pool<K>) -> Option<Timer<K>> {
         let block = self.block_mut(index / BLOCK)?;
         let cells = block.cells.as_ref().filter(|_| block.live & bit(index) != 0);
         let removed = cells.map(|cells| cells[index % BLOCK]);
@@ -239,7 +240,7 @@ impl<K: Copy> Row<K> {
         removed
     }
 
-    /// Removes the holes at the end, but of no more than two blocks.
+    /// Removes the holes at the end, of two blocks at the most.
     #[inline]
     pub(super) fn trim(&mut self, pool: &mut Pool<K>) {
         for _ in 0..2 {
@@ -249,7 +250,7 @@ impl<K: Copy> Row<K> {
         }
     }
 
-    /// Removes all cells from `len` on, which are holes.
+    /// Removes all cells from `len` on, which must be holes.
     pub(super) fn truncate(&mut self, len: usize, pool: &mut Pool<K>) {
         while self.more.len() * BLOCK >= len.max(1) {
             pool.give_back(self.more.pop().and_then(|block| block.cells));
@@ -337,7 +338,7 @@ mod tests {
         let mut pool = Pool::new();
         for len in [0, 1, 63, 64, 65, 127, 128, 129, 199, 200] {
             let mut row = row(0..200, &mut pool);
-            assert!((len..200).all(|index| row.leave(index, None)));
+            assert!((len..200).all(|index| row.remove(index, None)));
             row.truncate(len, &mut pool);
             assert_eq!(
                 (row.len(), row.live(), row.last().map(|last| last.key)),
@@ -359,7 +360,7 @@ mod tests {
     fn holes_at_the_end_are_cut_off_two_blocks_at_a_time() {
         let mut pool = Pool::new();
         let mut row = row(0..400, &mut pool);
-        assert!((100..400).all(|index| row.leave(index, None)));
+        assert!((100..400).all(|index| row.remove(index, None)));
         for len in [320, 192, 100, 100] {
             row.trim(&mut pool);
             assert_eq!((row.len(), row.live()), (len, 100));
@@ -383,12 +384,12 @@ mod tests {
         let mut pool = Pool::new();
         let mut row = row(0..200, &mut pool);
         let holes = [0, 1, 63, 64, 100, 127, 128, 191, 192, 198];
-        assert!(holes.iter().all(|&index| !row.leave(index, Some(1_000)) && row.leave(index, Some(index))));
-        assert!(holes.iter().all(|&index| !row.leave(index, None)), "they were holes");
+        assert!(holes.iter().all(|&index| !row.remove(index, Some(1_000)) && row.remove(index, Some(index))));
+        assert!(holes.iter().all(|&index| !row.remove(index, None)), "they were holes");
         assert!(
             holes.iter().all(|&index| row.at(index, index).is_none() && row.at_mut(index, index).is_none())
         );
-        assert!(!row.leave(200, None) && !row.leave(1_000, None), "they lie behind the end");
+        assert!(!row.remove(200, None) && !row.remove(1_000, None), "they lie behind the end");
         assert_eq!(keys(&row), (0..200).filter(|index| !holes.contains(index)).collect::<Vec<_>>());
         assert!((0..1_000).all(|i| row.live_at(i).is_some() == (i < 200 && !holes.contains(&i))));
         assert_eq!(
@@ -408,7 +409,7 @@ mod tests {
     fn what_is_left_is_put_in_order() {
         let mut pool = Pool::new();
         let mut row = row((0..160).rev(), &mut pool);
-        (0..160).filter(|index| index % 3 != 0).for_each(|index| _ = row.leave(index, None));
+        (0..160).filter(|index| index % 3 != 0).for_each(|index| _ = row.remove(index, None));
         row.sort(&mut pool);
         assert_eq!(keys(&row), (0..160).filter(|key| key % 3 == 0).collect::<Vec<_>>());
         assert_eq!((row.len(), row.live(), row.next_live(54)), (54, 54, None));
@@ -427,13 +428,13 @@ mod tests {
     }
 
     #[test]
-    fn a_block_gives_its_cells_back_when_the_last_one_is_passed() {
+    fn a_block_gives_its_cells_back_when_the_last_one_is_consumed() {
         let mut pool = Pool::new();
         let mut passing = row(0..300, &mut pool);
-        assert!(passing.leave(10, None));
+        assert!(passing.remove(10, None));
         let allocated = pool.allocated_bytes();
         for key in 0..128 {
-            assert_eq!(passing.pass(key, &mut pool).map(|timer| timer.key), (key != 10).then_some(key));
+            assert_eq!(passing.consume(key, &mut pool).map(|timer| timer.key), (key != 10).then_some(key));
         }
         assert_eq!((passing.live(), keys(&passing)[0]), (172, 128));
         assert!(passing.get(127).is_none());

@@ -1,19 +1,19 @@
-//! `Slot`: the timers that are due within one slot's time, and what is known of all of them. Here while they wait for that time;
-//! `opened.rs` has the rest.
+//! `Slot`: the timers that are due within a slot's time, and bounds of their deadlines. This file has what happens while the slot
+//! waits for that time; `opened.rs` has the rest.
 //!
 //! Rules:
 //!
-//! * A slot without timers has no cells and no memory. It is in order, and its bounds enclose nothing.
-//! * `ordered` says that the live cells lie in the order of (deadline, sequence number), and that a hole is not due after the
-//!   live cells behind it. So a crowd that was armed in order stays so while some of it is cancelled.
-//! * The bounds enclose the truth: no cell is due before `earliest` or after `latest`, none wants the park to end
+//! * A slot without timers has no cells and no memory. It counts as in order, and its bounds are empty.
+//! * `ordered` says that the timers lie in the order of (deadline, sequence number), and that no hole's old deadline is later than
+//!   those of the timers behind it. So timers that were armed in order stay in order while some are cancelled.
+//! * The bounds may be too wide, never too narrow: no timer is due before `earliest` or after `latest`, none wants the park to end
 //!   before `wake`, and none has less slack than `slack`.
-//! * A removal leaves a hole, unless it is the last cell that goes. A slot that has lost its order fills its holes while a third of
-//!   its cells are some, one after the other: `near` is the block in which it looks first, and goes round. (Were they
-//!   fewer, each would lie elsewhere in memory.) None is filled while the row is being compacted, which would cut it off.
-//! * Of a row's cells at least a quarter are live, but for a few: beyond that a short row is compacted at once, a longer one some
-//!   cells now and then, until it is so again. Compaction keeps the order. While it goes on, the timers in front of `head` lie in front
-//!   of `write`, and between the two there are holes.
+//! * A removal leaves a hole, except at the end of the row, which is shortened. In a slot out of order, while at least a third of the
+//!   cells are holes, new timers fill them: the search begins at block `near`, and goes round. (If there are fewer, each would be
+//!   elsewhere in memory.) No hole is filled while the row is being compacted, because compaction would cut it off.
+//! * At least about a quarter of a row's cells hold timers. With fewer, a short row is compacted at once, and a longer one
+//!   a few cells at a time. Compaction keeps the order. While it is under way, the timers that were in front of
+//!   `head` lie in front of `write`, and all cells between the two are holes.
 
 use super::pool::Pool;
 use super::row::{BLOCK, Row, Timer};
@@ -22,37 +22,38 @@ use crate::Nanos;
 
 /// A row with so many times as many cells as timers is compacted.
 const SPARSE: usize = 4;
-/// So many cells more are no reason to.
+/// So many cells more are tolerated.
 pub(super) const HOLES: usize = 32;
 /// A row that is not short is compacted by so many cells at a time.
 const COMPACTED: usize = 512;
-/// That is done each time that so many holes have been left, or so many timers have gone: the last of a row leave no holes.
+/// A step of that is taken whenever the number of holes, or of timers, is a multiple of this. (Of timers, because those that are removed
+/// from the end of a row leave no holes.)
 pub(super) const LEFT: usize = 32;
-/// Owners so many timers ahead are fetched into the cache.
+/// Owners are prefetched so many timers ahead.
 pub(super) const AHEAD: usize = 16;
 /// So many blocks are searched for a hole.
 const NEAR: u32 = 2;
-/// At most so many cells are looked at to find out how long a park may last.
+/// At most so many cells of a slot are read to find out how long a park may last.
 pub(super) const SEARCHED: usize = 64;
 
-/// The timers of a slot. Others read it, and change nothing but through its functions.
+/// The timers of a slot. Other files read its fields, and change them only through its functions.
 #[derive(Debug)]
 pub(super) struct Slot<K, const SHORT: usize> {
     pub(super) row: Row<K>,
-    /// No cell is due before this.
+    /// No timer is due before this.
     pub(super) earliest: Nanos,
-    /// No cell is due after this.
+    /// No timer is due after this.
     pub(super) latest: Nanos,
-    /// No cell wants the park to end before this.
+    /// No timer wants the park to end before this.
     pub(super) wake: Nanos,
-    /// In this block a hole is looked for first.
+    /// The block in which the search for a hole begins.
     near: u32,
-    /// To here a compaction has put the timers that were in front of `head`.
+    /// Where a compaction puts the next timer.
     write: u32,
-    /// While the slot waits, how far a compaction has come: zero while there is none. Since it was opened, how many cells have been passed.
+    /// While the slot waits: how many cells a compaction has read; zero while there is none. Once it is open: how many have been consumed.
     pub(super) head: u32,
     pub(super) phase: Phase,
-    /// No cell has less.
+    /// No timer has less slack.
     pub(super) slack: Slack,
     pub(super) ordered: bool,
 }
@@ -60,11 +61,11 @@ pub(super) struct Slot<K, const SHORT: usize> {
 /// Whether a slot has been opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Its time has not come.
+    /// Its time has not come yet.
     Waiting,
-    /// It is open, and its timers lie where their owners believe.
+    /// It is open, and its timers lie at the places that their owners know.
     Open,
-    /// It is open, and its timers were sorted.
+    /// It is open, and its timers were sorted since their owners were told.
     Sorted,
 }
 
@@ -95,51 +96,52 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         self.live() == 0
     }
 
-    /// Whether nothing is left of the timers that were in it.
+    /// Whether it has no trace of the timers that were in it.
     pub(super) fn is_as_new(&self) -> bool {
         let has_bounds = (self.earliest, self.latest) != (Nanos::NEVER, Nanos::ZERO);
         self.ordered && !has_bounds && self.row.len() == 0 && self.phase == Phase::Waiting
     }
 
-    /// Puts a timer behind the last one, if that needs no memory, loses no order and no hole is to be filled instead, and tells its
-    /// owner. Says whether it did. It calls nothing.
+    /// Puts a timer behind the last one and tells its owner, if that takes no new block, keeps an order that there is, and no hole is to
+    /// be filled instead. Returns whether it did. This is the fast path: all of it is inlined.
     #[inline]
     pub(super) fn push_at_once(&mut self, store: &mut impl Store<K>, timer: Timer<K>) -> bool {
         let (is_ordered, has_many_holes) = (self.ordered, self.has_many_holes());
-        let allows = |last: &Timer<K>| if is_ordered { follows(Some(last), &timer) } else { !has_many_holes };
+        let allows =
+            |last: &Timer<K>| if is_ordered { is_after(Some(last), &timer) } else { !has_many_holes };
         let index = self.row.len();
         let has_pushed = self.row.push_if(timer, allows);
         if has_pushed {
-            self.admit(store, &timer, index);
+            self.placed(store, &timer, index);
         }
         has_pushed
     }
 
-    /// Puts a timer behind the last one or in a hole, and tells its owner.
+    /// Puts a timer behind the last one or into a hole, and tells its owner.
     #[inline]
     pub(super) fn push(&mut self, store: &mut impl Store<K>, timer: Timer<K>, pool: &mut Pool<K>) {
-        self.ordered = self.ordered && self.follow(&timer);
+        self.ordered = self.ordered && self.is_last(&timer);
         let hole = if self.ordered { None } else { self.hole() };
         let index = hole.unwrap_or(self.row.len());
-        assert!(index + SHORT < u32::MAX as usize, "about four thousand million timers in a slot");
+        assert!(index + SHORT < u32::MAX as usize, "a slot holds fewer than 2^32 timers");
         match hole {
             Some(hole) => self.row.fill(hole, timer),
             None => self.row.push(timer, pool),
         }
-        self.admit(store, &timer, index);
+        self.placed(store, &timer, index);
     }
 
-    /// The timer has been put at `index`.
+    /// Widens the bounds by a timer that was put at `index`, and tells its owner.
     #[inline]
-    fn admit(&mut self, store: &mut impl Store<K>, timer: &Timer<K>, index: usize) {
-        self.include(timer);
+    fn placed(&mut self, store: &mut impl Store<K>, timer: &Timer<K>, index: usize) {
+        self.widen(timer);
         store.set_place(timer.key, Place { when: timer.when, index: index as u32 });
     }
 
-    /// Whether a timer belongs behind the last cell, if those before are in order.
+    /// Whether a timer comes after the last cell in the order.
     #[inline]
-    pub(super) fn follow(&self, timer: &Timer<K>) -> bool {
-        follows(self.row.last(), timer)
+    pub(super) fn is_last(&self, timer: &Timer<K>) -> bool {
+        is_after(self.row.last(), timer)
     }
 
     #[inline]
@@ -147,7 +149,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         3 * self.live() <= 2 * self.row.len()
     }
 
-    /// A hole that the next timer may take, in a slot that is out of order.
+    /// A hole for the next timer of a slot that is out of order.
     fn hole(&mut self) -> Option<usize> {
         if !self.has_many_holes() || self.head > 0 {
             return None;
@@ -163,22 +165,22 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         None
     }
 
-    /// Removes the timer at `index`, if there is one, and if it is that of `key`, if one is given: leaves a hole, or shortens the
-    /// row. Says whether it did. Then the slot may be [untidy](Slot::is_untidy).
+    /// Removes the timer at `index`, if there is one, and if it is that of `key` where a key is given. Returns whether it did. The
+    /// slot may be [untidy](Slot::is_untidy) then.
     #[inline]
     pub(super) fn remove(&mut self, index: u32, key: Option<K>, pool: &mut Pool<K>) -> bool {
         let index = index as usize;
-        if !self.row.leave(index, key) {
+        if !self.row.remove(index, key) {
             return false;
         }
-        // Of the last timer nothing is left in the end.
+        // If it was the last timer, the slot is going to be cleared.
         if index + 1 == self.row.len() && !self.is_empty() {
             self.trim(pool);
         }
         true
     }
 
-    /// Whether it is to be [tidied](Slot::tidy), now that one more timer has left.
+    /// Whether it is to be [tidied](Slot::tidy). To be asked when a timer has been removed.
     #[inline]
     pub(super) fn is_untidy(&self) -> bool {
         let is_next_step = || self.holes() % LEFT == 0 || self.live() % LEFT == 0;
@@ -195,7 +197,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         self.row.len() > SPARSE * self.live() + HOLES
     }
 
-    /// Gives up the cells of a slot without timers, and compacts a row that has many holes.
+    /// Clears a slot without timers, and compacts one with many holes.
     pub(super) fn tidy(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) {
         if self.is_empty() {
             self.clear(pool);
@@ -204,7 +206,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         }
     }
 
-    /// Gives up the cells of a slot without timers.
+    /// Gives back the memory of a slot without timers.
     #[inline]
     pub(super) fn clear(&mut self, pool: &mut Pool<K>) {
         self.row.clear(pool);
@@ -224,7 +226,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         None
     }
 
-    /// Gives the timer of `key`, if it is at `index`, another deadline in this slot, and another slack. Says whether it was.
+    /// Gives the timer of `key`, if it lies at `index`, another deadline in this slot, and another slack. Returns whether it lay there.
     #[inline]
     pub(super) fn edit(
         &mut self,
@@ -242,14 +244,13 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
             (self.earliest, self.latest) = (when, when);
             (self.wake, self.slack) = (timer.wake(), slack);
         } else {
-            self.include(&timer);
+            self.widen(&timer);
         }
         self.ordered = self.row.len() == 1;
         true
     }
 
-    /// The last time up to `most` at which a cell of this slot is due, which has one that is due by then; `most` where it
-    /// would take long to find out.
+    /// The last deadline up to `most`, for a slot that has one; or `most`, if it would take long to find out.
     pub(super) fn last_until(&self, most: Nanos) -> Nanos {
         if self.latest <= most || self.row.len() > SEARCHED {
             return self.latest.min(most);
@@ -263,10 +264,10 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         self.row.live_from(if self.phase == Phase::Waiting { 0 } else { self.head as usize })
     }
 
-    /// Widens the bounds by a timer. Mostly it lies within, and then nothing is written: the fewer stores wait for memory, the more
-    /// timers are filed meanwhile.
+    /// Widens the bounds by a timer. Mostly it lies within them, and nothing is written: a store that waits for memory delays the timers
+    /// that are filed next.
     #[inline]
-    fn include(&mut self, timer: &Timer<K>) {
+    fn widen(&mut self, timer: &Timer<K>) {
         let (when, wake, slack) = (timer.when, timer.wake(), timer.rank.slack());
         if (when < self.earliest) | (when > self.latest) | (wake < self.wake) | (slack < self.slack) {
             (self.earliest, self.latest) = (self.earliest.min(when), self.latest.max(when));
@@ -274,22 +275,22 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         }
     }
 
-    /// Whether it has so few cells that all of them may be sorted or compacted at once.
+    /// Whether it has so few cells that all may be sorted or compacted in one step.
     #[inline]
     pub(super) fn is_short(&self) -> bool {
         self.row.len() <= SHORT
     }
 
-    /// Removes the holes at the end, or some of them.
+    /// Removes holes at the end, but not many at once.
     #[inline(never)]
     fn trim(&mut self, pool: &mut Pool<K>) {
         self.row.trim(pool);
-        // What is put in from here on lies behind what has been compacted.
+        // New timers go behind what has been compacted.
         let len = self.row.len() as u32;
         (self.write, self.head) = (self.write.min(len), self.head.min(len));
     }
 
-    /// Moves timers over holes: a few, or all of a short slot. The order stays.
+    /// Takes a step of a compaction: moves timers to the front, over holes, and keeps their order. A short row takes one step.
     #[cold]
     fn compact(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) {
         let (mut write, mut read) = (self.write as usize, self.head as usize);
@@ -301,7 +302,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
             ahead = self.fetch(store, ahead, end);
             if index != write {
                 let Some(&timer) = self.row.get(index) else { break };
-                self.row.leave(index, None);
+                self.row.remove(index, None);
                 self.row.fill(write, timer);
                 store.set_place(timer.key, Place { when: timer.when, index: write as u32 });
             }
@@ -315,7 +316,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         }
     }
 
-    /// Fetches the owner of the timer at `index`, if that is in front of `end`. Returns where the next timer is.
+    /// Prefetches the owner of the timer at `index`, if that is in front of `end`. Returns the index of the next timer.
     fn fetch(&self, store: &mut impl Store<K>, index: Option<usize>, end: usize) -> Option<usize> {
         let index = index.filter(|index| *index < end)?;
         store.prefetch(self.row.get(index)?.key);
@@ -323,9 +324,9 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     }
 }
 
-/// Whether a timer belongs behind the last cell of a row that is in order.
+/// Whether a timer comes after `last` in the order, if there is a last one.
 #[inline]
-fn follows<K: Copy>(last: Option<&Timer<K>>, timer: &Timer<K>) -> bool {
+fn is_after<K: Copy>(last: Option<&Timer<K>>, timer: &Timer<K>) -> bool {
     last.is_none_or(|last| last.order() < timer.order())
 }
 

@@ -1,7 +1,7 @@
-//! What the wheel and the owners of its timers tell each other: where a timer lies, in which order equal deadlines come, and
-//! which deadline is the true one.
+//! What the wheel and the owners of its timers tell each other: where a timer lies, in which order equal deadlines expire, and
+//! what a timer's deadline is by now.
 //!
-//! Rule: what the wheel keeps of a timer is its key, its cached deadline and its rank; all else is its owner's.
+//! Rule: of a timer the wheel keeps its key, its cached deadline and its rank. Everything else is kept by its owner.
 
 use std::fmt;
 
@@ -10,43 +10,43 @@ use crate::Nanos;
 
 /// The owner of the timers: the wheel tells it where a timer's cell lies, and asks for the rest.
 ///
-/// None of its functions may panic: the wheel calls them in the middle of its work, and what it says of itself after that, such as
-/// its [`len`](super::Wheel::len), need not be so.
+/// None of its functions may panic: the wheel calls them in the middle of its work, and may be inconsistent afterwards, for
+/// instance in its [`len`](super::Wheel::len).
 pub trait Store<K> {
     /// The cell of `key` now lies at `place`.
     fn set_place(&mut self, key: K, place: Place);
 
-    /// The place that was told last for `key`.
+    /// The place that [`set_place`](Store::set_place) last gave for `key`.
     fn place(&self, key: K) -> Place;
 
-    /// The deadline of `key`, which is filed under `filed`. It may have moved to a later time since, never
-    /// to an earlier one; the default says that it has not moved.
+    /// The deadline of `key`, which is filed under `filed`. The owner may have moved it to a later time since, never
+    /// to an earlier one. By default it has not moved.
     #[inline]
     fn deadline(&mut self, key: K, filed: Nanos) -> Nanos {
         let _ = key;
         filed
     }
 
-    /// The wheel is going to speak of `key` soon.
+    /// The wheel is about to call one of the other functions for `key`: its memory can be prefetched.
     #[inline]
     fn prefetch(&mut self, key: K) {
         let _ = key;
     }
 }
 
-/// Where a cell lies: what its owner shows to have it removed.
+/// Where a timer's cell lies in the wheel. The owner keeps it, because the wheel needs it to remove the timer.
 ///
 /// It is valid from the [`Store::set_place`] that announced it until the next one for the same key, or until
 /// the cell leaves the wheel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The cached deadline: that under which the timer is filed.
+    /// The cached deadline, under which the timer is filed.
     pub(crate) when: Nanos,
     pub(crate) index: u32,
 }
 
 impl Place {
-    /// A place at which nothing lies: for owners that are in no wheel.
+    /// The place of a timer that is in no wheel.
     pub const NOWHERE: Place = Place { when: Nanos::NEVER, index: u32::MAX };
 }
 
@@ -75,8 +75,8 @@ impl Rank {
     const SLACK_BITS: u32 = 8;
     pub(super) const SEQUENCE_BITS: u32 = u64::BITS - Rank::SLACK_BITS;
 
-    /// The rank of the timer with this sequence number, of which 56 bits are kept: at ten million timers a second
-    /// they last for 228 years.
+    /// The rank of a timer with this sequence number and slack. 56 bits of the number are kept, which last for 228 years at
+    /// ten million timers a second.
     #[inline]
     pub const fn new(sequence: u64, slack: Slack) -> Rank {
         Rank(sequence << Rank::SLACK_BITS | slack.to_byte() as u64)

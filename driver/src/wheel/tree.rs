@@ -1,7 +1,7 @@
-//! `Crowd`: timers whose time is now, and which came out of the order of the open slots.
+//! `Tree`: timers that are due within the 16 ns in which the wheel stands, and came out of order.
 //!
-//! Rule: it is a tree. A place in it holds the deadline and the low half of the sequence number, which leads to the timer by a
-//! search or two.
+//! Rule: a place in it holds the deadline and the low half of the sequence number. One search finds the timer, or a few if there are
+//! timers with the same deadline whose numbers agree in that half.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use crate::Nanos;
 
 /// Timers by (deadline, sequence number).
 #[derive(Debug)]
-pub(super) struct Crowd<K>(BTreeMap<(Nanos, Rank), K>);
+pub(super) struct Tree<K>(BTreeMap<(Nanos, Rank), K>);
 
-impl<K: Copy + Eq> Crowd<K> {
-    pub(super) const fn new() -> Crowd<K> {
-        Crowd(BTreeMap::new())
+impl<K: Copy + Eq> Tree<K> {
+    pub(super) const fn new() -> Tree<K> {
+        Tree(BTreeMap::new())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -27,7 +27,7 @@ impl<K: Copy + Eq> Crowd<K> {
         self.0.is_empty()
     }
 
-    /// Puts a timer in. Returns its place.
+    /// Inserts a timer, and returns its place.
     pub(super) fn insert(&mut self, timer: Timer<K>) -> Place {
         self.0.insert(timer.order(), timer.key);
         place(&timer)
@@ -42,8 +42,7 @@ impl<K: Copy + Eq> Crowd<K> {
             if found == key {
                 return Some(order.1);
             }
-            // The next number after the found one with the same low half. In a wheel that has counted to less than four
-            // thousand million there is none.
+            // Go on at the next number with the same low half. Until the wheel has counted to 2^32 there is none.
             let ahead = place.index.wrapping_sub(order.1.sequence() as u32).wrapping_sub(1);
             sequence = order.1.sequence() + 1 + u64::from(ahead);
             if sequence >> Rank::SEQUENCE_BITS != 0 {
@@ -62,7 +61,7 @@ impl<K: Copy + Eq> Crowd<K> {
         self.timers().next().map(|(timer, _)| timer)
     }
 
-    /// Takes the first timer out.
+    /// Removes the first timer.
     pub(super) fn pop_first(&mut self) -> Option<Timer<K>> {
         self.0.pop_first().map(|((when, rank), key)| Timer { when, rank, key })
     }
@@ -88,14 +87,14 @@ mod tests {
     fn timers_whose_numbers_agree_in_the_low_half_are_told_apart() {
         let when = Nanos::new(7);
         let sequences = [5, 6, 5 + (1 << 32), 4 + (9 << 32), 5 + (9 << 32), u64::MAX >> 8];
-        let mut crowd = Crowd::new();
+        let mut tree = Tree::new();
         let timer = |key: usize| Timer { when, rank: Rank::new(sequences[key], Slack::MAX), key };
-        let places: Vec<Place> = (0..sequences.len()).map(|key| crowd.insert(timer(key))).collect();
+        let places: Vec<Place> = (0..sequences.len()).map(|key| tree.insert(timer(key))).collect();
         for key in [4, 0, 5, 2, 1, 3] {
-            assert_eq!(crowd.find(key, places[key]), Some(timer(key).rank));
-            crowd.remove(when, timer(key).rank);
-            assert_eq!(crowd.find(key, places[key]), None, "{key} is gone");
+            assert_eq!(tree.find(key, places[key]), Some(timer(key).rank));
+            tree.remove(when, timer(key).rank);
+            assert_eq!(tree.find(key, places[key]), None, "{key} is gone");
         }
-        assert!(crowd.is_empty());
+        assert!(tree.is_empty());
     }
 }
