@@ -1,7 +1,7 @@
 //! Run with: cargo run --release -p mainspring-driver --example own_loop
 //!
 //! The driver in the smallest loop there is: one thread that parks. A hundred timers run on it,
-//! under the ordinary combinators of `futures`. It ends with a short report, and with a failure if any timer
+//! under the ordinary combinators of `futures`. The program ends with a short report, and with a failure if any timer
 //! was early or lost.
 
 use std::future::Future;
@@ -18,7 +18,7 @@ use futures::future::{Either, join, join_all, select};
 use futures::stream::FuturesUnordered;
 use mainspring_driver::{Clock, Driver, Handle};
 
-/// How many timers run all in all.
+/// How many timers run in total.
 const TIMERS: usize = 100;
 
 /// A waker that unparks the loop's thread.
@@ -30,7 +30,7 @@ impl Wake for Unparker {
     }
 }
 
-/// The loop, as the driver's contract has it: run what there is to run, park until the next timer, fire.
+/// The loop that the driver requires: run what is ready, park until the next timer, fire.
 fn block_on<F: Future>(driver: &mut Driver, clock: &Clock, future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unparker(thread::current())));
@@ -39,14 +39,14 @@ fn block_on<F: Future>(driver: &mut Driver, clock: &Clock, future: F) -> F::Outp
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
-        // 2. Park until the driver wants to be awake, or somebody calls `unpark`. A park that ends early
+        // 2. Park until the driver needs to run, or `unpark` is called. A park that ends early
         //    does no harm.
         match driver.next_wake() {
             Some(at) => thread::park_timeout(at.saturating_duration_since(clock.now())),
             None => thread::park(),
         }
-        // 3. Fire what is due, a bounded number at a time. Whatever is left over waits for the next turn:
-        //    until then `next_wake` lies in the past, so that nobody parks.
+        // 3. Fire what is due, a bounded number at a time. The timers that are left over wait for the next turn:
+        //    until then `next_wake` lies in the past, so that the thread does not park.
         let _ = driver.process(clock.now(), 1024);
     }
 }
@@ -57,7 +57,7 @@ struct Slept {
     early: bool,
 }
 
-/// Sleeps, and looks at another clock before and after.
+/// Sleeps, and reads another clock before and after.
 async fn sleep(timers: &Handle, asked: Duration) -> Slept {
     let start = Instant::now();
     timers.sleep(asked).await.expect("the driver outlives its timers");
@@ -65,17 +65,17 @@ async fn sleep(timers: &Handle, asked: Duration) -> Slept {
     Slept { late: took.saturating_sub(asked), early: took < asked }
 }
 
-/// The program: a hundred timers, in every combination that comes to mind.
+/// The program: a hundred timers, in various combinations.
 async fn program(timers: &Handle) -> Vec<Slept> {
     // Forty at once, all of which are awaited; every ten have the same deadline.
     let all = join_all((0..40).map(|i| sleep(timers, Duration::from_millis(i / 10 * 7 + 1))));
-    // Forty more, which are taken in the order in which they end.
+    // Forty more, which are collected in the order in which they end.
     let as_they_come: FuturesUnordered<_> =
         (0..40).map(|i| sleep(timers, Duration::from_micros(25_000 - i * 600))).collect();
     let (mut slept, more) = join(all, as_they_come.collect::<Vec<_>>()).await;
     slept.extend(more);
 
-    // Twenty races, each of which the shorter timer wins; the other is dropped, which unregisters it.
+    // Twenty races. The shorter timer wins each; the other is dropped, which unregisters it.
     for i in 0..20 {
         let short = pin!(sleep(timers, Duration::from_micros(i * 100)));
         let long = pin!(timers.sleep(Duration::from_secs(3600)));
@@ -90,7 +90,7 @@ async fn program(timers: &Handle) -> Vec<Slept> {
 fn main() -> ExitCode {
     let clock = Clock::monotonic();
     let this = thread::current();
-    // Timers may be armed on any thread: then the loop is unparked, if it would sleep too long.
+    // Timers may be armed on any thread: then the loop is unparked if it would sleep too long.
     let mut driver = Driver::new(clock.clone(), move || this.unpark());
     let timers = driver.handle().clone();
 

@@ -1,8 +1,8 @@
 //! Run with: cargo run --release -p mainspring-driver --example under_smol
 //!
-//! The driver beside another runtime: it lives on a thread of its own, and its timers are awaited by tasks of
-//! smol's executor on other threads. At the end the driver is shut down while a task still sleeps: that task
-//! learns of it.
+//! The driver alongside another runtime: it runs on a separate thread, and its timers are awaited by tasks of
+//! smol's executor on other threads. At the end the driver is shut down while a task still sleeps: that task's
+//! sleep returns an error.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use mainspring_driver::{Clock, Driver, Handle};
 
-/// The driver's thread: whoever holds this can stop it.
+/// The driver's thread, and what is needed to stop it.
 struct TimerThread {
     handle: Handle,
     stop: Arc<AtomicBool>,
@@ -30,10 +30,10 @@ impl TimerThread {
             let clock = Clock::monotonic();
             let this = thread::current();
             let mut driver = Driver::new(clock.clone(), move || this.unpark());
-            // If nobody receives it, nobody needs the driver: then it is stopped soon.
+            // If the handle is not received, the driver is not needed: then it is stopped soon.
             let _ = send.send(driver.handle().clone());
             run(&mut driver, &clock, &stopped);
-            // Whoever still sleeps is woken, and told.
+            // Tasks that still sleep are woken, with an error.
             driver.shutdown();
         });
         let handle = receive.recv().expect("the driver's thread sends its handle first");
@@ -42,21 +42,21 @@ impl TimerThread {
 
     /// Ends the loop, shuts the driver down and waits for its thread.
     fn stop(self) {
-        // Release: the loop, which acquires it, sees all that was done before.
+        // Release: the loop, which acquires it, sees everything that was done before.
         self.stop.store(true, Ordering::Release);
         self.thread.thread().unpark();
         self.thread.join().expect("the driver's thread does not panic");
     }
 }
 
-/// Parks until the next timer is due, or somebody arms one that is due sooner; fires; and so on.
+/// In a loop, parks until the next timer is due or another thread arms one that is due sooner, and fires what is due.
 fn run(driver: &mut Driver, clock: &Clock, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
         match driver.next_wake() {
             Some(at) => thread::park_timeout(at.saturating_duration_since(clock.now())),
             None => thread::park(),
         }
-        // While it says that there is more, nobody may park. The tasks run elsewhere meanwhile.
+        // While `process` reports more, the thread must not park. The tasks run on other threads meanwhile.
         while driver.process(clock.now(), 1024).more {}
     }
 }
@@ -64,7 +64,7 @@ fn run(driver: &mut Driver, clock: &Clock, stop: &AtomicBool) {
 fn main() -> ExitCode {
     let timers = TimerThread::start();
 
-    // Fifty tasks, each of which sleeps ten times; smol runs them on threads of its own.
+    // Fifty tasks, each of which sleeps ten times; smol runs them on its own threads.
     let start = Instant::now();
     let tasks: Vec<_> = (0..50)
         .map(|i| {
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         smol::block_on(async { futures::future::join_all(tasks).await.into_iter().collect() });
     let took = start.elapsed();
 
-    // One that would sleep for a year. It is woken by the shutdown.
+    // A task that would sleep for a year. The shutdown wakes it.
     let far = timers.handle.clone();
     let sleeper = smol::spawn(async move { far.sleep(Duration::from_secs(365 * 86_400)).await });
     while timers.handle.stats().live == 0 {

@@ -1,4 +1,4 @@
-//! `Lateness`: how late timers fired, as a histogram that costs a timer one addition.
+//! `Lateness`: how late timers fired, as a histogram. It costs one addition per timer.
 //!
 //! ```text
 //!   bucket   0          1 … 4                  5 … 8                …   93 … 96            97
@@ -7,28 +7,30 @@
 //!
 //! Ground rules:
 //!
-//! * Four buckets to a power of two: what is said of a timer is wrong by less than a fifth, and never too low.
-//! * Nothing is allocated, and nothing is ever forgotten: who wants to see a stretch of time subtracts two copies.
+//! * There are four buckets to a power of two: a reported lateness is too high by at most a quarter, and never too low.
+//! * Nothing is allocated, and no count is ever dropped: to see a stretch of time, subtract two copies.
 //! * The driver counts under its lock, which it holds anyway while a timer fires.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Below this many bits of nanoseconds lies the first bucket, ends the second last, and begin the others.
+/// Where the first bucket ends and the second begins, in nanoseconds, as a power of two …
 const FIRST: u32 = 10;
+/// … and where the last bucket begins.
 const END: u32 = 34;
-/// Buckets to a power of two, as a power of two.
+/// The number of buckets to a power of two, as a power of two.
 const FINE: u32 = 2;
 const BUCKETS: usize = 2 + ((END - FIRST) << FINE) as usize;
 
-/// How late timers fired: how much later than its deadline the driver's reading of the clock was when it fired each.
+/// A histogram of how late timers fired: for each timer, the time from its deadline to the reading of the clock with which the
+/// driver fired it.
 ///
-/// Between the reading and the moment at which a task goes on lie the wakers that go before, and the tasks that
-/// are ready before. A timer whose own poll found it due, without the driver, counts as well; one that was reset to a
+/// The time from that reading until the timer's task goes on is not included: in it, earlier wakers are called and tasks run that
+/// were ready before. A timer that its own poll found due, without the driver, counts as well; a timer that was reset to a
 /// moment in the past does not.
 ///
 /// Counting is cheap enough to be always on: `process` takes 1.03 times as long as without it for ten thousand timers
-/// with one deadline, and 1.02 times for as many that are spread over 10 ms.
+/// with one deadline, and 1.02 times for ten thousand timers that are spread over 10 ms.
 ///
 /// ```
 /// use std::time::Duration;
@@ -59,29 +61,29 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// A timer fired so many nanoseconds late.
+    /// Counts a timer that fired `nanos` nanoseconds late.
     #[inline]
     pub(crate) fn note(&mut self, nanos: u64) {
         self.counts[bucket(nanos)] += 1;
         self.max = self.max.max(nanos);
     }
 
-    /// How many timers were counted.
+    /// Returns how many timers were counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How late the latest of all was, exactly.
+    /// Returns how late the latest timer was, exactly.
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.max)
     }
 
-    /// So late, or less, was this share of the timers: 0.5 for the median, 0.99 for all but one in a hundred. It is the
-    /// upper end of a bucket, hence at most a fifth (and for the least a microsecond) more than the truth, and never
-    /// more than [`max`](Lateness::max). Zero if nothing was counted. A share below 0 is taken for 0, one above 1
-    /// for 1.
+    /// Returns the lateness that this share of the timers did not exceed: 0.5 for the median, 0.99 for all but one in a hundred.
+    /// It is the upper end of a bucket, so it is at most a quarter (in the first bucket, a microsecond) more than the truth, and
+    /// never more than [`max`](Lateness::max). Zero if nothing was counted. A share below 0 counts as 0, and one above 1
+    /// as 1.
     pub fn percentile(&self, share: f64) -> Duration {
-        // A float is exact far beyond any count that can be reached; the cast saturates.
+        // A float is exact far beyond any reachable count; the cast saturates.
         let rank = ((share.clamp(0.0, 1.0) * self.count() as f64).ceil() as u64).max(1);
         let mut seen = 0;
         for (index, count) in self.counts.iter().enumerate() {
@@ -93,8 +95,8 @@ impl Lateness {
         Duration::ZERO
     }
 
-    /// The buckets that are not empty: from when, until when (which no longer belongs to it), and how many. The last
-    /// one has no end.
+    /// Returns the buckets that are not empty: where each begins, where it ends (exclusive), and how many timers are in it. The
+    /// last bucket has no end.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, Option<Duration>, u64)> {
         self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(index, count)| {
             let until = (index + 1 < BUCKETS).then(|| Duration::from_nanos(end(index)));
@@ -102,7 +104,7 @@ impl Lateness {
         })
     }
 
-    /// What was counted since `earlier`, a copy of the same that was made before. The maximum stays that of all.
+    /// Returns what was counted since `earlier`, an older copy of this histogram. The maximum is still that of all timers.
     #[must_use]
     pub fn since(&self, earlier: &Lateness) -> Lateness {
         let mut since = *self;
@@ -136,7 +138,7 @@ impl fmt::Display for Lateness {
     }
 }
 
-/// The bucket of a number of nanoseconds.
+/// The index of the bucket for a number of nanoseconds.
 #[inline]
 fn bucket(nanos: u64) -> usize {
     if nanos < 1 << FIRST {
@@ -155,7 +157,7 @@ fn start(index: usize) -> u64 {
     lead << (power - FINE)
 }
 
-/// Where a bucket ends: what is there belongs to the next.
+/// Where a bucket ends (exclusive).
 fn end(index: usize) -> u64 {
     if index + 1 < BUCKETS { start(index + 1) } else { u64::MAX }
 }
@@ -197,7 +199,7 @@ mod tests {
             assert_eq!(lateness.percentile(share), Duration::from_millis(1));
         }
         assert!(lateness.percentile(-1.0) <= Duration::from_nanos(1024));
-        // Beyond the last bucket's beginning nothing is known but the latest of all.
+        // Within the last bucket nothing is known but the maximum.
         let mut ages = Lateness::default();
         ages.note(1 << 40);
         assert_eq!((ages.percentile(0.5), ages.max()), (ages.max(), Duration::from_nanos(1 << 40)));

@@ -1,40 +1,42 @@
 //! Exact, cheap timers for any async runtime.
 //!
-//! This crate is timers only: a timing wheel, a lock-free timer state, and a driver around them. It knows no
-//! executor, no I/O and no poller, and depends on nothing but std by default, so any runtime, or any thread that can park, can
+//! This crate has timers only: a timing wheel, a lock-free timer state, and a driver around them. It knows no
+//! executor, no I/O and no poller, and by default depends on nothing but std. So any runtime, or any thread that can park, can
 //! use it. The runtime `mainspring` is built on it.
 //!
 //! * [`TimerEntry`]: a timer, as a future. The wheel points at it: arming allocates nothing.
 //! * [`Driver`] and [`Handle`]: the lock around the wheel. The loop asks [`Driver::next_wake`] before it parks
 //!   and calls [`Driver::process`] after.
 //! * [`Tolerance`]: how far a park may outlast a deadline, so that timers end together.
-//! * [`Handle::stats`], [`Lateness`], [`Handle::pending`], [`Handle::occupancy`]: what was done, how late, and what waits.
+//! * [`Handle::stats`], [`Lateness`], [`Handle::pending`], [`Handle::occupancy`]: what was done, how late timers fired, and which
+//!   timers wait.
 //! * [`Clock`], [`TestClock`], [`Nanos`]: what time it is. [`Handle::pause`] stops a clock, also a real one.
 //! * [`Agenda`]: values with the time at which each is due, under keys; it knows no runtime and no clock.
-//! * [`wheel`]: the timing wheel alone, for those who build another driver or collection on it; pure and safe. It is
-//!   told what time it is.
+//! * [`wheel`]: the timing wheel alone, to build another driver or collection on; pure and safe. Its caller tells it
+//!   what time it is.
 //!
 //! Promises: a timer never fires early and is never lost; timers that are due fire by (deadline,
 //! registration); no foreign code runs under the lock; every duration is legal; the timers that a call
 //! fires and moves are bounded by its budget; in a steady state nothing is allocated.
 //!
 //! The feature `tracing` (off by default) sends an event, at the level TRACE under the target `mainspring::timer`, when a timer is
-//! `armed`, `reset` (both with `deadline_ns`), has `fired` (with `late_ns`) or is `cancelled`, each with `timer`, which
-//! tells those that live at the same time apart, and `made_at`; and one at DEBUG when the driver is `shut down`, with the
-//! number of `timers` that waited. None is sent under the lock.
+//! `armed`, `reset` (both with `deadline_ns`), has `fired` (with `late_ns`) or is `cancelled`. Each has `timer`, which
+//! distinguishes timers that exist at the same time, and `made_at`. It also sends an event at DEBUG when the driver is
+//! `shut down`, with the number of `timers` that waited. No event is sent under the lock.
 //!
-//! The feature `membarrier` (off by default; Linux) makes the lock around the timers cost no atomic step on the thread that
-//! calls [`Driver::process`]: the first that does, for good. A thread that comes between has the kernel run a barrier on
-//! all running threads of the process, by the system call of that name, which takes some microseconds; if several come, only the
-//! first of them. The first driver of a process asks whether the call is allowed, which takes up to 20 ms if the process
-//! has several threads by then. If it is not, and on other systems, the lock is std's mutex. A filter of system calls (seccomp)
-//! that is installed later must allow it: otherwise the process is aborted, with a message, when a thread needs it.
+//! With the feature `membarrier` (off by default; Linux), the lock around the timers costs no atomic step on the thread that
+//! calls [`Driver::process`]: the first thread that does, for good. Another thread that takes the lock in between has the kernel
+//! run a barrier on all running threads of the process, by the system call of that name, which takes some microseconds; if
+//! several threads come, only the first of them does. The first driver of a process asks whether the call is allowed, which
+//! takes up to 20 ms if the process has several threads by then. If the call is not allowed, and on other systems, the lock is
+//! std's mutex. A filter of system calls (seccomp) that is installed later must allow the call: otherwise the process is
+//! aborted, with a message, when a thread needs it.
 //!
 //! The feature `check` (off by default) adds `Handle::check`, which asserts the driver's own invariants: for tests of the
 //! driver.
 //!
-//! Two examples use it: `examples/own_loop.rs` in a loop of a few lines around `park_timeout`, and
-//! `examples/under_smol.rs` on a thread of its own, its sleeps awaited by tasks of another runtime.
+//! Two examples use the driver: `examples/own_loop.rs` in a loop of a few lines around `park_timeout`, and
+//! `examples/under_smol.rs` on a separate thread, with sleeps that tasks of another runtime await.
 //!
 //! ```
 //! use std::time::Duration;

@@ -2,19 +2,19 @@
 //!
 //! Ground rules:
 //!
-//! * Conversion and saturation live here and nowhere else: every `Duration` is legal, nothing panics.
-//! * No `Nanos` is larger than [`Nanos::NEVER`]. The values above it belong to a timer's state, whose word is a
-//!   deadline or names a state, so a deadline can never be mistaken for one.
-//! * What saturates does so behind a branch that is hardly ever taken ([`rarely`]): a deadline is computed from a reading of the
-//!   clock, and the next reading waits for it. A branch is foreseen; the lesser of two numbers is not known before both are.
-//! * A clock never reads `NEVER`, only up to [`Nanos::LAST`], so a timer set to it stays pending for good.
+//! * Conversion and saturation are implemented only here: every `Duration` is legal, nothing panics.
+//! * No `Nanos` is larger than [`Nanos::NEVER`]. The values above it belong to a timer's state: its word is either a
+//!   deadline or one of these values, so a deadline can never be mistaken for a state.
+//! * Saturation is behind a branch that is hardly ever taken ([`rarely`]): a deadline is computed from a reading of the
+//!   clock, and the next reading waits for it. A branch is predicted; the minimum of two numbers is not known before both are.
+//! * A clock never reads `NEVER`, only up to [`Nanos::LAST`], so a timer set to `NEVER` stays pending forever.
 
 use core::fmt;
 use core::time::Duration;
 
 /// A point in time: nanoseconds since the driver's clock began.
 ///
-/// 64 bits of nanoseconds are 584 years; whatever lies beyond is [`Nanos::NEVER`].
+/// 64 bits of nanoseconds are 584 years; any later time is [`Nanos::NEVER`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,19 +35,19 @@ impl Nanos {
     /// The moment the clock began.
     pub const ZERO: Nanos = Nanos(0);
 
-    /// The end of time: a deadline that never comes. Seven values are left above it, for the states.
+    /// The end of time: a deadline that never comes. Seven values are left above it, for a timer's states.
     pub const NEVER: Nanos = Nanos(u64::MAX - 7);
 
-    /// The latest time that a clock reads: just before [`Nanos::NEVER`].
+    /// The latest time that a clock can read: just before [`Nanos::NEVER`].
     pub const LAST: Nanos = Nanos(Nanos::NEVER.0 - 1);
 
-    /// The point `nanos` nanoseconds after the clock began; anything beyond [`Nanos::NEVER`] becomes it.
+    /// The point `nanos` nanoseconds after the clock began; anything beyond [`Nanos::NEVER`] becomes `NEVER`.
     #[inline]
     pub const fn new(nanos: u64) -> Nanos {
         if nanos > Nanos::NEVER.0 { rarely(Nanos::NEVER) } else { Nanos(nanos) }
     }
 
-    /// The point of which [`get`](Nanos::get) has given this number.
+    /// The point for which [`get`](Nanos::get) returned this number.
     #[inline]
     pub(crate) fn from_word(word: u64) -> Nanos {
         debug_assert!(word <= Nanos::NEVER.0, "no point has this number");
@@ -87,7 +87,7 @@ impl Nanos {
         }
     }
 
-    /// This point, or [`Nanos::LAST`] if it is `NEVER`: what a clock shows.
+    /// This point, or [`Nanos::LAST`] if it is `NEVER`: the reading of a clock.
     #[inline]
     pub(crate) const fn as_reading(self) -> Nanos {
         if self.0 > Nanos::LAST.0 { rarely(Nanos::LAST) } else { self }
@@ -118,7 +118,7 @@ const fn whole_nanos(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(NANOS_PER_SEC).saturating_add(duration.subsec_nanos() as u64)
 }
 
-/// The value. Who says it after a condition says that this is hardly ever so: the compiler branches to it.
+/// Returns the value. A call of this marks a condition as rarely true: the compiler emits a branch for it.
 #[cold]
 const fn rarely<T: Copy>(value: T) -> T {
     value

@@ -1,6 +1,6 @@
-//! Memory that is asked for ahead of its use.
+//! Loading memory into the cache before it is used.
 
-/// Asks the processor to load what `at` points to, ahead of its use: no more than two cache lines.
+/// Asks the processor to load what `at` points to before it is used: at most two cache lines.
 #[inline(always)]
 pub(crate) fn prefetch<T>(at: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

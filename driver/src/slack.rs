@@ -1,19 +1,20 @@
-//! How far a park may outlast a deadline, so that timers end together: [`Tolerance`] is what a driver or an agenda is told, `SlackPolicy`
-//! what it makes of that for each timer, and [`Slack`] the result, in one byte.
+//! How far a park may outlast a deadline, so that timers end together: [`Tolerance`] is the setting of a driver or an agenda,
+//! `SlackPolicy` computes each timer's slack from it, and [`Slack`] is the result, in one byte.
 //!
-//! A wake-up is the dearest thing a timer does. So a park does not end at the earliest deadline but at the
-//! earliest deadline plus slack: it ends once for all that come due until then. The slack touches the park
-//! alone. A timer's deadline stays exact, it fires as soon as the driver runs and it is due, and the order in
-//! which timers fire does not depend on it.
+//! A wake-up is the most expensive thing a timer does. So a park does not end at the earliest deadline but at the
+//! earliest deadline plus slack: it ends once for all timers that come due until then. The slack affects only the
+//! park. A timer's deadline stays exact, the timer fires as soon as the driver runs and it is due, and the order in
+//! which timers fire does not depend on slack.
 //!
 //! Ground rules:
 //!
 //! * Slack is rounded down, never up. A wake-up may come earlier than its slack allows, never later.
-//! * Slack is computed when the wheel files a timer, soon after it was armed, from the distance to its deadline by the latest reading
-//!   of the clock, and kept in its cell. A reset to a later time keeps it from then on; one to an earlier time computes it anew.
-//! * A timer that asks for a tolerance of its own gets that, however busy the driver is.
-//! * Load counts timers that fire, over windows of 10 ms, and is forgotten when no window was closed lately:
-//!   what is armed after a quiet stretch is not widened.
+//! * Slack is computed when the wheel files a timer, soon after it was armed, from the distance to its deadline by the latest
+//!   reading of the clock, and kept in its cell. After that, a reset to a later time keeps the slack, and one to an earlier time
+//!   computes it anew.
+//! * A timer that asks for a tolerance of its own gets that tolerance, however busy the driver is.
+//! * Load counts timers that fire, over windows of 10 ms, and is forgotten when no window was closed recently:
+//!   the slack of a timer that is armed after a quiet stretch is not widened.
 
 use std::fmt;
 use std::time::Duration;
@@ -28,13 +29,13 @@ const MOST: u64 = 1_000_000;
 const BUSY_SHARE: u64 = 8;
 /// … but at most this many nanoseconds, unless the share above allows more.
 const BUSY_MOST: u64 = 500_000;
-/// Nanoseconds over which load is measured.
+/// The nanoseconds over which load is measured.
 const WINDOW: u64 = 10_000_000;
-/// Load begins above so many timers fired a second …
+/// Load begins above this many timers fired a second …
 const BUSY_ABOVE: u64 = 2_000;
-/// … and ends below so many.
+/// … and ends at this many.
 const BUSY_UNTIL: u64 = 1_000;
-/// With fewer timers armed than this there is nothing to gain.
+/// With fewer armed timers than this, wider slack gains nothing.
 const BUSY_LIVE: usize = 32;
 
 /// How much slack a driver gives to timers that ask for none in particular.
@@ -54,20 +55,20 @@ const BUSY_LIVE: usize = 32;
 #[non_exhaustive]
 pub enum Tolerance {
     /// 1/128 of the time to the deadline, at most a millisecond: a sleep of 100 µs ends within a microsecond
-    /// of its time, one of 5 ms within 40 µs, one of 30 s within a millisecond (and what the system's wake-up
-    /// takes). Under load, that is while at least 32 timers are armed and more than 2,000 a second fire
-    /// (measured over 10 ms, given up below 1,000), a timer that is armed then may have an eighth of its
-    /// time, up to 500 µs, where that is more. The default.
+    /// of its deadline, one of 5 ms within 40 µs, one of 30 s within a millisecond (plus the time of the system's
+    /// wake-up). A timer that is armed under load may have an eighth of the time to its deadline, up to 500 µs, where
+    /// that is more. There is load while at least 32 timers are armed and more than 2,000 a second fire (measured
+    /// over 10 ms; it ends at 1,000). The default.
     #[default]
     Adaptive,
-    /// A fixed fraction of the time to the deadline, at most so much; whatever the load.
+    /// A fixed fraction of the time to the deadline, up to a maximum, whatever the load.
     Fixed {
         /// The fraction, from 0 to 1.
         ratio: f64,
-        /// The most.
+        /// The maximum.
         max: Duration,
     },
-    /// None: every park ends at the earliest deadline.
+    /// No slack: every park ends at the earliest deadline.
     Precise,
 }
 
@@ -90,7 +91,7 @@ impl Slack {
     /// No slack: the park ends at the deadline.
     pub const ZERO: Slack = Slack(0);
 
-    /// The largest that there is.
+    /// The largest slack that there is.
     pub(crate) const MAX: Slack = Slack::at_most_nanos(u64::MAX);
 
     /// The largest slack that can be kept and is at most `duration`.
@@ -118,7 +119,7 @@ impl Slack {
         Slack(byte)
     }
 
-    /// The byte that keeps it.
+    /// The byte that keeps this slack.
     #[inline]
     pub(crate) const fn to_byte(self) -> u8 {
         self.0
@@ -147,13 +148,13 @@ impl fmt::Debug for Slack {
     }
 }
 
-/// The tolerance of a driver or an agenda, and the load it goes by.
+/// The tolerance of a driver or an agenda, and the load on which it depends.
 #[derive(Clone, Debug)]
 pub(crate) struct SlackPolicy {
     pub(crate) tolerance: Tolerance,
     /// When the current window began.
     since: Nanos,
-    /// Timers fired in it.
+    /// How many timers fired in that window.
     fired: u64,
     busy: bool,
     widened: u64,
@@ -175,7 +176,7 @@ impl SlackPolicy {
         self.tolerance = tolerance;
     }
 
-    /// Gives a timer, which may have `asked` for a tolerance of its own, its slack, when the clock was last read at `now`.
+    /// Returns the slack of a timer, which may have `asked` for a tolerance of its own. The latest reading of the clock is `now`.
     #[inline]
     pub(crate) fn give(&mut self, asked: Option<Slack>, now: Nanos, deadline: Nanos) -> Slack {
         let (slack, widened) = self.slack(asked, now, deadline);
@@ -183,7 +184,7 @@ impl SlackPolicy {
         slack
     }
 
-    /// The slack that a timer is given, and whether load has widened it.
+    /// The slack of a timer, and whether load has widened it.
     #[inline]
     pub(crate) fn slack(&self, asked: Option<Slack>, now: Nanos, deadline: Nanos) -> (Slack, bool) {
         if let Some(asked) = asked {
@@ -193,7 +194,7 @@ impl SlackPolicy {
         let slack = match self.tolerance {
             Tolerance::Adaptive => {
                 if distance >= SHARE * MOST {
-                    // Load allows no more.
+                    // Load would not widen it.
                     return (const { Slack::at_most_nanos(MOST) }, false);
                 }
                 if self.busy && now.saturating_nanos_since(self.since) <= 2 * WINDOW {
@@ -219,7 +220,7 @@ impl SlackPolicy {
         if window < WINDOW {
             return;
         }
-        // Those that have just fired were armed until a moment ago.
+        // The timers that have just fired were armed until a moment ago.
         let crowd = live + fired >= BUSY_LIVE;
         let limit = if self.busy { BUSY_UNTIL } else { BUSY_ABOVE };
         let per_second = u128::from(self.fired) * 1_000_000_000 / u128::from(window);
@@ -258,7 +259,7 @@ mod tests {
                 last = slack;
             }
         }
-        // Millennia do not become a short time.
+        // Very long times do not become short ones.
         for long in [1 << 40, 1 << 50, u64::MAX / 2, u64::MAX].map(Duration::from_secs) {
             assert_eq!(Slack::at_most(long), Slack::at_most_nanos(u64::MAX), "{long:?}");
         }
@@ -281,14 +282,14 @@ mod tests {
     #[test]
     fn load_widens_and_its_end_narrows() {
         let mut policy = SlackPolicy::new(Nanos::ZERO, Tolerance::Adaptive);
-        // 3,000 a second, in a crowd of a hundred.
+        // 3,000 a second, of a hundred timers.
         for ms in 1..=40 {
             policy.count(Nanos::new(ms * MS), 3, 100);
         }
         assert!(slack(&mut policy, 40 * MS, 2 * MS) > 200_000);
         assert!(slack(&mut policy, 40 * MS, 100 * MS) > 600_000, "wider than the share under load");
         assert_eq!(policy.widened(), 2);
-        // 1,500 a second keep it up; 900 do not.
+        // At 1,500 a second the load goes on; at 900 it ends.
         for ms in 1..=20 {
             policy.count(Nanos::new((40 + 2 * ms) * MS), 3, 100);
         }
@@ -301,7 +302,7 @@ mod tests {
 
     #[test]
     fn load_is_so_many_timers_a_second_of_so_many_over_a_whole_window() {
-        // Fired in a window that takes so long, beside so many that are armed.
+        // The length of the window, the timers that fired in it, and those that are still armed.
         for (window, fired, live, busy) in [
             (WINDOW, 21, 100, true),
             (WINDOW, 20, 100, false),
@@ -317,7 +318,7 @@ mod tests {
             policy.count(Nanos::new(7 + window), fired, live);
             assert_eq!(policy.busy, busy, "{fired} of {} in {window} ns", live + fired);
         }
-        // It begins above 2,000 a second and ends at 1,000; each window counts for itself.
+        // Load begins above 2,000 a second and ends at 1,000; each window is counted separately.
         let mut policy = SlackPolicy::new(Nanos::ZERO, Tolerance::Adaptive);
         for (window, (fired, busy)) in
             (1..).zip([(20, false), (21, true), (11, true), (11, true), (10, false), (11, false), (21, true)])

@@ -1,5 +1,5 @@
 //! The driver's time: a [`Clock`], which is the system's monotonic clock, another clock of the system, or one that a test sets;
-//! and the `PausableClock` that a driver puts around it, which may be stopped, moved on while it stands, and resumed.
+//! and the `PausableClock` that a driver puts around it, which may be paused, advanced while paused, and resumed.
 //!
 //! ```text
 //!              1 pause                    2 resume
@@ -11,13 +11,13 @@
 //! Ground rules:
 //!
 //! * No clock shows [`Nanos::NEVER`]: a timer that never comes due must not come due.
-//! * A real clock does not go back. A test clock may, so that the driver's answer to it can be tested:
-//!   nothing fires early, nothing is lost, and time goes on once it has caught up.
+//! * A real clock does not go back. A test clock may, so that the driver's reaction can be tested:
+//!   nothing fires early, nothing is lost, and time goes on once the clock has caught up.
 //! * A driver that was never paused pays for pausing with one relaxed load and one branch that always goes the same way.
-//! * While paused the driver's time is a number, which moves forward by `advance_to` and by nothing else. The clock
-//!   below goes on, unseen.
-//! * Resumed, the driver's time goes on from that number at the speed of its clock.
-//! * The clock is not read under the lock: its reading may be a foreign function.
+//! * While it is paused, the driver's time is a number that only `advance_to` moves forward. The clock
+//!   below goes on, but is not shown.
+//! * After a resume, the driver's time goes on from that number at the speed of its clock.
+//! * The clock is not read under the lock: reading it may call a foreign function.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use crate::Nanos;
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 
-/// A source of "now".
+/// A source of the current time.
 ///
 /// ```
 /// use mainspring_driver::Clock;
@@ -42,21 +42,21 @@ pub struct Clock(Kind);
 enum Kind {
     /// Counts from the instant at which it was made.
     Monotonic(Instant),
-    /// Shows what the function says.
+    /// Shows what the function returns.
     Function(fn() -> Nanos),
-    /// Shows what its [`TestClock`] was set to.
+    /// Shows the time to which its [`TestClock`] was set.
     Test(Arc<AtomicU64>),
 }
 
 impl Clock {
-    /// The system's monotonic clock, counting from now on. On Linux it stands still while the machine is
+    /// Returns the system's monotonic clock, counting from now on. On Linux it stops while the machine is
     /// suspended.
     pub fn monotonic() -> Clock {
         Clock(Kind::Monotonic(Instant::now()))
     }
 
-    /// A clock that shows what `read` says: for clocks of the system that std does not offer, such as Linux's
-    /// `CLOCK_BOOTTIME`, which goes on while the machine is suspended. It should not go back.
+    /// Returns a clock that shows what `read` returns: for clocks of the system that std does not offer, such as Linux's
+    /// `CLOCK_BOOTTIME`, which goes on while the machine is suspended. The time should not go back.
     ///
     /// ```
     /// use std::time::{SystemTime, UNIX_EPOCH};
@@ -71,7 +71,7 @@ impl Clock {
         Clock(Kind::Function(read))
     }
 
-    /// The current time. One reading of the system's clock; no system call on the usual platforms.
+    /// Returns the current time. It reads the system's clock once, without a system call on the usual platforms.
     #[inline]
     pub fn now(&self) -> Nanos {
         match &self.0 {
@@ -81,7 +81,7 @@ impl Clock {
         }
     }
 
-    /// The instant at which a [monotonic](Clock::monotonic) clock began; `None` for others.
+    /// Returns the instant at which a [monotonic](Clock::monotonic) clock began; `None` for other clocks.
     pub fn origin(&self) -> Option<Instant> {
         match self.0 {
             Kind::Monotonic(origin) => Some(origin),
@@ -89,7 +89,7 @@ impl Clock {
         }
     }
 
-    /// Whether it is a [`TestClock`]'s, so that no wait brings its time nearer.
+    /// Returns whether this is the clock of a [`TestClock`], so that waiting does not advance its time.
     #[inline]
     pub fn is_test(&self) -> bool {
         matches!(self.0, Kind::Test(_))
@@ -100,12 +100,12 @@ fn since(origin: Instant, now: Instant) -> Nanos {
     Nanos::from_duration(now.saturating_duration_since(origin)).as_reading()
 }
 
-/// What a test clock was set to.
+/// The time to which a test clock was set.
 fn shown(at: &AtomicU64) -> Nanos {
     Nanos::new(at.load(Ordering::Acquire)).as_reading()
 }
 
-/// A clock that shows what it was set to: for tests and simulations.
+/// A clock that shows the time to which it was set: for tests and simulations.
 ///
 /// ```
 /// use std::time::Duration;
@@ -120,17 +120,17 @@ fn shown(at: &AtomicU64) -> Nanos {
 pub struct TestClock(Arc<AtomicU64>);
 
 impl TestClock {
-    /// A clock that shows `at` until it is set.
+    /// Returns a clock that shows `at` until it is set.
     pub fn new(at: Nanos) -> TestClock {
         TestClock(Arc::new(AtomicU64::new(at.get())))
     }
 
-    /// The face of this clock, to be given to a driver.
+    /// Returns a [`Clock`] that shows this clock's time, to be given to a driver.
     pub fn clock(&self) -> Clock {
         Clock(Kind::Test(self.0.clone()))
     }
 
-    /// What the clock shows.
+    /// Returns the time that the clock shows.
     pub fn now(&self) -> Nanos {
         shown(&self.0)
     }
@@ -142,15 +142,15 @@ impl TestClock {
 
     /// Sets the clock to `at`, which may lie in its past.
     pub fn set(&self, at: Nanos) {
-        // Release: who reads the new time also sees what was done before the clock was set.
+        // Release: a thread that reads the new time also sees what was done before the clock was set.
         self.0.store(at.get(), Ordering::Release);
     }
 }
 
-/// A clock, and whether and how the time it shows differs from its own.
+/// A clock, and whether and how the time that is shown differs from the clock's own.
 pub(crate) struct PausableClock {
     clock: Clock,
-    /// How often it was paused or resumed: odd while it is paused.
+    /// How often the clock was paused or resumed: odd while it is paused.
     changes: AtomicU32,
     line: Mutex<Line>,
 }
@@ -158,16 +158,16 @@ pub(crate) struct PausableClock {
 /// The time shown, as a function of what the clock reads.
 #[derive(Clone, Copy)]
 enum Line {
-    /// It is the same.
+    /// The time shown is what the clock reads.
     Real,
-    /// It stands.
+    /// The time shown does not change.
     Stands(Nanos),
-    /// It was `shown` when the clock read `real`, and goes on from there.
+    /// The time shown was `shown` when the clock read `real`, and goes on from there.
     Runs { real: Nanos, shown: Nanos },
 }
 
 impl Line {
-    /// What is shown when the clock reads `real()`.
+    /// The time shown when the clock reads `real()`.
     fn at(self, real: impl FnOnce() -> Nanos) -> Nanos {
         match self {
             Line::Real => real(),
@@ -180,12 +180,12 @@ impl Line {
 }
 
 impl PausableClock {
-    /// It shows what `clock` reads.
+    /// Returns one that shows what `clock` reads.
     pub(crate) fn real(clock: Clock) -> PausableClock {
         PausableClock { clock, changes: AtomicU32::new(0), line: Mutex::new(Line::Real) }
     }
 
-    /// It stands at `at`.
+    /// Returns one that is paused at `at`.
     pub(crate) fn paused(clock: Clock, at: Nanos) -> PausableClock {
         PausableClock { clock, changes: AtomicU32::new(1), line: Mutex::new(Line::Stands(at)) }
     }
@@ -197,12 +197,12 @@ impl PausableClock {
 
     #[inline]
     pub(crate) fn changes(&self) -> u32 {
-        // Relaxed: who paused the clock on this thread is seen, and for other threads a reading that they
-        // began a little earlier is as good. What is read on the strength of it is under the lock.
+        // Relaxed: a pause on this thread is seen, and for other threads a reading that they
+        // began a little earlier is as good. What is read because of this value is read under the lock.
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// What is shown.
+    /// The time shown.
     #[inline]
     pub(crate) fn now(&self) -> Nanos {
         if self.changes() == 0 { self.clock.now() } else { self.now_by_the_line() }
@@ -214,7 +214,7 @@ impl PausableClock {
         line.at(|| self.clock.now())
     }
 
-    /// Arrow 1. False, and nothing is changed, if it is paused already. Time stands at `latest`, or at what is
+    /// Arrow 1. Returns false, and changes nothing, if the clock is paused already. Time stops at `latest`, or at the time
     /// shown if that is later.
     pub(crate) fn pause(&self, latest: Nanos) -> bool {
         let real = self.clock.now();
@@ -227,7 +227,7 @@ impl PausableClock {
         true
     }
 
-    /// Arrow 2. False, and nothing is changed, if it is not paused.
+    /// Arrow 2. Returns false, and changes nothing, if the clock is not paused.
     pub(crate) fn resume(&self) -> bool {
         let real = self.clock.now();
         let mut line = lock(&self.line);
@@ -237,7 +237,7 @@ impl PausableClock {
         true
     }
 
-    /// Arrow 3. False if it is not paused.
+    /// Arrow 3. Returns false if the clock is not paused.
     pub(crate) fn advance_to(&self, at: Nanos) -> bool {
         let mut line = lock(&self.line);
         let Line::Stands(shown) = *line else { return false };
@@ -245,12 +245,13 @@ impl PausableClock {
         true
     }
 
-    /// Counts a change, made under the lock. Even while it runs, odd while it stands, and never zero again.
+    /// Counts a change that was made under the lock. The count is even while the clock runs, odd while it is paused, and
+    /// never zero again.
     fn count(&self, line: &Line) {
         let odd = u32::from(matches!(line, Line::Stands(_)));
         let next = self.changes().wrapping_add(1);
         let next = if next % 2 == odd { next } else { next.wrapping_add(1) };
-        // Relaxed: see `changes`. After four thousand million changes it starts anew at two or one, not at zero.
+        // Relaxed: see `changes`. After four thousand million changes the count starts anew at two or one, not at zero.
         self.changes.store(if next == 0 { 2 } else { next }, Ordering::Relaxed);
     }
 }

@@ -1,11 +1,11 @@
-//! What happens to timers, as events of `tracing`: with the feature of that name. Without it, nothing: no code, no word
-//! of memory.
+//! What happens to timers, as events of `tracing`, with the feature of that name. Without the feature it costs no code and no
+//! memory.
 //!
 //! Ground rules:
 //!
 //! * A subscriber is foreign code. No event is sent under the lock, nor before the wakers of a batch have been called, so
-//!   that one that panics loses nobody's wake-up, nor the events of others.
-//! * Of an entry that has fired nothing is read any more. A [`TracedTimer`] was noted before.
+//!   a subscriber that panics loses no wake-up and no other event.
+//! * An entry is not read any more after it has fired. Its [`TracedTimer`] is copied before.
 
 #[cfg(not(feature = "tracing"))]
 pub(crate) use off::{Batch, TracedTimer, shut_down};
@@ -19,7 +19,7 @@ mod on {
     use crate::Nanos;
     use crate::wake::{Panics, WakeList};
 
-    /// What events say of a timer: which it is, and where it was made.
+    /// What events say about a timer: which one it is, and where it was made.
     #[derive(Clone, Copy)]
     pub(crate) struct TracedTimer {
         timer: usize,

@@ -1,15 +1,15 @@
-//! Foreign code that the driver calls: the wakers of timers that fired, woken in batches ([`WakeList`]), and the panics of such
+//! Foreign code that the driver calls: the wakers of timers that fired, called in batches ([`WakeList`]), and the panics of such
 //! code ([`Panics`]).
 //!
 //! Ground rules:
 //!
 //! * A waker runs foreign code: it may arm, cancel or drop timers, take any lock, or panic. So wakers are collected under a lock,
-//!   and no lock and no borrow is held while the list wakes.
-//! * Foreign code that panics takes nobody else's wake-up with it: the panic is caught, and all others are woken. The first
-//!   panic is resumed when our own work is done; the payloads of later ones are dropped.
-//! * A payload is somebody's value. Its drop may panic in turn, and leave a payload whose drop panics: a few are
+//!   and no lock and no borrow is held while they are called.
+//! * A panic of foreign code loses no other wake-up: the panic is caught, and all other wakers are called. The first
+//!   panic is resumed when our own work is done; the payloads of later panics are dropped.
+//! * A payload is a foreign value. Its drop may panic in turn, with a payload that also panics when it is dropped: a few are
 //!   dropped in this way, and then one is forgotten.
-//! * Nothing is resumed while the thread unwinds already: that would abort the process.
+//! * No panic is resumed while the thread is already unwinding: that would abort the process.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,36 +18,36 @@ use std::task::Waker;
 /// What a panic left behind.
 type Payload = Box<dyn Any + Send + 'static>;
 
-/// So many payloads are dropped, each of which came from the drop of the one before.
+/// The maximum number of payloads that are dropped, each of which came from the drop of the one before.
 const DROPS: usize = 8;
 
 /// A batch of wakers.
 pub(crate) struct WakeList(Vec<Waker>);
 
 impl WakeList {
-    /// How many wakers a list holds. Large enough that the lock's cost is spread over many, small enough
-    /// that nobody waits long for the lock. `tests/wakers.rs` tries its edges.
+    /// The maximum number of wakers in a list. Large enough that the lock's cost is spread over many, small enough
+    /// that no thread waits long for the lock. `tests/wakers.rs` tests the limits.
     pub(crate) const CAPACITY: usize = 32;
 
-    /// An empty list. It has its memory for good.
+    /// Returns an empty list, with all the memory that it will need.
     pub(crate) fn new() -> WakeList {
         WakeList(Vec::with_capacity(WakeList::CAPACITY))
     }
 
-    /// Whether no further waker fits.
+    /// Whether the list is full.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() == WakeList::CAPACITY
     }
 
-    /// Adds a waker, for which there is room.
+    /// Adds a waker. There must be room for it.
     #[inline]
     pub(crate) fn push(&mut self, waker: Waker) {
         debug_assert!(!self.is_full());
         self.0.push(waker);
     }
 
-    /// Wakes all in the order in which they came, and empties the list.
+    /// Calls all wakers in the order in which they were added, and empties the list.
     pub(crate) fn wake_all(&mut self, panics: &mut Panics) {
         for waker in self.0.drain(..) {
             panics.catch(move || waker.wake());
@@ -55,11 +55,11 @@ impl WakeList {
     }
 }
 
-/// Calls foreign code, and keeps the first of its panics.
+/// Calls foreign code, and keeps the first panic.
 pub(crate) struct Panics(Option<Payload>);
 
 impl Panics {
-    /// Nobody has panicked.
+    /// No panic yet.
     pub(crate) const fn new() -> Panics {
         Panics(None)
     }
@@ -67,7 +67,7 @@ impl Panics {
     /// Calls `foreign`, and catches its panic.
     #[inline]
     pub(crate) fn catch(&mut self, foreign: impl FnOnce()) {
-        // AssertUnwindSafe: callers hand over what the call needs, or things that are whole between two calls.
+        // AssertUnwindSafe: callers hand over what the call needs, or values that are consistent between two calls.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(foreign)) {
             self.keep(payload);
         }
@@ -82,7 +82,7 @@ impl Panics {
         }
     }
 
-    /// Goes on with the first panic, if there was one and none is under way.
+    /// Resumes the first panic, if there was one and the thread is not panicking already.
     pub(crate) fn resume(mut self) {
         if let Some(payload) = self.0.take() {
             if std::thread::panicking() {
@@ -118,7 +118,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
-    /// What `list` panics with when it wakes.
+    /// The payload with which `list` panics when it wakes.
     fn panic_of(list: &mut WakeList) -> Box<dyn std::any::Any + Send> {
         let mut panics = Panics::new();
         list.wake_all(&mut panics);
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!((Arc::strong_count(&count), count.0.load(Ordering::Relaxed)), (1, 0));
     }
 
-    /// A payload whose drop panics with another, so many times.
+    /// A payload that panics when it is dropped, with another such payload, as often as its number says.
     struct Bomb(u32, Arc<AtomicUsize>);
 
     impl Drop for Bomb {
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_panic_that_is_not_resumed_is_disposed_of() {
         let drops = Arc::new(AtomicUsize::new(0));
-        // Dropped, and resumed while another one is under way.
+        // First dropped, then resumed during another panic.
         let mut panics = Panics::new();
         panics.catch(|| std::panic::panic_any(Bomb(2, drops.clone())));
         drop(panics);

@@ -1,19 +1,19 @@
 //! `Agenda`: values with the time at which each is due, under keys. A pure, safe data structure.
 //!
-//! It is the wheel with an owner for the values: what a runtime's keyed timers are made of, and usable
-//! without any. It has no clock, no lock and no waker; its user tells it what time it is.
+//! It is the wheel together with an owner for the values. A runtime's keyed timers are built on it, and it can be used
+//! without a runtime. It has no clock, no lock and no waker; its user tells it what time it is.
 //!
 //! Ground rules:
 //!
-//! * A key is the place of an entry and the entry's number. Numbers are given in the order of insertion and
-//!   never twice, so a key that has outlived its entry finds nothing, whatever lies there now.
-//! * The entry has the true deadline. One that moved to a later time stays where the wheel has filed it; the
-//!   wheel asks when it gets there ([`Store::deadline`]). To an earlier time, it is filed anew.
-//! * The wheel holds a cell for each entry. The cell has the entry's slack, as a timer's has.
-//! * The cell of an entry that was taken out stays a little longer, as a dropped timer's does: cells lie anywhere in memory, and
-//!   several are removed in the time of one. Until then the entry is `leaving`. `Agenda::parts` removes them; between two calls
-//!   of it nothing happens to the wheel but that some leave.
-//! * The user's code runs when a value is dropped, and nowhere else: after the agenda is in order again.
+//! * A key is the index of an entry and the entry's number. Numbers are given in the order of insertion and
+//!   never twice, so a key that has outlived its entry finds nothing, whatever lies at the index now.
+//! * The entry has the true deadline. An entry that moved to a later time stays where the wheel has filed it; the
+//!   wheel asks for its deadline when it gets there ([`Store::deadline`]). An entry that moved to an earlier time is filed anew.
+//! * The wheel holds a cell for each entry. The cell has the entry's slack, as a timer's cell does.
+//! * The cell of a removed entry stays a little longer, as a dropped timer's does: cells lie anywhere in memory, and
+//!   several are removed in the time of one. Until then the entry is `leaving`. `Agenda::parts` removes such cells; between two
+//!   calls of it, removing them is all that happens to the wheel.
+//! * The user's code runs only when a value is dropped, and only after the agenda is in order again.
 
 mod pages;
 
@@ -27,12 +27,12 @@ use crate::Nanos;
 use crate::slack::{SlackPolicy, Tolerance};
 use crate::wheel::{Due, Place, Rank, Store, Wheel};
 
-/// So many entries leave the wheel together.
+/// The number of entries that leave the wheel together.
 const TOGETHER: usize = 16;
 
-/// Names an entry of an [`Agenda`]; it is never used for another one. Keys are ordered as their entries were put in.
+/// Names an entry of an [`Agenda`], and is never used for another one. Keys are ordered as their entries were inserted.
 ///
-/// It means something to the agenda that gave it, and to no other.
+/// It is valid only in the agenda that returned it.
 ///
 /// ```
 /// use mainspring_driver::{Agenda, Nanos};
@@ -51,7 +51,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The entry's number, from one on: entries of equal deadlines are due in the order of their numbers.
+    /// The entry's number, from one on. Entries with equal deadlines are due in the order of their numbers.
     pub const fn number(self) -> u64 {
         self.number.get()
     }
@@ -63,7 +63,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What was put into an [`Agenda`].
+/// A value that was put into an [`Agenda`], with its key and its deadline.
 ///
 /// ```
 /// use mainspring_driver::{Agenda, Nanos};
@@ -76,11 +76,11 @@ impl fmt::Debug for Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry<T> {
-    /// Under which key.
+    /// The key of the entry.
     pub key: Key,
-    /// For what time.
+    /// When it is due.
     pub deadline: Nanos,
-    /// And what.
+    /// The value.
     pub value: T,
 }
 
@@ -99,23 +99,23 @@ pub struct Entry<T> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Popped<T> {
-    /// This entry was due and has left.
+    /// This entry was due and has been removed.
     Entry(Entry<T>),
-    /// There may be more, but the moves that were granted are used up.
+    /// The granted moves are used up, and there may be more entries that are due.
     Exhausted,
-    /// Nothing further is due.
+    /// No entry that is left is due.
     Idle,
 }
 
 /// Values with the time at which each is due.
 ///
-/// Putting in, taking out and moving are O(1), whatever the time. What is due comes out by (deadline, order of
-/// insertion), never before its deadline. A time that is moved keeps the entry's place among equals. What is
-/// put in for, or moved to, a time that has passed may come after others that were due by then, but before
-/// anything that comes due later.
+/// Inserting, removing and resetting an entry are O(1), whatever the time. Due entries come out by (deadline, order of
+/// insertion), never before their deadline. A reset keeps an entry's order among entries with equal deadlines. An entry that is
+/// inserted for, or moved to, a time that has passed may come out after others that were due by then, but before
+/// any entry that comes due later.
 ///
 /// Nothing is allocated before the first insertion, and nothing while entries come and go in similar numbers;
-/// the memory of a burst is given back in small steps as time passes. A value that is taken out is gone at
+/// the memory of a burst is released in small steps as time passes. A value that is taken out is gone at
 /// once.
 ///
 /// ```
@@ -146,9 +146,9 @@ pub struct Agenda<T> {
     entries: Pages<Slot<T>>,
     /// Made at the first insertion.
     wheel: Option<Wheel<u32>>,
-    /// Entries that were taken out, whose cells are still in the wheel.
+    /// Removed entries with cells that are still in the wheel.
     leaving: Vec<(u32, Place)>,
-    /// The latest time that it was told.
+    /// The latest time that the agenda was told.
     latest: Nanos,
     next_number: NonZeroU64,
     slack: SlackPolicy,
@@ -156,7 +156,7 @@ pub struct Agenda<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// Not zero: so a slot that may be empty takes no more memory.
+    /// Not zero, so that an `Option` of a slot takes no more memory.
     number: NonZeroU64,
     /// The true deadline: not earlier than the cached one.
     deadline: Nanos,
@@ -164,7 +164,7 @@ struct Slot<T> {
     value: T,
 }
 
-/// The entries, as the wheel knows them.
+/// The entries, as the wheel sees them.
 struct Owners<'a, T>(&'a mut Pages<Slot<T>>);
 
 impl<T> Store<u32> for Owners<'_, T> {
@@ -198,7 +198,7 @@ impl<T> Default for Agenda<T> {
 }
 
 impl<T> Agenda<T> {
-    /// An empty one. Allocates nothing.
+    /// Returns an empty agenda. Allocates nothing.
     pub fn new() -> Agenda<T> {
         let slack = SlackPolicy::new(Nanos::ZERO, Tolerance::Precise);
         Agenda {
@@ -211,7 +211,7 @@ impl<T> Agenda<T> {
         }
     }
 
-    /// An empty one with room for `capacity` entries, which it keeps.
+    /// Returns an empty agenda with room for `capacity` entries, which it keeps.
     ///
     /// # Panics
     ///
@@ -223,9 +223,9 @@ impl<T> Agenda<T> {
         agenda
     }
 
-    /// Sets how far [`next_wake`](Agenda::next_wake) may lie after the deadline of an entry, so that several come out together. Its
-    /// share of the time until then counts from the latest time that the agenda was told, and load is that of its own entries.
-    /// Holds for what is put in, or moved to an earlier time, from now on. The default is [`Tolerance::Precise`].
+    /// Sets how far [`next_wake`](Agenda::next_wake) may lie after the deadline of an entry, so that several come out together.
+    /// The time to the deadline counts from the latest time that the agenda was told, and the load is that of its own entries.
+    /// Applies to entries that are inserted, or moved to an earlier time, from now on. The default is [`Tolerance::Precise`].
     ///
     /// # Panics
     ///
@@ -249,7 +249,7 @@ impl<T> Agenda<T> {
         self.slack.set(tolerance);
     }
 
-    /// Tells the agenda what time it is; a time before the latest that it was told changes nothing.
+    /// Tells the agenda what time it is. A time before the latest that it was told changes nothing.
     #[inline]
     pub fn note(&mut self, now: Nanos) {
         self.latest = self.latest.max(now);
@@ -261,13 +261,13 @@ impl<T> Agenda<T> {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Puts `value` in, due at `deadline`; if that is past, at once, and if it is [`Nanos::NEVER`], never.
+    /// Inserts `value`, due at `deadline`: at once if that is past, and never if it is [`Nanos::NEVER`].
     pub fn insert(&mut self, value: T, deadline: Nanos) -> Key {
         let number = self.next_number;
         self.next_number = number.saturating_add(1);
@@ -280,7 +280,7 @@ impl<T> Agenda<T> {
         Key { number, index }
     }
 
-    /// Takes an entry out; `None` if it is not there any more.
+    /// Removes and returns an entry; `None` if it is not there any more.
     pub fn remove(&mut self, key: Key) -> Option<Entry<T>> {
         let place = self.slot(key)?.place;
         self.leaving.push((key.index, place));
@@ -290,8 +290,8 @@ impl<T> Agenda<T> {
         self.take(key.index)
     }
 
-    /// Moves an entry to another time. Says whether the entry was there. To a later time this is a few
-    /// instructions; the wheel is not touched.
+    /// Moves an entry to another time. Returns whether the entry was there. A move to a later time takes a few
+    /// instructions and does not touch the wheel.
     pub fn reset(&mut self, key: Key, deadline: Nanos) -> bool {
         let Some(slot) = self.slot_mut(key) else { return false };
         let earlier = deadline < slot.deadline;
@@ -305,58 +305,60 @@ impl<T> Agenda<T> {
         true
     }
 
-    /// An entry's value.
+    /// Returns an entry's value.
     pub fn get(&self, key: Key) -> Option<&T> {
         self.slot(key).map(|slot| &slot.value)
     }
 
-    /// An entry's value.
+    /// Returns an entry's value.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         self.slot_mut(key).map(|slot| &mut slot.value)
     }
 
-    /// When an entry is due.
+    /// Returns when an entry is due.
     pub fn deadline(&self, key: Key) -> Option<Nanos> {
         self.slot(key).map(|slot| slot.deadline)
     }
 
-    /// The entry that is due next. Looks through the wheel's first slots, which takes longer the more entries
-    /// are due at about the same time or have been moved to later ones.
+    /// Returns the entry that is due next. It searches the wheel's first slots, which takes longer the more entries
+    /// are due at about the same time or have been moved to later times.
     pub fn peek(&self) -> Option<Key> {
-        // Whose entry is gone is leaving.
+        // A cell without an entry is that of one that is leaving.
         let deadline_of = |index, _| self.entries.get(index).map(|slot| slot.deadline);
         let (_, index) = self.wheel.as_ref()?.first(deadline_of)?;
         self.entries.get(index).map(|slot| Key { number: slot.number, index })
     }
 
-    /// Nothing comes due before this: the earliest deadline, or somewhat less after entries were moved or taken
-    /// out. While entries are due already, some time that has passed. A few steps. `None` if there is no entry.
+    /// Returns a time before which no entry comes due: the earliest deadline, or somewhat less after entries were moved or
+    /// removed. While entries are due already, it is some time that has passed. A few steps. `None` if there is no entry.
     pub fn earliest(&mut self) -> Option<Nanos> {
         let (wheel, _) = self.parts()?;
         (!wheel.is_empty()).then(|| wheel.earliest())
     }
 
-    /// Until when one may sleep: [`earliest`](Agenda::earliest), or later by what the [tolerance](Agenda::set_tolerance) of all that come due
-    /// till then allows, if that gathers another. A few steps. `None` if there is no entry.
+    /// Returns until when the caller may sleep: until [`earliest`](Agenda::earliest), or later, as far as the
+    /// [tolerance](Agenda::set_tolerance) of all entries that come due until then allows, if another entry is gained
+    /// by that. It takes a few steps. `None` if there is no entry.
     pub fn next_wake(&mut self) -> Option<Nanos> {
         self.parts()?.0.next_wake()
     }
 
-    /// [`next_wake`](Agenda::next_wake), and how much longer one may sleep if that lets it end together with what somebody else waits for.
+    /// Returns [`next_wake`](Agenda::next_wake), and how much longer the caller may sleep if the sleep can then end
+    /// together with another wake-up.
     pub fn next_park(&mut self) -> Option<(Nanos, Duration)> {
         let park = self.parts()?.0.next_park()?;
         Some((park.wake, park.most.saturating_duration_since(park.wake)))
     }
 
-    /// The earliest deadline, exactly. It takes longer than [`earliest`](Agenda::earliest) after entries
-    /// were moved or taken out.
+    /// Returns the earliest deadline, exactly. It takes longer than [`earliest`](Agenda::earliest) after entries
+    /// were moved or removed.
     pub fn next_deadline(&mut self) -> Option<Nanos> {
         let (wheel, mut owners) = self.parts()?;
         wheel.next_deadline(&mut owners)
     }
 
-    /// Takes out the next entry that is due at `now`. Time does not go back: a `now` before the latest one that this agenda
-    /// was told counts as that one, also if entries were left that were due by it, or all were taken out since.
+    /// Removes and returns the next entry that is due at `now`. Time does not go back: a `now` before the latest time that this
+    /// agenda was told counts as that latest time, even if entries that were due by it were left, or all were removed since.
     ///
     /// The first call after a long time may move many entries within the wheel;
     /// [`pop_due_within`](Agenda::pop_due_within) does it in slices.
@@ -368,8 +370,8 @@ impl<T> Agenda<T> {
         }
     }
 
-    /// As [`pop_due`](Agenda::pop_due), but each entry that has to be moved within the wheel costs one of
-    /// `moves`. When none are left, nothing is taken out, and the next call with some goes on from there.
+    /// Like [`pop_due`](Agenda::pop_due), but each entry that has to be moved within the wheel costs one of
+    /// `moves`. When no moves are left, no entry is removed, and the next call with some goes on from there.
     pub fn pop_due_within(&mut self, now: Nanos, moves: &mut usize) -> Popped<T> {
         self.note(now);
         let now = self.latest;
@@ -387,15 +389,15 @@ impl<T> Agenda<T> {
         entry.map_or(Popped::Idle, Popped::Entry)
     }
 
-    /// All entries with their keys and deadlines, in no particular order.
+    /// Returns all entries with their keys and deadlines, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (Key, Nanos, &T)> {
         self.entries
             .iter()
             .map(|(index, slot)| (Key { number: slot.number, index }, slot.deadline, &slot.value))
     }
 
-    /// Moves all entries, under their keys, to an agenda of their own, and leaves this one empty. Their keys
-    /// mean nothing here ever after. What was reserved is so anew.
+    /// Moves all entries, with their keys, to a new agenda, returns it, and leaves this one empty. Their keys
+    /// are never valid in this one again. The room that was reserved here is reserved anew.
     ///
     /// ```
     /// use mainspring_driver::{Agenda, Nanos};
@@ -419,30 +421,30 @@ impl<T> Agenda<T> {
         std::mem::replace(self, rest)
     }
 
-    /// Drops all entries, and the memory that was not reserved with them.
+    /// Drops all entries, and releases the memory that was not reserved.
     pub fn clear(&mut self) {
         drop(self.take_all());
     }
 
-    /// For how many entries there is memory.
+    /// How many entries there is memory for.
     pub fn capacity(&self) -> usize {
         self.entries.capacity()
     }
 
-    /// Makes room for `additional` more entries. It is kept until [`shrink_to_fit`](Agenda::shrink_to_fit).
+    /// Makes room for `additional` more entries. The room is kept until [`shrink_to_fit`](Agenda::shrink_to_fit).
     ///
-    /// The wheel's own memory, 24 bytes an entry, comes as it is needed.
+    /// The wheel's own memory, 24 bytes an entry, is allocated as it is needed.
     ///
     /// # Panics
     ///
-    /// If that would be room for more than four thousand million entries: their keys have 32 bits for it.
+    /// If that would be room for more than four thousand million entries: a key has 32 bits for the index.
     #[track_caller]
     pub fn reserve(&mut self, additional: usize) {
         self.entries.reserve(additional);
     }
 
-    /// Releases all memory that can be without moving an entry, and what was reserved with it. Entries lie on pages
-    /// of sixty-four, and a page with one entry stays: what is put in later lies there first.
+    /// Releases all memory that can be released without moving an entry, including what was reserved. Entries lie on pages
+    /// of sixty-four, and a page with one entry stays: new entries are put there first.
     pub fn shrink_to_fit(&mut self) {
         if self.is_empty() {
             self.wheel = None;
@@ -451,7 +453,7 @@ impl<T> Agenda<T> {
         self.entries.shrink();
     }
 
-    /// Bytes that the agenda has allocated, about.
+    /// About how many bytes the agenda has allocated.
     pub fn allocated_bytes(&self) -> usize {
         let wheel = self.wheel.as_ref().map_or(0, Wheel::allocated_bytes);
         self.entries.allocated_bytes() + wheel + self.leaving.capacity() * size_of::<(u32, Place)>()
@@ -461,7 +463,7 @@ impl<T> Agenda<T> {
     ///
     /// # Panics
     ///
-    /// If one does not hold: then the agenda has a defect.
+    /// If an invariant does not hold: then the agenda has a defect.
     pub fn check(&self) {
         self.entries.check();
         assert!(self.leaving.len() < TOGETHER, "too many are leaving");
@@ -486,7 +488,7 @@ impl<T> Agenda<T> {
         self.entries.get_mut(key.index).filter(|slot| slot.number == key.number)
     }
 
-    /// The wheel, with a cell for each entry and no others, and the entries.
+    /// The wheel, with a cell for each entry and no other cells, and the entries.
     #[inline]
     fn parts(&mut self) -> Option<(&mut Wheel<u32>, Owners<'_, T>)> {
         if !self.leaving.is_empty() {
@@ -500,11 +502,11 @@ impl<T> Agenda<T> {
         let Some(wheel) = &mut self.wheel else { return };
         let found = wheel.remove_all(&mut Owners(&mut self.entries), &self.leaving);
         self.leaving.clear();
-        // That would be a defect of the wheel. Nothing dangles by it, so a panic will do.
+        // If it fails, the wheel has a defect. No pointer dangles because of it, so a panic is enough.
         assert!(found, "the wheel does not find an entry");
     }
 
-    /// Takes an entry that is in the wheel no more.
+    /// Takes an entry that is no longer in the wheel.
     fn take(&mut self, index: u32) -> Option<Entry<T>> {
         let Slot { number, deadline, value, .. } = self.entries.take(index)?;
         Some(Entry { key: Key { number, index }, deadline, value })

@@ -5,22 +5,22 @@
 //! * A value stays where it was put until it is taken: growing adds a page, and copies nothing.
 //! * A page is full, partly filled (then it is in the list that starts at `partial`), empty (then it is in
 //!   `empty`), or released (then it is in `vacant`, and has no memory).
-//! * As many pages are kept as were in use at once lately, or were reserved; [`Pages::release_some`] gives the
-//!   surplus of a burst back, in small steps.
-//! * What was in use lately is a `Peak`. A number of pages that recurs counts for as long as it recurs, however long the pauses:
-//!   between two ticks of a crowd all of its memory is free, and must not be released. One that does not recur is forgotten when
-//!   the second window of time after it begins.
+//! * Pages are kept up to the number that was recently in use at once, or that was reserved; [`Pages::release_some`] releases
+//!   the surplus of a burst, in small steps.
+//! * A `Peak` is the number that was recently in use. A peak that recurs counts as long as it recurs, however long the pauses:
+//!   if many values come and go with each tick, all of their memory is free between two ticks, and must not be released. A peak
+//!   that does not recur is forgotten when the second window of time after it begins.
 
 use crate::Nanos;
 use crate::prefetch::prefetch;
 
-/// Values of a page: one bit each in a word.
+/// The number of values of a page: one bit each in a word.
 const PAGE: u32 = u64::BITS;
-/// There are no more pages than this: values are numbered in 32 bits.
+/// The maximum number of pages: values are numbered in 32 bits.
 const MOST: u32 = u32::MAX / PAGE;
-/// Empty pages that are kept however few were in use.
+/// The number of empty pages that are kept, however few pages were in use.
 const KEPT: usize = 4;
-/// A window of time is two to this many nanoseconds: about a second.
+/// The length of a window of time: two to the power of this, in nanoseconds, which is about a second.
 const WINDOW_BITS: u32 = 30;
 /// No page.
 const NONE: u32 = u32::MAX;
@@ -44,9 +44,9 @@ pub(super) struct Pages<T> {
     empty: Vec<u32>,
     vacant: Vec<u32>,
     len: usize,
-    /// This many pages are kept, whatever was in use lately.
+    /// The number of pages that are kept, however few were recently in use.
     reserved: usize,
-    /// How many pages were in use at once lately.
+    /// How many pages were recently in use at once.
     peak: Peak,
 }
 
@@ -73,7 +73,7 @@ impl<T> Pages<T> {
         self.allocated() * PAGE as usize
     }
 
-    /// For how many values memory is kept, come what may.
+    /// How many values memory is always kept for.
     pub(super) fn reserved(&self) -> usize {
         self.reserved * PAGE as usize
     }
@@ -95,7 +95,7 @@ impl<T> Pages<T> {
         self.pages.get_mut((index / PAGE) as usize)?.as_mut()?.slots[(index % PAGE) as usize].as_mut()
     }
 
-    /// Asks for the memory of a value, ahead of its use.
+    /// Prefetches the memory of a value.
     #[inline]
     pub(super) fn prefetch(&self, index: u32) {
         if let Some(Some(page)) = self.pages.get((index / PAGE) as usize) {
@@ -117,7 +117,7 @@ impl<T> Pages<T> {
         id * PAGE + offset
     }
 
-    /// Takes a value out.
+    /// Removes and returns a value.
     pub(super) fn take(&mut self, index: u32) -> Option<T> {
         let (id, offset) = (index / PAGE, index % PAGE);
         let page = self.pages.get_mut(id as usize)?.as_mut()?;
@@ -145,14 +145,14 @@ impl<T> Pages<T> {
         })
     }
 
-    /// Makes room for this many more values, which is kept until [`shrink`](Pages::shrink).
+    /// Makes room for `additional` more values. The room is kept until [`shrink`](Pages::shrink).
     ///
     /// # Panics
     ///
-    /// If that is more than can be numbered.
+    /// If there would be more values than can be numbered.
     #[track_caller]
     pub(super) fn reserve(&mut self, additional: usize) {
-        // What is free on partly filled pages is room as well: they are filled first.
+        // Free slots on partly filled pages count as room, because those pages are filled first.
         let wanted = self.len.saturating_add(additional).div_ceil(PAGE as usize);
         assert!(
             wanted <= MOST as usize,
@@ -166,7 +166,7 @@ impl<T> Pages<T> {
         }
     }
 
-    /// Releases every page that holds nothing.
+    /// Releases every empty page.
     pub(super) fn shrink(&mut self) {
         self.reserved = 0;
         while self.release() {}
@@ -180,7 +180,7 @@ impl<T> Pages<T> {
         self.vacant.shrink_to_fit();
     }
 
-    /// Releases a little of the memory that a burst has left behind. A page or two at a time.
+    /// Releases a little of the memory that a burst has left behind: a page or two at a time.
     #[inline]
     pub(super) fn release_some(&mut self, now: Nanos) {
         let used = self.allocated() - self.empty.len();
@@ -229,7 +229,7 @@ impl<T> Pages<T> {
         self.pages[id as usize].as_mut().expect("a listed page has memory")
     }
 
-    /// A page that was empty, now at the head of the list.
+    /// Puts an empty page at the head of the list.
     #[cold]
     fn begin_page(&mut self) -> u32 {
         let id = match self.empty.pop() {
@@ -287,7 +287,7 @@ impl<T> Pages<T> {
     }
 }
 
-/// The largest size of this window of time and of the one before in which anything happened.
+/// The largest size in this window of time and in the last one before it in which anything happened.
 #[derive(Debug)]
 struct Peak {
     this: usize,
@@ -301,13 +301,13 @@ impl Peak {
         Peak { this: 0, last: 0, window: 0 }
     }
 
-    /// It is this large now.
+    /// Notes the current size.
     #[inline]
     fn reach(&mut self, size: usize) {
         self.this = self.this.max(size);
     }
 
-    /// Time has come to `now`, at which the size is `size`.
+    /// Advances the time to `now`, at which the size is `size`.
     #[inline]
     fn pass(&mut self, now: Nanos, size: usize) {
         let window = now.get() >> WINDOW_BITS;
@@ -318,7 +318,7 @@ impl Peak {
         }
     }
 
-    /// How large it has been lately.
+    /// The recent largest size.
     #[inline]
     fn get(&self) -> usize {
         self.this.max(self.last)
@@ -369,7 +369,7 @@ mod tests {
         for beyond in [numbers[0], 1_023, 1_024, u32::MAX] {
             assert!(pages.get(beyond).is_none() && pages.get_mut(beyond).is_none(), "{beyond}");
         }
-        // Of the sixteen pages as many are kept as were reserved.
+        // Only the reserved ones of the sixteen pages are kept.
         pages.reserve(600);
         assert_eq!(pages.reserved(), 640);
         (1..100).for_each(|second| pages.release_some(Nanos::new(second << 31)));
@@ -382,7 +382,7 @@ mod tests {
     #[test]
     fn a_burst_is_given_back_and_a_reserve_is_kept() {
         let mut pages = Pages::new();
-        // Less where a step costs a thousand times as much; a burst all the same, of 31 pages.
+        // Fewer values where a step costs a thousand times as much. It is still a burst, of 31 pages.
         let (values, seconds) = if cfg!(miri) { (2_000, 100) } else { (100_000, 2_000) };
         let numbers: Vec<u32> = (0..values).map(|n| pages.insert(n)).collect();
         assert!(numbers.into_iter().all(|number| pages.take(number).is_some()));
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(most, 2 * PAGE as usize, "it is given back in small steps");
         assert_eq!(pages.capacity(), KEPT * PAGE as usize);
         pages.check();
-        // There is room for these already, and for a page more there is not.
+        // There is room for the first two already, but not for a page more.
         let number = pages.insert(7);
         for (additional, room) in
             [(0, KEPT), (KEPT * PAGE as usize - 1, KEPT), (KEPT * PAGE as usize, KEPT + 1)]

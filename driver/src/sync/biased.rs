@@ -12,19 +12,19 @@
 //!
 //! Ground rules:
 //!
-//! * The own thread is the first that calls [`settle`](Biased::settle), for good: a later one could not know whether the first is
-//!   about to raise `inside`. Numbers of threads are not used again: when it has ended, nobody is taken for it.
-//! * Only the own thread writes `inside` and lowers `shared`; only others raise `shared`. That changes under the mutex.
-//! * Who enters: the own thread, if it has raised `inside` and then found `shared` down; or who holds the mutex and has
-//!   found `shared` raised and `inside` down after it was raised. Not both: the two barriers order "raise `inside`, look at
-//!   `shared`" and "raise `shared`, look at `inside`", so at least one side sees the other.
+//! * The own thread is the first that calls [`settle`](Biased::settle), forever: a later one could not know whether the first is
+//!   about to raise `inside`. Thread numbers are not used again: when the own thread has ended, no other thread is taken for it.
+//! * Only the own thread writes `inside` and lowers `shared`; only other threads raise `shared`, which changes under the mutex.
+//! * A thread enters in one of two ways: the own thread, if it has raised `inside` and then found `shared` down; or the holder of
+//!   the mutex, if it has found `shared` raised, and `inside` down after `shared` was raised. Not both: the two barriers order
+//!   "raise `inside`, look at `shared`" and "raise `shared`, look at `inside`", so at least one side sees the other.
 //! * The barrier costs one side nothing: `heavy` makes every other thread of this process pass a full barrier, wherever it is, so
 //!   that `light` need only keep the compiler from reordering. For each `heavy` and each `light` one of two holds: what stands
 //!   before the `light` in its thread is seen by what stands after the `heavy` in the other; or what stands before the `heavy` is
 //!   seen by what stands after the `light`. Two `SeqCst` fences promise the same, and are what loom gets. Where `EXISTS` is
 //!   false, or `prepare` returned false, neither of the two is called.
-//! * Who waits sleeps, holding nothing: on the mutex, or on the condition variable until the own thread has left.
-//! * A second `lock` on a thread that has it panics or hangs, as with std's mutex. It never enters.
+//! * A waiting thread sleeps and holds nothing: on the mutex, or on the condition variable until the own thread has left.
+//! * A second `lock` on a thread that has the lock panics or hangs, as with std's mutex. It never enters.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -36,11 +36,12 @@ use barrier::EXISTS;
 use super::counted::{claim_number, number};
 use super::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, lock};
 
-/// After so many sections with none of another thread between, the own thread goes without the mutex again. Each then costs
-/// 10 ns less; the barrier of the next who comes costs 3 µs, and every running thread up to one: it is worth the risk.
+/// After this many sections of its own with none of another thread between, the own thread goes without the mutex again. Each
+/// section then costs 10 ns less. The barrier costs the next thread that comes 3 µs, and every running thread up to one: that is
+/// worth the risk.
 pub(super) const QUIET: u32 = if cfg!(loom) { 1 } else { 1024 };
 
-/// No own thread yet, or, because there is no barrier, never.
+/// There is no own thread yet (`VACANT`), or, because there is no barrier, there never is (`NOBODY`).
 const VACANT: u64 = u64::MAX;
 const NOBODY: u64 = u64::MAX - 1;
 
@@ -49,9 +50,9 @@ pub(crate) struct Biased<T> {
     own: AtomicU64,
     /// The own thread has entered, or is trying to, without the mutex.
     inside: AtomicBool,
-    /// Everybody takes the mutex.
+    /// Every thread takes the mutex.
     shared: AtomicBool,
-    /// How often the own thread has locked it since another thread has.
+    /// How often the own thread has locked the mutex since another thread has.
     mutex: Mutex<u32>,
     /// The own thread has lowered `inside`.
     left: Condvar,
@@ -61,12 +62,12 @@ pub(crate) struct Biased<T> {
 // SAFETY: one thread at a time gets at the value, by the ground rules, and each sees what those before have done.
 unsafe impl<T: Send> Sync for Biased<T> {}
 
-/// To have it is to have the lock.
+/// The lock is held while the guard exists.
 pub(crate) struct BiasedGuard<'a, T> {
     lock: &'a Biased<T>,
-    /// `None` if the own thread has entered without.
+    /// `None` if the own thread has entered without the mutex.
     pub(super) mutex: Option<MutexGuard<'a, u32>>,
-    /// So that threads may share it if they may share a `&mut T`.
+    /// So that threads may share the guard if they may share a `&mut T`.
     _value: PhantomData<&'a mut T>,
 }
 
@@ -82,7 +83,7 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Makes the calling thread the own one, unless there is one.
+    /// Makes the calling thread the own thread, unless there is one already.
     #[inline]
     pub(crate) fn settle(&self) {
         // Relaxed, here and wherever `own` is read: a thread looks for its own number, which only it can have written.
@@ -98,12 +99,12 @@ impl<T> Biased<T> {
         BiasedGuard { lock: self, mutex, _value: PhantomData }
     }
 
-    /// Runs `section` with `input` under the lock, if the calling thread gets it without an atomic step, and without waiting. What
-    /// goes in and comes out is handed through, so that where nobody waits nothing has to be kept meanwhile.
+    /// Runs `section` with `input` under the lock, if the calling thread gets it without an atomic step, and without waiting. The
+    /// input and the result are handed through, so that where no thread waits nothing has to be kept meanwhile.
     ///
     /// # Errors
     ///
-    /// The input, if the calling thread does not get it.
+    /// The input, if the calling thread does not get the lock.
     #[inline]
     pub(crate) fn section_own<A, R>(&self, input: A, section: impl FnOnce(&mut T, A) -> R) -> Result<R, A> {
         if !EXISTS || !self.enter() {
@@ -129,15 +130,15 @@ impl<T> Biased<T> {
         }
         // Relaxed: only this thread writes it.
         assert!(!self.inside.load(Ordering::Relaxed), "the lock was taken by a thread that has it");
-        // Only a hint, so that `inside` is not raised in vain each time.
+        // Only a hint, so that `inside` is not raised for nothing each time.
         if self.shared.load(Ordering::Relaxed) {
             return false;
         }
         // Relaxed: nothing is released by it.
         self.inside.store(true, Ordering::Relaxed);
         barrier::light();
-        // Relaxed: if it is down, this thread lowered it, under the mutex, which acquired what was done before, and nobody else
-        // has entered since.
+        // Relaxed: if it is down, this thread lowered it, under the mutex, which acquired what was done before, and no other
+        // thread has entered since.
         if self.shared.load(Ordering::Relaxed) {
             self.leave(());
             return false;
@@ -148,11 +149,11 @@ impl<T> Biased<T> {
     /// The own thread leaves, or gives up entering. Returns `result`.
     #[inline]
     fn leave<R>(&self, result: R) -> R {
-        // Release: pairs with the Acquire in `lock_mutex`. What this thread has done happens before what is done by who
-        // finds `inside` down.
+        // Release: pairs with the Acquire in `lock_mutex`. What this thread has done happens before what is done by a thread
+        // that finds `inside` down.
         self.inside.store(false, Ordering::Release);
         barrier::light();
-        // Relaxed: either this finds it raised, or who raised it finds `inside` down and does not wait.
+        // Relaxed: either this finds it raised, or the thread that raised it finds `inside` down and does not wait.
         if self.shared.load(Ordering::Relaxed) {
             return self.tell(result);
         }
@@ -162,7 +163,7 @@ impl<T> Biased<T> {
     #[cold]
     #[inline(never)]
     fn tell<R>(&self, result: R) -> R {
-        // Locked for a moment: who has found `inside` raised waits by now.
+        // Locked for a moment: a thread that has found `inside` raised is waiting by now.
         drop(lock(&self.mutex));
         self.left.notify_all();
         result
@@ -173,13 +174,13 @@ impl<T> Biased<T> {
     fn lock_mutex(&self) -> MutexGuard<'_, u32> {
         let mut quiet = lock(&self.mutex);
         if self.is_own() {
-            // It has found `shared` raised, and nobody else lowers it.
+            // It has found `shared` raised, and no other thread lowers it.
             *quiet += 1;
             return quiet;
         }
         loop {
             *quiet = 0;
-            // Again after each wait: the own thread may have lowered it meanwhile. Relaxed: it changes under the mutex.
+            // Again after each wait: the own thread may have lowered `shared` meanwhile. Relaxed: it changes under the mutex.
             if !self.shared.load(Ordering::Relaxed) {
                 self.shared.store(true, Ordering::Relaxed);
                 barrier::heavy();
@@ -199,7 +200,7 @@ impl<T> Drop for BiasedGuard<'_, T> {
     fn drop(&mut self) {
         match &mut self.mutex {
             None => self.lock.leave(()),
-            // Only the own thread counts it up. Relaxed: the mutex, which is held until after this, tells the others.
+            // Only the own thread counts it up. Relaxed: the mutex, which is held until after this, tells the other threads.
             Some(quiet) if EXISTS && **quiet >= QUIET => {
                 **quiet = 0;
                 self.lock.shared.store(false, Ordering::Relaxed);
@@ -239,14 +240,15 @@ pub(super) mod barrier {
 
     pub(in super::super) const EXISTS: bool = true;
 
-    /// Whether the system grants it. The first call in a process with several threads may take 20 ms. Who comes meanwhile asks,
-    /// too, and does not wait for the first: a child by `fork` might wait for a thread that it does not have.
+    /// Returns whether the system grants the barrier. The first call in a process with several threads may take 20 ms. A thread
+    /// that calls this meanwhile also asks the system, and does not wait for the first: a child by `fork` might wait for a thread
+    /// that it does not have.
     pub(in super::super) fn prepare() -> bool {
         const UNKNOWN: u8 = 0;
         const GRANTED: u8 = 1;
         const REFUSED: u8 = 2;
         static ANSWER: AtomicU8 = AtomicU8::new(UNKNOWN);
-        // Relaxed: the answer stands for itself, and the same is given to all who ask.
+        // Relaxed: the answer stands alone, and all threads that ask get the same one.
         let mut answer = ANSWER.load(Ordering::Relaxed);
         if answer == UNKNOWN {
             answer = if register() && run() { GRANTED } else { REFUSED };
@@ -269,15 +271,15 @@ pub(super) mod barrier {
     }
 
     pub(in super::super) fn heavy() {
-        // A kernel might not register a child by `fork` as its parent was.
+        // A kernel might not register a child by `fork`, although its parent was registered.
         let done = run() || (register() && run());
         if !done {
             refused();
         }
     }
 
-    /// The system has taken back what it granted. Nothing else makes the own thread's stores visible, and going on without would
-    /// corrupt the wheel. A panic would free an entry to which the wheel points.
+    /// Aborts the process: the system has taken back the barrier that it granted. Nothing else makes the own thread's stores
+    /// visible, and going on without it would corrupt the wheel. A panic would free an entry to which the wheel points.
     #[cold]
     fn refused() -> ! {
         use std::io::Write;
@@ -292,7 +294,7 @@ pub(super) mod barrier {
     }
 }
 
-/// Loom's.
+/// The barrier for loom.
 #[cfg(loom)]
 pub(super) mod barrier {
     use loom::sync::atomic::{Ordering, fence};
@@ -312,7 +314,7 @@ pub(super) mod barrier {
     }
 }
 
-/// None: the lock is a mutex.
+/// No barrier: the lock is a mutex.
 #[cfg(not(any(
     loom,
     all(target_os = "linux", feature = "membarrier", not(any(miri, mainspring_sanitize)))

@@ -1,16 +1,16 @@
-//! `Counted`: an `Arc` of which one thread may count its own references without atomic steps.
+//! `Counted`: an `Arc` for which one thread may count its own references without atomic steps.
 //!
 //! Ground rules:
 //!
-//! * `count` and `held` together are the number of references, and `count` has `KEPT` more while the own thread counts in
-//!   `held`: then it cannot reach zero, however many references that were made there are dropped elsewhere.
+//! * `count` and `held` together are the number of references. While the own thread counts in `held`, `count` has `KEPT` more: so
+//!   it cannot reach zero, however many references that were made on that thread are dropped on other threads.
 //! * Only the own thread reads and writes `held`, which goes below zero when it drops more than it makes.
 //! * Only the own thread ends its counting, by adding `held` to `count`. If it never does, nothing is freed.
 //! * The last reference frees the value, after all other uses of it.
-//! * A thread has the pointer to what it counts [at hand](Counted::keep_at_hand): references lie in memory that may be far away, and
-//!   a processor that only has to compare the two pointers goes on meanwhile with what does not depend on the reference. It forgets
-//!   the pointer as it ends its counting, so what it leads to has not been freed.
-//! * A thread knows itself by a number ([`number`]), which it has from the moment it asks for one. None is used again.
+//! * A thread has the pointer to what it counts [at hand](Counted::keep_at_hand). References may be far away in memory, and a
+//!   processor that only has to compare the two pointers goes on meanwhile with work that does not depend on the reference. The
+//!   thread forgets the pointer when it ends its counting, so the value behind the pointer has not been freed.
+//! * A thread is identified by a number ([`number`]), which it has from the moment it asks for one. No number is used again.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -19,7 +19,7 @@ use std::sync::atomic;
 
 use super::{AtomicU64, Ordering};
 
-/// More than there can be references.
+/// More than the possible number of references.
 const KEPT: u64 = 1 << 62;
 
 /// No thread counts for itself.
@@ -29,7 +29,7 @@ pub(crate) struct Counted<T>(NonNull<Shared<T>>);
 
 struct Shared<T> {
     count: AtomicU64,
-    /// What the own thread has counted. As a signed number.
+    /// The own thread's count, as a signed number.
     held: AtomicU64,
     /// The number of the own thread, or `NOBODY`.
     own: AtomicU64,
@@ -47,8 +47,8 @@ impl<T> Counted<T> {
         Counted(NonNull::from(Box::leak(Box::new(Shared { count, held, own, value }))))
     }
 
-    /// The calling thread counts its references for itself from here on, and calls [`end_own`](Counted::end_own) one day.
-    /// Does nothing if a thread does so already.
+    /// Makes the calling thread count its references for itself from here on. It must later call [`end_own`](Counted::end_own).
+    /// Does nothing if a thread counts for itself already.
     pub(crate) fn begin_own(&self) {
         let shared = self.shared();
         // Relaxed, here and wherever `own` is read: a thread looks for its own number, which only it can have written.
@@ -59,14 +59,14 @@ impl<T> Counted<T> {
         }
     }
 
-    /// The calling thread, if it counts for itself, has this at hand from here on, and nothing else.
+    /// If the calling thread counts for itself, it has this at hand from here on, and nothing else.
     pub(crate) fn keep_at_hand(&self) {
         if self.counts_itself() {
             AT_HAND.with(|at_hand| at_hand.set(self.0.as_ptr().cast()));
         }
     }
 
-    /// The calling thread counts like all others again. Does nothing on another thread than the own one.
+    /// Makes the calling thread count like all others again. Does nothing on a thread other than the own one.
     pub(crate) fn end_own(&self) {
         let shared = self.shared();
         if self.counts_itself() {
@@ -76,13 +76,13 @@ impl<T> Counted<T> {
             shared.own.store(NOBODY, Ordering::Relaxed);
             let held = shared.held.load(Ordering::Relaxed);
             shared.held.store(0, Ordering::Relaxed);
-            // It does not reach zero, because this reference is in it. Relaxed: what this thread did by references that it has
-            // dropped is released as this one is dropped.
+            // The count does not reach zero, because this reference is in it. Relaxed: what this thread did by references that it
+            // has dropped is released as this one is dropped.
             shared.count.fetch_sub(KEPT.wrapping_sub(held), Ordering::Relaxed);
         }
     }
 
-    /// Whether both refer to one value.
+    /// Whether both refer to the same value.
     pub(crate) fn same(&self, other: &Counted<T>) -> bool {
         self.0 == other.0
     }
@@ -93,26 +93,26 @@ impl<T> Counted<T> {
         unsafe { self.0.as_ref() }
     }
 
-    /// The same, at once if the calling thread has it at hand: for references that may lie in memory far away.
+    /// Returns the value, at once if the calling thread has it at hand: for references that may be far away in memory.
     #[inline]
     pub(crate) fn get(&self) -> &T {
         self.at_hand().unwrap_or_else(|| self.get_far())
     }
 
-    // Were it inlined, the compiler would see that both ways lead to one place, and read the reference.
+    // If this were inlined, the compiler would see that both ways lead to the same place, and read the reference.
     #[cold]
     #[inline(never)]
     fn get_far(&self) -> &T {
         self
     }
 
-    /// What this refers to, if the calling thread has it at hand.
+    /// Returns the value, if the calling thread has it at hand.
     #[inline]
     pub(crate) fn at_hand(&self) -> Option<&T> {
         self.shared_at_hand().map(|shared| &shared.value)
     }
 
-    /// The same, by the pointer that the calling thread has at hand.
+    /// Returns what this refers to, by the pointer that the calling thread has at hand, if it is the same.
     #[inline]
     fn shared_at_hand(&self) -> Option<&Shared<T>> {
         let at_hand = AT_HAND.with(Cell::get).cast::<Shared<T>>();
@@ -131,10 +131,10 @@ impl<T> Counted<T> {
 }
 
 impl<T> Shared<T> {
-    /// Changes what the own thread has counted, on that thread.
+    /// Changes the own thread's count, on that thread.
     #[inline]
     fn hold(&self, more: u64) {
-        // Relaxed, and not one atomic step: only this thread looks.
+        // Relaxed, and not one atomic step: only this thread reads it.
         self.held.store(self.held.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
 }
@@ -145,7 +145,7 @@ impl<T> Clone for Counted<T> {
         if self.counts_itself() {
             self.shared().hold(1);
         } else {
-            // Relaxed: the value is there as long as `self` is, and whatever hands the new one on orders it.
+            // Relaxed: the value exists as long as `self` does, and whatever hands on the new reference orders it.
             self.shared().count.fetch_add(1, Ordering::Relaxed);
         }
         Counted(self.0)
@@ -177,7 +177,7 @@ impl<T> Counted<T> {
 
     #[cold]
     fn free(&mut self) {
-        // Acquire: pairs with the Releases of all others, which are in one sequence with the last.
+        // Acquire: pairs with the Releases of all other references, which are in one sequence with the last.
         self.shared().count.load(Ordering::Acquire);
         // SAFETY: it was made from a box in `new`. There is no other reference, as the count says, and no counting by the own
         // thread, which would have kept the count above zero; and this one ends.
@@ -197,7 +197,7 @@ impl<T> Deref for Counted<T> {
 #[cfg(not(loom))]
 thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
-    /// What the thread counts by itself and has at hand; null if there is nothing.
+    /// The pointer to what the thread counts for itself and has at hand; null if there is none.
     static AT_HAND: Cell<*const ()> = const { Cell::new(ptr::null()) };
 }
 #[cfg(loom)]
@@ -212,12 +212,12 @@ pub(super) fn number() -> u64 {
     NUMBER.with(Cell::get)
 }
 
-/// The number of the calling thread, which has one from here on.
+/// The number of the calling thread. If it has none, it is given one.
 #[cold]
 pub(super) fn claim_number() -> u64 {
     static GIVEN: atomic::AtomicU64 = atomic::AtomicU64::new(0);
     if number() == 0 {
-        // Relaxed: only that they differ matters.
+        // Relaxed: it only matters that the numbers differ.
         NUMBER.with(|number| number.set(GIVEN.fetch_add(1, Ordering::Relaxed) + 1));
     }
     number()
@@ -237,13 +237,13 @@ mod tests {
         assert_eq!([&first, &second, &others].map(find), [(1, false), (2, false), (3, false)]);
         first.begin_own();
         assert_eq!(find(&first.clone()), (1, true));
-        // The latest is at hand, and nothing that is counted as by everybody.
+        // The latest value is at hand, and no value that the thread does not count for itself.
         second.begin_own();
         others.keep_at_hand();
         assert_eq!([&first, &second, &others].map(find), [(1, false), (2, true), (3, false)]);
         first.keep_at_hand();
         assert_eq!([&first, &second].map(find), [(1, true), (2, false)]);
-        // Every thread has its own, and does not end another's.
+        // Every thread has its own value at hand, and does not end another thread's counting.
         std::thread::scope(|scope| {
             let theirs = scope.spawn(|| {
                 others.begin_own();

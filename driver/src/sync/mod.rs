@@ -1,9 +1,10 @@
-//! The one place that chooses between std's synchronisation and loom's; the lock around the wheel, and the count of its handles.
+//! The one place that chooses between std's synchronisation and loom's; the lock around the wheel, and the count of the driver's
+//! handles.
 //!
 //! | file | what |
 //! |---|---|
-//! | `biased` | a mutex that costs its own thread no atomic step, and the barrier that others pay for |
-//! | `counted` | an `Arc` that one thread counts without atomic steps, and how a thread knows itself |
+//! | `biased` | a mutex that costs its own thread no atomic step, and the barrier that other threads pay for |
+//! | `counted` | an `Arc` that one thread counts without atomic steps, and how a thread is identified |
 
 mod biased;
 mod counted;
@@ -26,7 +27,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
-/// std's `UnsafeCell` with the shape of loom's: a pointer is lent to a closure, so that loom can watch it.
+/// std's `UnsafeCell` with the interface of loom's: a pointer is lent to a closure, so that loom can watch its use.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);

@@ -1,12 +1,12 @@
-//! Models of the biased lock and of the count: every interleaving of a few steps of the own thread and of others.
+//! Models of the biased lock and of the count: every interleaving of a few steps of the own thread and of other threads.
 //!
-//! Run with `bash ci/loom.sh`, which can also show that each of these is able to fail.
+//! Run with `bash ci/loom.sh`, which can also show that each of these models is able to fail.
 //!
-//! Loom knows no `membarrier`. Here both sides of the barrier are `SeqCst` fences, and what is assumed is that the kernel's
-//! barrier beside a compiler fence promises as much as two such fences do to each other: what stands before one is seen by
+//! Loom does not know `membarrier`. Here both sides of the barrier are `SeqCst` fences. The assumption is that the kernel's
+//! barrier with a compiler fence promises as much as two such fences do to each other: what stands before one is seen by
 //! what stands after the other, or the other way round. The lock asks for nothing else of them. The value is a cell
-//! that loom watches: two threads in it at once, or one that does not see what the one before has done, are found; and so is a
-//! thread that waits for ever.
+//! that loom watches. It finds two threads in the cell at once, a thread that does not see what the one before has done, and a
+//! thread that waits forever.
 
 use std::sync::Arc as StdArc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use loom::thread;
 use super::biased::QUIET;
 use super::{Biased, Counted};
 
-/// A counter that objects to be counted by two at once.
+/// A counter in which loom finds two threads that count at once.
 type Counter = Biased<Cell<u32>>;
 
 fn count(counter: &Counter) -> u32 {
@@ -34,7 +34,7 @@ fn count_times(counter: &Counter, times: u32) {
     }
 }
 
-/// A counter whose own thread is this one, and which it enters without the mutex. It has been counted `QUIET` times.
+/// A counter whose own thread is this one, which enters it without the mutex. It has been counted `QUIET` times.
 fn biased() -> Arc<Counter> {
     let counter = Arc::new(Biased::new(Cell::new(0)));
     counter.settle();
@@ -47,7 +47,7 @@ fn other(counter: &Arc<Counter>, times: u32) -> thread::JoinHandle<()> {
     thread::spawn(move || count_times(&counter, times))
 }
 
-/// Every interleaving with so many switches at places where nobody waits.
+/// Runs every interleaving with up to this number of switches at places where no thread waits.
 fn model(switches: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(switches);
@@ -104,7 +104,7 @@ fn loom_the_own_thread_ends_and_another_settles() {
     });
 }
 
-/// What is counted. Loom objects if it is freed before another thread's use of it is over.
+/// The value that is counted. Loom reports an error if it is freed before another thread has finished using it.
 struct Watched(UnsafeCell<()>, StdArc<AtomicUsize>);
 
 impl Drop for Watched {
@@ -114,7 +114,8 @@ impl Drop for Watched {
     }
 }
 
-/// How often it was freed, which is no part of the model, and a first reference, made on this thread, which counts for itself.
+/// How often the value was freed, which is not part of the model, and a first reference, made on this thread, which counts for
+/// itself.
 fn watched() -> (StdArc<AtomicUsize>, Counted<Watched>) {
     let freed = StdArc::new(AtomicUsize::new(0));
     let first = Counted::new(Watched(UnsafeCell::new(()), freed.clone()));
@@ -159,7 +160,7 @@ fn loom_references_made_elsewhere_and_dropped_here() {
         let [second, third, fourth] = other.join().unwrap();
         let seen = freed.clone();
         let other = thread::spawn(move || use_up(third, &seen));
-        // More than were made here.
+        // More are dropped here than were made here.
         drop(second);
         use_up(fourth, &freed);
         first.end_own();

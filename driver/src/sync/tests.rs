@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use super::biased::{QUIET, barrier};
 use super::{Biased, Counted};
 
-/// Whoever waits longer than this waits in vain.
+/// A thread that waits longer than this hangs.
 const HANG: Duration = Duration::from_secs(60);
 
-/// A lock whose own thread is this one, and which it takes without the mutex, if this system has a barrier.
+/// A lock whose own thread is this one, which takes it without the mutex if this system has a barrier.
 fn biased<T: Default>() -> Biased<T> {
     let lock = Biased::new(T::default());
     lock.settle();
@@ -19,7 +19,7 @@ fn biased<T: Default>() -> Biased<T> {
     lock
 }
 
-/// So many sections that the own thread gets the lock back, if this system has a barrier.
+/// Runs enough sections for the own thread to get the lock back, if this system has a barrier.
 fn quiet<T>(lock: &Biased<T>) {
     sections(lock, QUIET);
 }
@@ -28,7 +28,7 @@ fn sections<T>(lock: &Biased<T>, times: u32) {
     (0..if barrier::prepare() { times } else { 1 }).for_each(|_| drop(lock.lock()));
 }
 
-/// Has another thread lock it once.
+/// Lets another thread lock it once.
 fn visit<T: Send>(lock: &Biased<T>) {
     thread::scope(|scope| {
         scope.spawn(|| assert!(lock.lock().mutex.is_some(), "it is not the own thread"));
@@ -40,7 +40,7 @@ fn the_own_thread_gets_the_lock_back_when_others_have_stopped_coming() {
     let lock = biased::<u32>();
     visit(&lock);
     assert!(lock.lock().mutex.is_some(), "another thread has just been here");
-    // One that comes at every other section keeps the own thread from getting it back.
+    // A thread that comes before QUIET sections have passed keeps the own thread from getting the lock back.
     for _ in 0..2 {
         sections(&lock, QUIET / 2);
         visit(&lock);
@@ -68,7 +68,7 @@ fn a_thread_that_settles_later_takes_the_mutex() {
 #[test]
 fn a_thread_that_has_ended_leaves_a_mutex() {
     let lock = thread::spawn(biased::<u32>).join().expect("no panic");
-    // One of these may lie where the first has lain.
+    // One of these threads may lie in memory where the first one was.
     for round in 0..20 {
         let count = || {
             lock.settle();
@@ -91,7 +91,7 @@ fn the_lock_is_had_for_nothing_by_the_own_thread_alone_and_only_while_no_other_c
     assert!(lock.section_own((), |_, ()| ()).is_err(), "everybody takes the mutex at first");
     quiet(&lock);
     assert_eq!(lock.section_own(1, |value, more| *value += more).is_ok(), exists);
-    // It was let go, and can be had again.
+    // The lock was released, and can be taken again.
     assert_eq!(lock.section_own((), |value, ()| *value).ok(), exists.then_some(1));
     thread::scope(|scope| {
         let other = scope.spawn(|| {
@@ -100,7 +100,7 @@ fn the_lock_is_had_for_nothing_by_the_own_thread_alone_and_only_while_no_other_c
         });
         other.join().expect("no panic");
         assert!(lock.section_own((), |_, ()| ()).is_err(), "another thread has just been here");
-        // While another has it.
+        // While another thread has it.
         let (had, has) = mpsc::channel();
         let (go, gone) = mpsc::channel::<()>();
         let lock = &lock;
@@ -185,10 +185,10 @@ fn who_waits_for_the_own_thread_sleeps() {
     });
 }
 
-/// Two halves, which differ while somebody is in the lock.
+/// Two halves, which differ while a thread is in the lock.
 type Halves = Biased<[u64; 2]>;
 
-/// Counts, and says whether it took the mutex.
+/// Counts, and returns whether it took the mutex.
 fn count(lock: &Halves, meanwhile: impl FnOnce()) -> bool {
     let mut guard = lock.lock();
     let [first, second] = *guard;
@@ -199,7 +199,7 @@ fn count(lock: &Halves, meanwhile: impl FnOnce()) -> bool {
     guard.mutex.is_some()
 }
 
-/// Three other threads count `rounds` times each while the own thread does, and each waits before a round until `ready`.
+/// Three other threads count `rounds` times each while the own thread counts, too. Each waits before a round until `ready`.
 fn count_beside_others(rounds: u64, ready: impl Fn() -> bool + Sync, own_section: impl Fn(bool)) {
     let lock: Halves = biased();
     let own = || {
@@ -241,14 +241,14 @@ fn one_thread_at_a_time_is_in_the_lock() {
 
 #[test]
 fn a_thread_that_comes_while_the_own_one_has_the_lock_to_itself_waits() {
-    // Whether it has. The one that comes next does so at any moment of its sections.
+    // Whether the own thread has the lock to itself. The next thread may come at any moment of the own thread's sections.
     let alone = AtomicBool::new(false);
     let rounds = if cfg!(miri) { 2 } else { 20_000 };
     let ready = || !barrier::prepare() || alone.load(Relaxed);
     count_beside_others(rounds, ready, |has_mutex| alone.store(!has_mutex, Relaxed));
 }
 
-/// Says how often it was freed.
+/// Counts how often it was freed.
 struct Freed<'a>(&'a AtomicUsize);
 
 impl Drop for Freed<'_> {
@@ -260,7 +260,7 @@ impl Drop for Freed<'_> {
 #[test]
 fn what_is_counted_here_and_elsewhere_is_freed_once_with_the_last_reference() {
     let freed = &AtomicUsize::new(0);
-    // Who of two threads drops the last one, and whether the references were made here or there.
+    // Which of two threads drops the last reference, and whether the references were made here or there.
     for made_here in [true, false] {
         for last_here in [true, false] {
             freed.store(0, Relaxed);
@@ -301,7 +301,7 @@ fn one_thread_at_a_time_counts_for_itself() {
     let second = first.clone();
     thread::scope(|scope| {
         let elsewhere = || {
-            // Neither takes the place of the own thread, nor ends its counting.
+            // This neither takes the place of the own thread nor ends its counting.
             second.begin_own();
             second.end_own();
             drop(second);
@@ -309,7 +309,7 @@ fn one_thread_at_a_time_counts_for_itself() {
         scope.spawn(elsewhere).join().expect("no panic");
     });
     first.end_own();
-    // Another may have it now.
+    // Another thread may count for itself now.
     let last = thread::scope(|scope| {
         let elsewhere = || {
             first.begin_own();

@@ -1,19 +1,19 @@
-//! `Driver`: the next wake-up, firing, shutdown; `Shared`, what it and all its handles share; and `Inner`, what of that the lock
-//! protects.
+//! `Driver`: the next wake-up, firing, shutdown; `Shared`, the state that it and all its handles share; and `Inner`, the part
+//! of that state which the lock protects.
 //!
 //! Ground rules:
 //!
 //! * No foreign code runs under the lock: no waker is woken, cloned or dropped, no unpark called.
-//! * What is atomic in `Shared` is a hint or a count: nothing hangs on the order in which it is seen. All else changes under
-//!   the lock.
-//! * The wheel and what the driver publishes about its park change under the same lock. So a timer that is
-//!   armed either is seen by the driver before it parks, or sees that the driver has parked too long and
+//! * Each atomic in `Shared` is a hint or a count: nothing depends on the order in which it is seen. Everything else changes
+//!   under the lock.
+//! * The wheel and what the driver publishes about its park change under the same lock. So either the
+//!   driver sees an armed timer before it parks, or the arming thread sees that the driver has parked too long and
 //!   unparks it.
-//! * `process` publishes its `now` before it fires anything, and arming at or before it settles at once: so
-//!   nothing joins the drain that is under way, and a waker that arms a timer in the past starves nobody.
+//! * `process` publishes its `now` before it fires anything, and a timer that is armed for that time or an earlier one settles at
+//!   once. So no timer joins the drain that is under way, and a waker that arms timers in the past starves no other timer.
 //! * A drain that is cut short goes on at the next call with the same `now`.
-//! * Every waker of a `process` call is woken, and every event sent, whatever the others do; the first panic is resumed
-//!   last.
+//! * Every waker of a `process` call is woken, and every event is sent, whatever the others do. The first panic is resumed
+//!   at the end.
 
 use std::fmt;
 
@@ -29,11 +29,11 @@ use crate::{Clock, Lateness, Nanos, Tolerance};
 ///
 /// # Contract
 ///
-/// * `unpark` may be called from any thread, at any time, also when nobody is parked.
+/// * `unpark` may be called from any thread, at any time, also when no thread is parked.
 /// * It must make the park that is under way, or else the next one, return soon.
 /// * It is called without the driver's lock, and may call the driver.
 ///
-/// Every `Fn() + Send + Sync` is one.
+/// Every `Fn() + Send + Sync` implements it.
 ///
 /// ```
 /// use std::thread::{self, Thread};
@@ -77,21 +77,21 @@ impl<F: Fn() + Send + Sync + 'static> Unpark for F {
 pub struct Processed {
     /// How many timers fired.
     pub fired: usize,
-    /// Whether the budget was used up: there may be more that was due.
+    /// Whether the budget was used up: more timers may be due.
     pub more: bool,
 }
 
-/// Fires timers for one thread that parks until the next.
+/// Fires timers for one thread, which parks until the next one is due.
 ///
 /// # Contract, for the host's loop
 ///
 /// 1. Run what there is to run.
-/// 2. If nothing is left to run: `next_wake()`, and park until then, or until [`Unpark::unpark`] is called,
-///    whichever comes first. A park that ends earlier does no harm. If something is left, do not park.
-/// 3. `process(now, budget)`, with a fresh reading of the driver's clock, after the park and at least now
-///    and then while there is always something to run. If it says `more`, do not park before the next call.
+/// 2. If nothing is left to run, call `next_wake()`, and park until the time it returns or until [`Unpark::unpark`] is
+///    called, whichever comes first. A park that ends earlier does no harm. If something is left to run, do not park.
+/// 3. Call `process(now, budget)`, with a fresh reading of the driver's clock, after the park, and at least now
+///    and then while there is always something to run. If it returns `more`, do not park before the next call.
 ///
-/// Timers then fire never early, by (deadline, registration), each once.
+/// Timers then never fire early. Each fires once, in the order of (deadline, registration).
 ///
 /// Dropping the driver [shuts it down](Driver::shutdown).
 ///
@@ -126,13 +126,13 @@ impl fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// A driver without timers, on this clock. `unpark` unparks its thread when a timer is armed that is due
-    /// before its park would end.
+    /// A driver without timers, on this clock. `unpark` unparks the driver's thread when a timer is armed that is due
+    /// before the thread's park would end.
     pub fn new(clock: Clock, unpark: impl Unpark) -> Driver {
         Driver::begin(PausableClock::real(clock), unpark)
     }
 
-    /// A driver whose time stands from the beginning, at zero, until [`Handle::resume`]; see
+    /// A driver with its time stopped from the beginning, at zero, until [`Handle::resume`]; see
     /// [`Handle::pause`].
     pub fn paused(clock: Clock, unpark: impl Unpark) -> Driver {
         Driver::begin(PausableClock::paused(clock, Nanos::ZERO), unpark)
@@ -142,7 +142,7 @@ impl Driver {
         Driver { handle: Handle::new(Counted::new(Shared::new(clock, unpark))), list: WakeList::new() }
     }
 
-    /// Sets how much slack timers get that ask for none in particular. The default is
+    /// Sets how much slack a timer gets if it has no tolerance of its own. The default is
     /// [`Tolerance::Adaptive`].
     ///
     /// # Panics
@@ -155,11 +155,11 @@ impl Driver {
         self
     }
 
-    /// Says that the driver stays on the calling thread, to the end. The thread then makes and drops handles and timers
-    /// without an atomic step for their count; others do so as ever.
+    /// Declares that the driver stays on the calling thread to the end. That thread then makes and drops handles and timers
+    /// without an atomic step for their count; other threads do so as before.
     ///
-    /// It may be moved all the same. But if it is dropped on another thread, what it shares with its handles is never freed:
-    /// about 2 kB and what its wheel has allocated.
+    /// The driver may be moved all the same. But if it is dropped on another thread, what it shares with its handles is never
+    /// freed: about 2 kB and what its wheel has allocated.
     ///
     /// ```
     /// use std::time::Duration;
@@ -177,18 +177,19 @@ impl Driver {
         self
     }
 
-    /// What makes timers for this driver.
+    /// The handle, which makes timers for this driver.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Until when the driver's thread may park; `None` if no timer is armed, and [`Nanos::NEVER`] if none of them ever comes due.
-    /// From now on, until the next [`process`](Driver::process), a thread that arms a timer due before that calls [`Unpark::unpark`]; and
-    /// after that, a thread that arms one that is due before all those: a thread that is held up before its call delays its own
-    /// timer and later ones, and no earlier one.
+    /// Returns until when the driver's thread may park; `None` if no timer is armed, and [`Nanos::NEVER`] if none of them ever
+    /// comes due. From now on, until the next [`process`](Driver::process), a thread that arms a timer whose deadline plus slack lies
+    /// before that time calls [`Unpark::unpark`]. After that call, so does a thread that arms a timer due before all those. So a
+    /// thread that is held up before its call delays its own timer and later ones, and no earlier one.
     ///
-    /// It lies at most the slack of a timer after its deadline (see [`set_tolerance`](crate::TimerEntry::set_tolerance)), and may lie
-    /// before it when timers were cancelled: then `process` finds nothing due, and that is all.
+    /// The returned time lies after a timer's deadline by at most the timer's slack (see
+    /// [`set_tolerance`](crate::TimerEntry::set_tolerance)). It may lie before the earliest deadline if timers were cancelled:
+    /// then `process` finds nothing due, which does no harm.
     pub fn next_wake(&mut self) -> Option<Nanos> {
         let mut inner = self.handle.lock();
         let wake = if inner.draining {
@@ -203,22 +204,23 @@ impl Driver {
         wake
     }
 
-    /// The earliest deadline of all, exactly; `None` if no timer is armed. Unlike
-    /// [`next_wake`](Driver::next_wake) it knows no slack, publishes nothing, and may take O(n) after
+    /// Returns the earliest deadline of all, exactly; `None` if no timer is armed. Unlike
+    /// [`next_wake`](Driver::next_wake) it ignores slack, publishes nothing, and may take O(n) after
     /// many timers were reset: it is for clocks that are paused or set.
     pub fn next_deadline(&mut self) -> Option<Nanos> {
         self.handle.lock().entries.next_deadline()
     }
 
-    /// Fires what is due at `now`, by (deadline, registration), until nothing is left or `budget` is used
-    /// up: a timer that fires costs one, and so does each move of one within the wheel, be it to a lower level or to where
-    /// a reset has put it. So no more than `budget` fire and move, taken together.
+    /// Fires the timers that are due at `now`, in the order of (deadline, registration), until none is left or `budget` is used
+    /// up. A timer that fires costs one, and so does each move of a timer within the wheel, either to a lower level or to where
+    /// a reset has put it. So do 32 timers that are sorted, and a few other steps that are as short. So the timers that fire and
+    /// the moves, taken together, are at most `budget`.
     ///
-    /// No step is long, however many timers there are and however they were armed: at most some two thousand are sorted at once.
+    /// No step is long, however many timers there are and however they were armed: at most about two thousand are sorted at once.
     ///
-    /// The wakers are called in batches, without the lock; they may arm, reset and drop timers. What they
-    /// arm at or before `now` is ready at its next poll and does not join this drain. A drain that the
-    /// budget cut short goes on, at the `now` it began with, in the next call. A `now` that lies before an
+    /// The wakers are called in batches, without the lock; they may arm, reset and drop timers. A timer that they
+    /// arm at or before `now` is ready at its next poll and does not join this drain. A drain that was cut short by the
+    /// budget goes on in the next call, with the `now` that it began with. A `now` that lies before an
     /// earlier one fires nothing.
     ///
     /// # Panics
@@ -238,7 +240,7 @@ impl Driver {
         let now = now.min(Nanos::LAST);
         let _ = shared.note(now);
 
-        // Who drives it mostly is who arms most.
+        // The thread that drives the driver mostly is the one that arms most timers.
         shared.inner.settle();
         self.handle.shared.keep_at_hand();
         let mut inner = self.handle.lock();
@@ -247,13 +249,13 @@ impl Driver {
             inner.published = inner.published.max(now);
             inner.draining = true;
         }
-        // What is left of an earlier drain is late by this reading, not by the one that the drain began with.
+        // Timers left from an earlier drain are late by this reading, not by the one that the drain began with.
         let read = now.max(inner.published);
         let now = inner.published;
         let more = loop {
             let end = match inner.entries.fire_next(now, &mut left) {
                 Next::Fired(Fired { waker, deadline, traced }) => {
-                    // It fires nothing with none left.
+                    // No timer fires when no moves are left.
                     left -= 1;
                     fired += 1;
                     let late = read.saturating_nanos_since(deadline);
@@ -292,8 +294,8 @@ impl Driver {
         Processed { fired, more }
     }
 
-    /// Closes the driver: every timer that waits is woken and resolves to [`Shutdown`](crate::Shutdown), and
-    /// so does every one that is polled later, unless it fired before. Closing it again does nothing.
+    /// Closes the driver: every waiting timer is woken and resolves to [`Shutdown`](crate::Shutdown), and
+    /// so does every timer that is polled later, unless it fired before. Closing the driver again does nothing.
     ///
     /// # Panics
     ///
@@ -343,12 +345,12 @@ impl Drop for Driver {
     }
 }
 
-/// What the driver and all its handles share.
+/// The state that the driver and all its handles share.
 pub(super) struct Shared {
     pub(super) clock: PausableClock,
-    /// The latest reading of the clock that anybody took through this driver.
+    /// The latest reading of the clock that any thread took through this driver.
     pub(super) latest: AtomicU64,
-    /// No timer is due before this. Written under the lock, read without.
+    /// No timer is due before this. Written under the lock, read without it.
     pub(super) earliest: AtomicU64,
     /// Pending polls since the last turn.
     pub(super) polls: AtomicU32,
@@ -357,22 +359,22 @@ pub(super) struct Shared {
     pub(super) inner: Biased<Inner>,
 }
 
-/// What the lock protects.
+/// The state that the lock protects.
 pub(crate) struct Inner {
     pub(crate) entries: Entries,
-    /// The `now` of the latest drain. What is armed at or before it is due already.
+    /// The `now` of the latest drain. A timer that is armed at or before it is due already.
     pub(super) published: Nanos,
     /// Whether the latest drain is not finished.
     pub(super) draining: bool,
-    /// By when the driver's thread will end its park, by itself or unparked by a thread that has undertaken to; `None`
+    /// By when the driver's thread will end its park, either on its own or because another thread is about to unpark it; `None`
     /// while it runs.
     pub(super) parked_until: Option<Nanos>,
     pub(super) closed: bool,
     /// How many timers were registered.
     pub(super) armed: u64,
-    /// How many of those came due. All others were cancelled, if they are not linked still.
+    /// How many of those came due. The others were cancelled or are still linked.
     pub(super) fired: u64,
-    /// Parks whose end lies after the earliest deadline.
+    /// How many parks were set to end after the earliest deadline.
     pub(super) parks_coalesced: u64,
     pub(super) lateness: Lateness,
 }
@@ -405,14 +407,14 @@ impl Shared {
     /// The latest reading of the clock.
     #[inline]
     pub(super) fn latest(&self) -> Nanos {
-        // Relaxed: a reading that is a little old is as good.
+        // Relaxed: a reading that is a little old is just as good.
         Nanos::from_word(self.latest.load(Ordering::Relaxed))
     }
 
-    /// Remembers a reading of the clock; returns the latest of all.
+    /// Remembers a reading of the clock. Returns the latest reading of all.
     #[inline]
     pub(super) fn note(&self, now: Nanos) -> Nanos {
-        // Readings of several threads may overtake each other: it is only a hint of how late it is.
+        // Readings of several threads may overtake each other: the latest is only a hint of what time it is.
         let latest = self.latest();
         if now <= latest {
             return latest;
@@ -421,10 +423,10 @@ impl Shared {
         now
     }
 
-    /// A timer that is due at `deadline` has just been filed.
+    /// Lowers the published bound for a timer that has just been filed and is due at `deadline`.
     #[inline]
     pub(super) fn lower_earliest(&self, _locked: &Inner, deadline: Nanos) {
-        // Relaxed, and not one atomic step: only who holds the lock writes it.
+        // Relaxed, and not one atomic step: only the thread that holds the lock writes it.
         if deadline.get() < self.earliest.load(Ordering::Relaxed) {
             self.earliest.store(deadline.get(), Ordering::Relaxed);
         }
@@ -433,13 +435,13 @@ impl Shared {
     /// Publishes a bound that has been computed from all timers.
     #[inline]
     pub(super) fn set_earliest(&self, _locked: &Inner, earliest: Nanos) {
-        // Relaxed: see `lower_earliest`, and `Handle::earliest_due` for who reads it.
+        // Relaxed: see `lower_earliest`; `Handle::earliest_due` reads it.
         self.earliest.store(earliest.get(), Ordering::Relaxed);
     }
 }
 
 impl Inner {
-    /// A timer that was due at `deadline` has been found due by its own poll, at `now`.
+    /// Counts a timer that was due at `deadline` and was found due by its own poll, at `now`.
     #[inline]
     pub(crate) fn count_overdue(&mut self, deadline: Nanos, now: Nanos) {
         self.fired += 1;

@@ -1,12 +1,13 @@
-//! `Handle`: a driver as those see it who make timers; its counts ([`Stats`]), and the timers that wait ([`Pending`]).
+//! `Handle`: a driver as seen by code that makes timers; its counts ([`Stats`]), and the timers that wait ([`Pending`]).
 //!
 //! Ground rules:
 //!
-//! * It may be used on any thread. It reads the clock and the counts, and takes the lock only for what lies under it.
-//! * What is published is written under the lock, and may be read without: it is never later than what it stands for.
-//! * A reading of the clock never goes back: the latest that anybody took through this driver stands.
-//! * To list what is pending, bits are read under the lock and nothing else: no waker is cloned, called or compared by foreign
-//!   code. A timer that was listed may have fired, or have been dropped, before it is looked at.
+//! * It may be used on any thread. It reads the clock and the counts, and takes the lock only for state that the lock protects.
+//! * What is published of the wheel is written under the lock, and may be read without it. It is never later than the time that it
+//!   stands for.
+//! * A reading of the clock never goes back: it is at least the latest reading that any thread took through this driver.
+//! * To list pending timers, only bits are read under the lock: no waker is cloned, called or compared by foreign
+//!   code. A listed timer may have fired, or have been dropped, before the list is read.
 
 use std::fmt;
 use std::panic::Location;
@@ -21,7 +22,7 @@ use crate::{Clock, Lateness, Nanos, Tolerance};
 
 /// A pending poll reads the clock if the deadline lies no further than this from the latest reading.
 const NEAR: u64 = 1_000_000;
-/// Of so many pending polls since the last turn, one reads the clock in any case.
+/// Of this many pending polls since the last turn, one reads the clock in any case.
 const POLLS_PER_READING: u32 = 64;
 
 /// Counts since the driver began; see [`Handle::stats`].
@@ -42,17 +43,18 @@ pub struct Stats {
     pub armed: u64,
     /// Timers that came due.
     pub fired: u64,
-    /// Timers that were unregistered before their deadline, also by a shutdown. What was armed has fired,
+    /// Timers that were unregistered before their deadline, also by a shutdown. Every timer that was armed has fired,
     /// was cancelled, or is live.
     pub cancelled: u64,
-    /// Resets of registered timers to a later time, or to the same.
+    /// Resets of registered timers to a later time, or to the same time.
     pub reset: u64,
     /// Moves of timers within the wheel.
     pub moved: u64,
     /// Timers that the wheel has filed with the wider slack that load allows; see [`Tolerance::Adaptive`](crate::Tolerance::Adaptive).
     pub timers_widened: u64,
-    /// Parks that outlast the earliest deadline, so that timers end together: how often [`Driver::next_wake`](crate::Driver::next_wake) named a time that lies after
-    /// the earliest deadline. (If that timer was cancelled or reset since, after the earliest that was filed.)
+    /// Parks that outlast the earliest deadline, so that timers end together: how often
+    /// [`Driver::next_wake`](crate::Driver::next_wake) returned a time after the earliest deadline. (If that timer was cancelled
+    /// or reset since, a time after the earliest deadline that was filed.) Paused time is not counted.
     pub parks_coalesced: u64,
 }
 
@@ -74,14 +76,14 @@ pub struct Stats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pending {
-    /// When it is due.
+    /// When the timer is due.
     pub deadline: Nanos,
-    /// Its sequence number, in the order of registration: of equal deadlines the lower fires first.
+    /// Its sequence number, in the order of registration: of two equal deadlines, the one with the lower number fires first.
     pub sequence: u64,
-    /// Where it was made; see [`TimerEntry::origin`](crate::TimerEntry::origin).
+    /// Where the timer was made; see [`TimerEntry::origin`](crate::TimerEntry::origin).
     pub origin: &'static Location<'static>,
-    /// Who is woken when it fires: the address that is the [data](std::task::Waker::data) of its waker. To be compared,
-    /// while the waker is known to live, and never followed.
+    /// What is woken when the timer fires: the address that is the [data](std::task::Waker::data) of its waker. It may be
+    /// compared while the waker is known to live, and must never be followed.
     pub waker_data: usize,
     /// The address of that waker's [functions](std::task::Waker::vtable).
     pub waker_vtable: usize,
@@ -104,36 +106,36 @@ impl Handle {
         Handle { shared }
     }
 
-    /// A timer that is due `duration` from now. Reads the clock, unless `duration` is zero.
+    /// Returns a timer that is due `duration` from now. Reads the clock, unless `duration` is zero.
     #[inline]
     #[track_caller]
     pub fn sleep(&self, duration: Duration) -> TimerEntry {
         TimerEntry::new(self.clone(), self.deadline_after(duration))
     }
 
-    /// The moment `duration` from now. Reads the clock, unless `duration` is zero: then any reading will do,
-    /// for that moment has passed.
+    /// Returns the moment `duration` from now. Reads the clock, unless `duration` is zero: then any reading will do,
+    /// because that moment has passed.
     #[inline]
     pub fn deadline_after(&self, duration: Duration) -> Nanos {
         let now = if duration.is_zero() { self.latest() } else { self.now() };
         now.saturating_add(duration)
     }
 
-    /// A timer that is due at `deadline`.
+    /// Returns a timer that is due at `deadline`.
     #[inline]
     #[track_caller]
     pub fn sleep_until(&self, deadline: Nanos) -> TimerEntry {
         TimerEntry::new(self.clone(), deadline)
     }
 
-    /// Reads the driver's clock. If that has gone back, the latest reading stands: what is timed from it
-    /// ends rather late than early.
+    /// Reads the driver's clock. If the clock has gone back, returns the latest reading: a timer that is set from it
+    /// fires late rather than early.
     #[inline]
     pub fn now(&self) -> Nanos {
         self.shared.note(self.shared.clock.now())
     }
 
-    /// What the clock shows, or the driver's own time if that has been stopped.
+    /// Returns what the clock shows, or the driver's own time if that has been stopped.
     #[inline]
     fn read(&self) -> Nanos {
         let now = self.shared.clock.now();
@@ -141,19 +143,19 @@ impl Handle {
         now
     }
 
-    /// The latest reading of the clock that was taken through this driver: not later than now.
+    /// Returns the latest reading of the clock that was taken through this driver: it is not later than now.
     #[inline]
     pub fn latest(&self) -> Nanos {
         self.shared.latest()
     }
 
-    /// No timer of this driver is due before this. One relaxed load: it is for a host that asks between two polls whether
-    /// it is time for [`Driver::process`](crate::Driver::process).
+    /// Returns a time before which no timer of this driver is due. One relaxed load: it is for a host that asks between two polls
+    /// whether it is time for [`Driver::process`](crate::Driver::process).
     ///
-    /// Arming or resetting a timer to an earlier time lowers it, and `process` raises it to what is left, or to
-    /// [`Nanos::NEVER`] if nothing is; [`Nanos::ZERO`] says that the last `process` was cut short and wants to be called
+    /// Arming or resetting a timer to an earlier time lowers it. `process` raises it to the earliest time that is left, or to
+    /// [`Nanos::NEVER`] if no timer is left; [`Nanos::ZERO`] means that the last `process` was cut short and must be called
     /// again. It may be too early after timers were cancelled or reset, which costs one call that finds nothing due. It is
-    /// never too late on a thread that sees the arming; what another thread arms may show a moment later.
+    /// never too late on a thread that sees the arming; a timer that another thread arms may show a moment later.
     ///
     /// ```
     /// use std::time::Duration;
@@ -175,18 +177,19 @@ impl Handle {
     /// ```
     #[inline]
     pub fn earliest_due(&self) -> Nanos {
-        // Relaxed: nothing is read on the strength of it but the clock, and then the lock orders all else. A thread sees
-        // its own stores; those of others need not be seen at once.
+        // Relaxed: nothing is read on the strength of it except the clock, and then the lock orders everything else. A thread
+        // sees its own stores; the stores of other threads need not be seen at once.
         Nanos::from_word(self.shared.earliest.load(Ordering::Relaxed))
     }
 
-    /// The clock that the driver was made on. Its readings are the driver's time as long as that was not
+    /// Returns the clock that the driver was made on. Its readings are the driver's time as long as that time was not
     /// [stopped](Handle::pause).
     pub fn clock(&self) -> &Clock {
         self.shared.clock.clock()
     }
 
-    /// How much slack the driver gives to timers that ask for none in particular; see [`Driver::with_tolerance`](crate::Driver::with_tolerance).
+    /// Returns how much slack the driver gives to timers that have no tolerance of their own; see
+    /// [`Driver::with_tolerance`](crate::Driver::with_tolerance).
     pub fn tolerance(&self) -> Tolerance {
         self.lock().entries.slack.tolerance
     }
@@ -201,7 +204,7 @@ impl Handle {
         self.shared.same(&other.shared)
     }
 
-    /// What the driver has done so far.
+    /// Returns counts of what the driver has done so far.
     pub fn stats(&self) -> Stats {
         let inner = self.lock();
         Stats {
@@ -216,20 +219,20 @@ impl Handle {
         }
     }
 
-    /// How late timers fired so far. Copies some 800 bytes, under the lock.
+    /// Returns how late timers fired so far. Copies about 800 bytes, under the lock.
     pub fn lateness(&self) -> Lateness {
         self.lock().lateness
     }
 
-    /// How full the wheel's slots are, for a view of it. Takes about a microsecond, under the lock.
+    /// Returns how full the wheel's slots are, for a view of the wheel. Takes about a microsecond, under the lock.
     pub fn occupancy(&self) -> Occupancy {
         self.lock().entries.occupancy()
     }
 
-    /// All timers that are registered, by (deadline, sequence number): to show what is pending.
+    /// Returns all registered timers, in the order of (deadline, sequence number): to show what is pending.
     ///
-    /// They are collected under the driver's lock, in one go, because they move meanwhile otherwise: arming on another
-    /// thread waits so long, about 40 ms for a million timers. They are sorted without it.
+    /// They are collected under the driver's lock, in one go, because otherwise they would move meanwhile. Arming on another
+    /// thread waits that long, about 40 ms for a million timers. They are sorted without the lock.
     ///
     /// ```
     /// use std::time::Duration;
@@ -245,7 +248,7 @@ impl Handle {
     /// assert_eq!((pending[0].deadline, pending[0].origin), (timer.deadline(), timer.origin()));
     /// ```
     pub fn pending(&self) -> Vec<Pending> {
-        // Room for all, and for what is armed until the lock is held, so that it is not made under it.
+        // Room for all timers, and for those armed until the lock is held again, so that no room is made under the lock.
         let expected = self.lock().entries.len();
         let mut found = Vec::with_capacity(expected + expected / 8 + 64);
         self.lock().entries.each(|pending| found.push(pending));
@@ -253,12 +256,12 @@ impl Handle {
         found
     }
 
-    /// Asserts that the wheel's invariants hold and that every entry in it is linked and knows its place.
-    /// O(n), under the lock; for tests of the driver. With the feature `check` only.
+    /// Asserts that the wheel's invariants hold and that every entry in it is linked and has the right place.
+    /// O(n), under the lock; for tests of the driver. Only with the feature `check`.
     ///
     /// # Panics
     ///
-    /// If one does not hold: then the driver has a defect.
+    /// If an invariant does not hold: then the driver has a defect.
     #[cfg(feature = "check")]
     pub fn check(&self) {
         self.lock().entries.check();
@@ -266,7 +269,7 @@ impl Handle {
 
     /// Stops the driver's time at what it is now. Returns false if it was stopped already.
     ///
-    /// From here on only [`advance_to`](Handle::advance_to) moves it. Deadlines are compared with it as ever, and the
+    /// From here on only [`advance_to`](Handle::advance_to) moves it. Deadlines are compared with it as before, and the
     /// driver's host decides when to move it: mostly to [`Driver::next_deadline`](crate::Driver::next_deadline)
     /// when nothing is left to run. A park that is under way is ended, because what it waits for has changed.
     ///
@@ -291,7 +294,7 @@ impl Handle {
         paused
     }
 
-    /// Lets the driver's time go on from what it is, at the speed of its clock. Returns false if it was not
+    /// Lets the driver's time go on from its present value, at the speed of its clock. Returns false if it was not
     /// stopped.
     pub fn resume(&self) -> bool {
         let resumed = self.shared.clock.resume();
@@ -301,10 +304,10 @@ impl Handle {
         resumed
     }
 
-    /// Moves a stopped clock forward to `at`; it stops just before the end of time, and a time that is past
-    /// leaves it where it is. Returns false if it is not stopped.
+    /// Moves a stopped clock forward to `at`. It stops just before the end of time, and a time in the past
+    /// leaves it where it is. Returns false if the clock is not stopped.
     ///
-    /// Nothing fires by it: that is [`Driver::process`](crate::Driver::process)'s part.
+    /// No timer fires: that is left to [`Driver::process`](crate::Driver::process).
     pub fn advance_to(&self, at: Nanos) -> bool {
         let advanced = self.shared.clock.advance_to(at);
         if advanced {
@@ -319,15 +322,15 @@ impl Handle {
         self.clock_changes() % 2 == 1
     }
 
-    /// How often the driver's time was stopped or let go: it is odd while time stands, and zero as long as the
-    /// driver's time is that of [its clock](Handle::clock). Who keeps a difference between this time and another
-    /// measures anew when it has changed.
+    /// Returns how often the driver's time was stopped or resumed. It is odd while the time is stopped, and zero as long as the
+    /// driver's time is the time of [its clock](Handle::clock). A caller that keeps a difference between this time and another
+    /// must measure it again when the count has changed.
     #[inline]
     pub fn clock_changes(&self) -> u32 {
         self.shared.clock.changes()
     }
 
-    /// The lock, for whoever links an entry or has something asked of the wheel, which is told what time it is.
+    /// Takes the lock, and notes what time it is, for callers that link an entry or use the wheel.
     #[inline]
     pub(crate) fn lock(&self) -> BiasedGuard<'_, Inner> {
         let mut inner = self.shared.inner.lock();
@@ -335,17 +338,18 @@ impl Handle {
         inner
     }
 
-    /// The lock, for an entry that may lie in memory far away.
+    /// Takes the lock, for an entry that may be far away in memory.
     #[inline]
     pub(crate) fn lock_at_hand(&self) -> BiasedGuard<'_, Inner> {
         self.shared.get().inner.lock()
     }
 
-    /// Runs `section` with `input` under the lock, if the calling thread has what is locked at hand and gets it without an atomic step.
+    /// Runs `section` with `input` under the lock, if the calling thread has the shared state at hand and gets the lock without
+    /// an atomic step.
     ///
     /// # Errors
     ///
-    /// The input, if it has not.
+    /// The input, if not.
     #[inline]
     pub(crate) fn section_own<A, R>(
         &self,
@@ -358,7 +362,7 @@ impl Handle {
         }
     }
 
-    /// A timer has just been linked, or its deadline brought forward. Publishes that, and says whether the driver's thread must be
+    /// Publishes that a timer has just been linked, or its deadline brought forward. Returns whether the driver's thread must be
     /// unparked for it.
     #[inline]
     pub(crate) fn linked(&self, locked: &mut Inner, entry: Pin<&TimerEntry>, deadline: Nanos) -> bool {
@@ -369,8 +373,8 @@ impl Handle {
         if wake >= parked_until {
             return false;
         }
-        // The park is about to be ended by this thread, which may be held up before it does so. A thread that arms a timer which
-        // is earlier still does not rely on it.
+        // This thread is about to end the park, but may be held up before it does so. A thread that arms an even earlier timer
+        // does not rely on it.
         locked.parked_until = Some(wake);
         true
     }
@@ -379,15 +383,15 @@ impl Handle {
         self.shared.unpark.unpark();
     }
 
-    /// Whether `deadline` has passed, for a timer that is not registered. Reads the clock only if it is near.
+    /// Whether `deadline` has passed, for a timer that is not registered. Reads the clock only if the deadline is near.
     #[inline]
     pub(crate) fn has_passed(&self, deadline: Nanos) -> bool {
         let latest = self.latest();
         deadline <= latest || (deadline.saturating_nanos_since(latest) <= NEAR && deadline <= self.read())
     }
 
-    /// Whether a poll of a timer that is registered should read the clock, because the driver would have fired it
-    /// had it been let: if the deadline is near, or now and then.
+    /// Whether a poll of a registered timer should read the clock, because the driver would have fired the timer if it had been
+    /// run: if the deadline is near, or now and then.
     #[inline]
     pub(crate) fn is_time_to_look(&self, deadline: Nanos) -> bool {
         // Relaxed, and not one atomic step: a count that is lost only delays a reading.
@@ -398,7 +402,7 @@ impl Handle {
         near || polls % POLLS_PER_READING == 0
     }
 
-    /// Whether `deadline` has passed by the clock, which is read.
+    /// Reads the clock, and returns whether `deadline` has passed.
     pub(crate) fn has_passed_now(&self, deadline: Nanos) -> bool {
         deadline <= self.read()
     }

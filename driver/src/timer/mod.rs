@@ -2,12 +2,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `state` | the atomic word that says where a timer stands |
-//! | `entry` | the timer: what a pinned future holds and the wheel points at |
-//! | `entry/owner` | the owner's side of it: what needs the lock, or a linked entry's waker |
-//! | `entry/linked` | the driver's side of it: the wheel of those that are linked, and the pointers in it |
-//! | `driver` | the next wake-up, firing, shutdown; what the driver and its handles share, and what of it the lock protects |
-//! | `handle` | what makes timers and tells of them |
+//! | `state` | the atomic word that holds a timer's state |
+//! | `entry` | the timer: a pinned future holds it, and the wheel points at it |
+//! | `entry/owner` | the owner's side of it: the steps that need the lock, or a linked entry's waker |
+//! | `entry/linked` | the driver's side of it: the wheel of the linked entries, and the pointers in it |
+//! | `driver` | the next wake-up, firing, shutdown; the state shared with all handles, and the part that the lock protects |
+//! | `handle` | makes timers and reports on them |
 
 mod driver;
 mod entry;

@@ -1,13 +1,13 @@
-//! `StateCell`: the one atomic word that says where a timer stands.
+//! `StateCell`: the one atomic word that holds a timer's state.
 //!
 //! Ground rules:
 //!
-//! * The word is a deadline or one of four values that stand for a state. [`Nanos`] cannot make one that equals them.
-//! * While it is a deadline, the entry is linked in the wheel and holds a waker; otherwise neither.
-//! * To leave or enter a deadline takes the driver's lock (arrows 1 to 5). To move a deadline to a later one
-//!   takes none (arrow 6): the wheel finds out when the old deadline comes due. A thread that has the lock for nothing
+//! * The word is a deadline, or one of four values that each mean a state. No [`Nanos`] equals one of the four.
+//! * While it is a deadline, the entry is linked in the wheel and holds a waker. Otherwise it is not linked and holds no waker.
+//! * Leaving or entering a deadline takes the driver's lock (arrows 1 to 5). Moving a deadline to a later one takes no
+//!   lock (arrow 6): the wheel finds out when the old deadline comes due. A thread that gets the lock at no cost
 //!   moves it with a plain store.
-//! * `FIRED` and `SHUTDOWN` are the driver's last touch: the owner, who reads them, may free the entry.
+//! * `FIRED` and `SHUTDOWN` are the driver's last touch: once the owner reads one of them, it may free the entry.
 //!
 //! ```text
 //!                       1 arm                  3 fire
@@ -32,7 +32,7 @@
 //!   7  TimerEntry::reset, cancel  owner, without the lock
 //! ```
 //!
-//! `FIRED` has a second value, `SEEN`, which only the owner tells apart: a poll has said that the timer fired.
+//! `FIRED` has a second value, `SEEN`, which only the owner distinguishes: a poll has reported that the timer fired.
 
 use crate::Nanos;
 use crate::sync::{AtomicU64, Ordering};
@@ -49,12 +49,12 @@ const FIRED: u64 = u64::MAX - 1;
 /// driver will not touch the entry again.
 const SHUTDOWN: u64 = u64::MAX - 2;
 
-/// As `FIRED`, and the owner was told. Entered by `see`; left by `forget`.
+/// Like `FIRED`, and a poll has told the owner so. Entered by `see`; left by `forget`.
 const SEEN: u64 = u64::MAX - 3;
 
 const _: () = assert!(Nanos::NEVER.get() < SEEN, "a deadline must not equal a state");
 
-/// Where a timer stands.
+/// The state of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Not registered with the driver.
@@ -67,7 +67,7 @@ pub(super) enum State {
     Shutdown,
 }
 
-/// One atomic word, moved by compare-and-swap: a deadline, or what stands for a state.
+/// One atomic word, changed by compare-and-swap: a deadline, or a value that means a state.
 #[derive(Debug)]
 pub(super) struct StateCell(AtomicU64);
 
@@ -84,53 +84,53 @@ impl StateCell {
         StateCell(AtomicU64::new(IDLE))
     }
 
-    /// Where the timer stands.
+    /// The state of the timer.
     #[inline]
     pub(super) fn load(&self) -> State {
-        // Acquire: pairs with the Release of `fire` and `shut_down`. Who reads FIRED or SHUTDOWN may free
+        // Acquire: pairs with the Release of `fire` and `shut_down`. A thread that reads FIRED or SHUTDOWN may free
         // or reuse the entry, so the driver's accesses to it must have happened before.
         decode(self.0.load(Ordering::Acquire))
     }
 
-    /// Arrow 1: the entry is about to be linked, or linked to be filed under an earlier deadline. Only the owner calls this,
-    /// under the lock, when idle or linked, and files the entry before it unlocks.
+    /// Arrow 1: the entry is about to be linked, or is linked and about to be filed under an earlier deadline. Only the owner
+    /// calls this, under the lock, when the entry is idle or linked, and files the entry before it unlocks.
     #[inline]
     pub(super) fn arm(&self, deadline: Nanos) {
-        // Relaxed: the driver, who goes on from the deadline to the waker, reads both under the lock, and the owner is
-        // ordered as in `disarm`. For anybody else it is a number.
+        // Relaxed: the driver, which goes on from the deadline to the waker, reads both under the lock, and the owner is
+        // ordered as in `disarm`. For any other reader it is only a number.
         self.0.store(deadline.get(), Ordering::Relaxed);
     }
 
     /// Arrow 2: the entry has been unlinked. Only the owner calls this, under the lock.
     #[inline]
     pub(super) fn disarm(&self) {
-        // Relaxed: the owner is the only one left who looks, and its hand-over to another thread is ordered
+        // Relaxed: only the owner still reads it, and its hand-over to another thread is ordered
         // by whatever moved it there.
         self.0.store(IDLE, Ordering::Relaxed);
     }
 
-    /// Arrow 3, by the owner: the deadline is in the past. Only when idle, or under the lock with the entry taken out.
+    /// Arrow 3, by the owner: the deadline is in the past. Only when idle, or under the lock when the entry has been removed.
     #[inline]
     pub(super) fn settle(&self) {
         // Relaxed: as in `disarm`.
         self.0.store(FIRED, Ordering::Relaxed);
     }
 
-    /// Arrow 5: the driver is closed. Only the owner calls this, when idle.
+    /// Arrow 5: the driver is closed. Only the owner calls this, when the entry is idle.
     #[inline]
     pub(super) fn refuse(&self) {
         // Relaxed: as in `disarm`.
         self.0.store(SHUTDOWN, Ordering::Relaxed);
     }
 
-    /// Arrow 7: a timer that fired is idle, and may start anew. Only the owner calls this, after it read `Fired`.
+    /// Arrow 7: a timer that fired becomes idle, and may start anew. Only the owner calls this, after it read `Fired`.
     #[inline]
     pub(super) fn forget(&self) {
         // Relaxed: as in `disarm`.
         self.0.store(IDLE, Ordering::Relaxed);
     }
 
-    /// The owner was told that the timer fired. Only the owner calls this, after it read `Fired`.
+    /// Notes that the owner was told that the timer fired. Only the owner calls this, after it read `Fired`.
     #[inline]
     pub(super) fn see(&self) {
         // Relaxed: as in `disarm`.
@@ -148,7 +148,7 @@ impl StateCell {
     ///
     /// # Errors
     ///
-    /// The state, if it is no deadline, or a deadline later than `deadline`.
+    /// The state, if it is not a deadline, or is a deadline later than `deadline`.
     #[inline]
     pub(super) fn extend(&self, deadline: Nanos) -> Result<(), State> {
         let mut seen = self.0.load(Ordering::Acquire);
@@ -165,7 +165,8 @@ impl StateCell {
         }
     }
 
-    /// Arrow 6, as [`extend`](StateCell::extend), under the lock: only the owner calls this, so nobody moves it meanwhile.
+    /// Arrow 6, like [`extend`](StateCell::extend), but under the lock: only the owner calls this, so the deadline does not
+    /// move meanwhile.
     ///
     /// # Errors
     ///
@@ -192,7 +193,7 @@ impl StateCell {
         self.leave(deadline, FIRED)
     }
 
-    /// Arrow 4, by the driver, as its last touch: there is no driver any more.
+    /// Arrow 4, by the driver, as its last touch: the driver is shut down.
     ///
     /// # Errors
     ///
@@ -204,9 +205,9 @@ impl StateCell {
 
     #[inline]
     fn leave(&self, deadline: Nanos, to: u64) -> Result<(), State> {
-        // Release: the driver's reads of the waker and the place happen before the owner, who acquires the
-        // new state, frees or overwrites them. Relaxed on failure: of a deadline that a reset has moved only the number
-        // matters, and the lock orders all else.
+        // Release: the driver's reads of the waker and the place happen before the owner, which acquires the
+        // new state, frees or overwrites them. Relaxed on failure: if a reset has moved the deadline, only the number
+        // matters, and the lock orders everything else.
         match self.0.compare_exchange(deadline.get(), to, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => Ok(()),
             Err(now) => Err(decode(now)),

@@ -1,21 +1,22 @@
-//! The driver's side of an entry: the wheel of those that are linked.
+//! The driver's side of an entry: the wheel of the linked entries.
 //!
-//! Ground rules, besides those of the entry:
+//! Ground rules, in addition to those of the entry:
 //!
-//! * Only an [`Entries`] holds [`EntryRef`]s, and it lives under the driver's lock: to have `&Entries` is to
-//!   hold the lock.
-//! * The wheel says whether there is a timer where an entry believes to lie: if not, a pointer to an entry that is freed would stay in
-//!   the wheel, so the process ends. Debug builds say also if it is another's; others only where timers have moved, because else the
-//!   cell would have to be fetched, from memory that may be far away.
-//! * An entry that is linked is `arriving` at first: most timers are dropped soon, and cost the wheel nothing then. The cell of an
-//!   entry that was unlinked stays a little longer, so that the drop is short. Such an entry is `leaving`, and may be gone: its cell is
-//!   not followed.
-//! * An arriving entry is filed under the deadline that its state says then, with the slack of the time that is left then; its number
-//!   says in which order they came. So to move its deadline is to store it. Who takes the lock to link an entry or to have
-//!   something asked of the wheel [tells](Entries::note) what time it is: see `Handle::lock`.
-//! * [`Entries::wheel`] removes all that are leaving and files all that are arriving. Whatever could lead from the wheel to an entry,
-//!   or must know them all, asks it for the wheel. Between two calls of it nothing happens to the wheel but that some leave.
-//! * So an [`EntryRef`] is arriving or in the wheel while its entry is linked. Between two unlocks the driver may take one out to
+//! * Only an [`Entries`] holds [`EntryRef`]s, and it lives under the driver's lock: a holder of `&Entries`
+//!   holds the lock.
+//! * The wheel returns whether there is a timer at the place that an entry has. If there is none, a pointer to a freed entry
+//!   would stay in the wheel, so the process ends. Debug builds also find out whether the timer is another entry's. Other builds
+//!   do so only where timers have moved, because elsewhere the cell would have to be fetched from memory that may be far away.
+//! * A linked entry is `arriving` at first: most timers are dropped soon, and then cost the wheel nothing. The cell of an
+//!   entry that was unlinked stays a little longer, so that the drop is short. Such an entry is `leaving`, and may be gone: the
+//!   pointer in its cell is not followed.
+//! * When an arriving entry is filed, its deadline is read from its state, and its slack is computed from the time left at that
+//!   moment; sequence numbers are in the order of arrival. So moving its deadline is one store. Code that takes the lock to
+//!   link an entry or to use the wheel [notes](Entries::note) what time it is: see `Handle::lock`.
+//! * [`Entries::wheel`] removes all leaving entries and files all arriving ones. Code that may follow a pointer from the wheel
+//!   to an entry, or must know all entries, calls it to get the wheel. Between two calls the wheel does not change, except that
+//!   entries leave.
+//! * So an [`EntryRef`] is arriving or in the wheel while its entry is linked. Between two unlocks the driver may remove one to
 //!   fire it; then it fires it or files it again.
 
 use std::collections::VecDeque;
@@ -33,10 +34,10 @@ use crate::slack::{SlackPolicy, Tolerance};
 use crate::trace::TracedTimer;
 use crate::wheel::{Due, Occupancy, Park, Place, Rank, Slack, Store, Wheel};
 
-/// So many entries ahead of the one that is read are fetched into the cache.
+/// How many entries ahead of the one that is read are fetched into the cache.
 const AHEAD: usize = 12;
-/// So many entries arrive together, and so many leave. Where many timers are armed and stay, more of them at a time are slower to file:
-/// the first has left the nearest cache by then.
+/// The maximum number of arriving entries, and of leaving ones. Where many timers are armed and stay, filing more of them at a
+/// time is slower: the first has left the nearest cache by then.
 const TOGETHER: usize = 16;
 
 /// The wheel's pointer to a linked entry.
@@ -72,9 +73,9 @@ impl EntryRef {
         unsafe { self.0.as_ref() }
     }
 
-    /// Arrows 3 and 4: moves the entry out of its deadline if that is not after `now`, and returns its
-    /// waker and its deadline; the entry may be gone when this returns. If it was reset to a time after `now`,
-    /// returns that: it stays linked and must be filed again.
+    /// Arrows 3 and 4: if the deadline is not after `now`, moves the entry's state on from it, and returns the
+    /// waker and the deadline; the entry may be gone when this returns. If it was reset to a time after `now`,
+    /// returns that time: the entry stays linked and must be filed again.
     ///
     /// # Safety
     ///
@@ -108,7 +109,7 @@ impl EntryRef {
                 Ok(()) => {
                     // SAFETY: the swap moved the waker's ownership from the entry to this copy.
                     let waker = unsafe { copy.assume_init() };
-                    // It is woken when its batch is complete.
+                    // The waker is called when its batch is complete.
                     prefetch(waker.data().cast::<WakerData>());
                     return Ok(Fired { waker, deadline, traced });
                 }
@@ -125,29 +126,29 @@ pub(crate) struct Fired {
     pub(crate) traced: TracedTimer,
 }
 
-/// What the driver asks of the next entry.
+/// The outcome of firing the next entry.
 pub(crate) enum Next {
-    /// This one has fired.
+    /// This entry has fired.
     Fired(Fired),
     /// The moves are used up.
     Exhausted,
-    /// Nothing further is due.
+    /// No entry that is left is due.
     Idle,
 }
 
 /// The linked entries and their wheel. It lives under the driver's lock, and nothing else holds an [`EntryRef`].
 pub(crate) struct Entries {
     wheel: Wheel<EntryRef>,
-    /// Entries that are linked and not in the wheel yet, in the order in which they came. Whoever goes leaves a hole, and the last
-    /// one is none.
+    /// Entries that are linked and not in the wheel yet, in the order of arrival. An entry that is removed leaves a hole, and the
+    /// last one is never a hole.
     arriving: Vec<Option<EntryRef>>,
-    /// The latest reading of the clock that was told: by it the slack of those that are filed is computed.
+    /// The latest reading of the clock that was noted: the slack of the entries that are filed is computed from it.
     latest: Nanos,
-    /// Entries that were unlinked, whose cells are still in the wheel. They may be gone.
+    /// Entries that were unlinked while their cells are still in the wheel. They may be gone.
     leaving: Vec<(EntryRef, Place)>,
-    /// How many were filed: the sequence number of the last.
+    /// How many entries were filed, which is the sequence number of the last one.
     sequence: u64,
-    /// How much slack those get that ask for none in particular.
+    /// How much slack an entry gets if it has no tolerance of its own.
     pub(crate) slack: SlackPolicy,
 }
 
@@ -163,7 +164,7 @@ impl Entries {
         }
     }
 
-    /// The wheel, with all linked entries and no others.
+    /// Returns the wheel, with all linked entries and no others.
     #[inline]
     fn wheel(&mut self) -> &mut Wheel<EntryRef> {
         if !(self.leaving.is_empty() && self.arriving.is_empty()) {
@@ -172,7 +173,7 @@ impl Entries {
         &mut self.wheel
     }
 
-    /// Removes all that are leaving and files all that are arriving.
+    /// Removes all leaving entries and files all arriving ones.
     #[inline(never)]
     pub(super) fn catch_up(&mut self) {
         if !self.leaving.is_empty() {
@@ -195,7 +196,7 @@ impl Entries {
         }
     }
 
-    /// Takes in `entry`, which is being linked.
+    /// Inserts `entry`, which is being linked.
     pub(super) fn insert(&mut self, entry: Pin<&TimerEntry>) {
         if !self.has_room() {
             self.catch_up();
@@ -209,7 +210,7 @@ impl Entries {
         self.arriving.len() < self.arriving.capacity()
     }
 
-    /// Takes in `entry`, which is being linked, if there is room.
+    /// Inserts `entry`, which is being linked, if there is room.
     #[inline]
     pub(super) fn insert_at_once(&mut self, entry: Pin<&TimerEntry>) {
         entry.filed.with_mut(|filed| {
@@ -219,14 +220,14 @@ impl Entries {
         self.arriving.push(Some(EntryRef::new(entry)));
     }
 
-    /// Takes out `entry`, which is linked; from the wheel, soon.
+    /// Removes `entry`, which is linked. Its cell is removed from the wheel soon.
     pub(super) fn remove(&mut self, entry: &TimerEntry) {
         while !self.remove_at_once(entry) {
             self.remove_leaving();
         }
     }
 
-    /// Takes out `entry`, which is linked, unless many are leaving already. Says whether it did.
+    /// Removes `entry`, which is linked, unless many are leaving already. Returns whether it did.
     #[inline]
     pub(super) fn remove_at_once(&mut self, entry: &TimerEntry) -> bool {
         let key = EntryRef(NonNull::from(entry));
@@ -250,7 +251,7 @@ impl Entries {
     pub(super) fn refile(&mut self, entry: Pin<&TimerEntry>, deadline: Nanos) {
         let key = EntryRef::new(entry);
         if self.arrival(key, Places.place(key)).is_some() {
-            // Its state says it already.
+            // Its state holds the deadline already.
             return;
         }
         let slack = self.slack.give(Places.tolerance(key), self.latest, deadline);
@@ -259,18 +260,18 @@ impl Entries {
         }
     }
 
-    /// The clock was last read at `now`: what has not been filed yet has so little time left.
+    /// Notes that the clock was last read at `now`. For entries not filed yet, the time that is left is counted from then.
     #[inline]
     pub(crate) fn note(&mut self, now: Nanos) {
         self.latest = now;
     }
 
-    /// How far a park may outlast `deadline`, which is that of `entry`.
+    /// How far a park may outlast `deadline`, which is the deadline of `entry`.
     pub(crate) fn slack_of(&self, entry: Pin<&TimerEntry>, deadline: Nanos) -> Slack {
         self.slack.slack(Places.tolerance(EntryRef::new(entry)), self.latest, deadline).0
     }
 
-    /// The arrival of `key`, which is linked and has been told `place` last, if it is arriving.
+    /// The position of `key` in `arriving`, if it is there. The key is linked, and `place` is the last place it was told.
     #[inline]
     fn arrival(&mut self, key: EntryRef, place: Place) -> Option<&mut Option<EntryRef>> {
         self.arriving.get_mut(place.index as usize).filter(|arrival| **arrival == Some(key))
@@ -290,7 +291,7 @@ impl Entries {
                         Ok(fired) => return Next::Fired(fired),
                         Err(later) => {
                             self.wheel.put_back(&mut Places, key, later, rank);
-                            // It has some left, or it would have been exhausted.
+                            // There is a move left, or the moves would have been used up before.
                             *moves -= 1;
                         }
                     }
@@ -299,7 +300,7 @@ impl Entries {
         }
     }
 
-    /// Moves any entry to shutdown.
+    /// Moves any entry to the shutdown state, and returns its waker.
     pub(crate) fn shut_down_next(&mut self) -> Option<Waker> {
         let (key, _) = self.wheel().take_any(&mut Places)?;
         // SAFETY: as in `fire_next`. No deadline is later than NEVER, so it cannot be refused.
@@ -333,7 +334,7 @@ impl Entries {
         self.wheel().occupancy()
     }
 
-    /// Calls `each`, which is ours and takes notes, for every linked entry, in no particular order.
+    /// Calls `each`, which is our own code and only takes notes, for every linked entry, in no particular order.
     pub(crate) fn each(&mut self, mut each: impl FnMut(Pending)) {
         let mut look = |(key, rank): (EntryRef, Rank)| {
             // SAFETY: `&mut self` means that the lock is held, and the key is in the wheel, where nobody is leaving.
@@ -347,20 +348,20 @@ impl Entries {
             let (deadline, sequence, origin) = (entry.deadline(), rank.sequence(), entry.origin);
             each(Pending { deadline, sequence, origin, waker_data, waker_vtable });
         };
-        // Entries lie anywhere: a few are fetched ahead of the one that is read.
+        // Entries may be anywhere in memory: a few are fetched ahead of the one that is read.
         let mut ahead = VecDeque::with_capacity(AHEAD + 1);
         self.wheel().for_each(|key, rank| {
             prefetch(key.0.as_ptr());
             ahead.push_back((key, rank));
             if ahead.len() > AHEAD {
-                // There is one, for one has just been put in.
+                // It is not empty, because a key has just been pushed.
                 ahead.pop_front().into_iter().for_each(&mut look);
             }
         });
         ahead.into_iter().for_each(look);
     }
 
-    /// Asserts the invariants of what is linked.
+    /// Asserts the invariants of the linked entries.
     #[cfg(feature = "check")]
     pub(crate) fn check(&mut self) {
         assert!(self.arriving.last().is_none_or(Option::is_some), "the last arrival is a hole");
@@ -433,8 +434,8 @@ impl Store<EntryRef> for Places {
     }
 }
 
-/// The wheel has a pointer to an entry, nobody knows where, and the entry is freed or about to be. A panic would let the program go
-/// on with a pointer that dangles: there is nothing to do but to stop. Of an entry that is gone nobody knows where it was made.
+/// Aborts the process: somewhere the wheel has a pointer to an entry that has been freed or is about to be. A panic would let the
+/// program go on with a dangling pointer. Of an entry that is gone, the origin is not known.
 #[cold]
 fn wrong_place(origin: Option<&Location<'_>>) -> ! {
     use std::io::Write;
@@ -448,7 +449,7 @@ fn wrong_place(origin: Option<&Location<'_>>) -> ! {
     std::process::abort();
 }
 
-/// What of a waker's data is prefetched: a cache line's worth, on which its reference count is likely to lie.
+/// The part of a waker's data that is prefetched: a cache line's worth, which is likely to hold the reference count.
 type WakerData = [u8; 64];
 
 #[cfg(all(test, not(loom)))]
@@ -456,7 +457,7 @@ mod tests {
     use super::*;
     use crate::{Driver, TestClock};
 
-    /// Names the case that the test plays when it runs itself as a process of its own.
+    /// The environment variable that names the case when the test runs itself as a separate process.
     const CASE: &str = "MAINSPRING_WRONG_PLACE";
 
     #[test]
@@ -477,18 +478,18 @@ mod tests {
                 let output = child.output().expect("this program runs");
                 let said = String::from_utf8_lossy(&output.stderr);
                 let stays = ["reset", "reset within a slot"].contains(&how);
-                // Before the wheel looks for one that stays it files all that are arriving, and tells them where they lie.
+                // Before the wheel looks for an entry that stays, all arriving entries are filed and told their places.
                 let found = place == "its own" || (stays && (when, place) == ("arriving", "another's"));
                 assert_eq!(output.status.success(), found, "{how}, {when}, {place}: {said}");
                 assert_eq!(said.contains("aborted"), !found, "{how}, {when}, {place}: {said}");
-                // Who leaves may be gone when the wheel looks for it.
+                // A leaving entry may be gone when the wheel looks for it.
                 assert_eq!(said.contains(file!()), !found && stays, "{how}, {when}, {place}: {said}");
                 assert!(!said.contains("panicked"), "{how}, {when}, {place}: {said}");
             }
         }
     }
 
-    /// Does something to an entry that believes to lie elsewhere.
+    /// Plays the case: does something to an entry that has a wrong place.
     fn play(case: &str) {
         let mut driver = Driver::new(TestClock::new(Nanos::ZERO).clock(), || ());
         let arm = |at| {

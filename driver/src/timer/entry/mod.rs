@@ -1,26 +1,27 @@
-//! `TimerEntry`: what a pinned future holds and the wheel points at. [`owner`] is what its owner does
-//! to a linked one, [`linked`] is the driver's side.
+//! `TimerEntry`: a pinned future holds it, and the wheel points at it. [`owner`] is what the owner does
+//! to a linked entry, [`linked`] is the driver's side.
 //!
 //! Ground rules. An entry is shared between its owner (the holder of `Pin<&mut TimerEntry>`, or its drop)
 //! and the driver (the holder of the driver's lock):
 //!
-//! * The state cell says whose the rest is. While it is a deadline the entry is linked: the wheel holds an
+//! * The state cell determines to whom the rest belongs. While it is a deadline the entry is linked: the wheel holds an
 //!   `EntryRef` to it, its place is valid and its waker present. In any other state the driver follows no
-//!   pointer to it, and all of it is the owner's.
-//! * Only the owner writes the waker, and only under the lock while linked. It may compare it without the
-//!   lock (`will_wake` reads bits that nobody else writes). It clones before locking and drops after
+//!   pointer to the entry, and all of it belongs to the owner.
+//! * Only the owner writes the waker, and while the entry is linked only under the lock. The owner may compare the waker without
+//!   the lock (`will_wake` reads bits that no other thread writes). It clones a waker before locking and drops one after
 //!   unlocking, because both are foreign code.
-//! * The place is read and written under the lock only; the tolerance too, or by the owner while idle.
-//! * While linked, the state is the deadline, so a reset touches nothing else, and `kept`, once the wheel has filed the entry, is
-//!   the cached deadline: that under which it has. The side that moves the state on from there leaves the deadline in `kept` first. (A drop
-//!   moves it nowhere.)
+//! * The place is read and written only under the lock. So is the tolerance, except that the owner may access it while
+//!   the entry is idle.
+//! * While linked, the state is the deadline, so a reset touches nothing else. Once the wheel has filed the entry, `kept` is the
+//!   cached deadline, under which it is filed. The side that moves the state on from the deadline stores the deadline in `kept`
+//!   first. (A drop does not move the state.)
 //! * To fire, the driver, under the lock, copies the waker's bits, then swaps the state as its last touch.
 //!   From that moment the owner may free the entry from another thread. If the swap fails, a reset came
-//!   first: the copy is forgotten, for the waker still belongs to the entry, which is filed again. (Swapping
-//!   first and taking the waker after is a use after free.)
-//! * After locking, everybody reads the state again.
+//!   first: the copy is forgotten, because the waker still belongs to the entry, which is filed again. (Swapping
+//!   first and taking the waker afterwards is a use after free.)
+//! * After locking, each side reads the state again.
 //! * The wheel's pointer is made from a shared reference, and once an entry has been registered only
-//!   `Pin<&TimerEntry>` is formed, save in `Drop`. All that the driver touches is an atomic or lies in an
+//!   `Pin<&TimerEntry>` is formed, except in `Drop`. Everything that the driver touches is an atomic or lies in an
 //!   `UnsafeCell`.
 
 mod linked;
@@ -59,8 +60,8 @@ impl std::error::Error for Shutdown {}
 
 /// A timer: a future that is ready once its deadline has passed.
 ///
-/// It is registered with the driver at its first pending poll, under the lock, without an allocation: the
-/// entry itself is what the wheel points at, so it must stay where it is while it is polled. Dropping it
+/// It is registered with the driver at its first pending poll, under the lock and without an allocation: the
+/// wheel points at the entry itself, so the entry must stay where it is while it is polled. Dropping the entry
 /// unregisters it; once it has fired, or if it was never polled, that takes no lock.
 ///
 /// Entries are `Send` and `Sync`: they may be polled, reset and dropped on any thread, also after the driver
@@ -68,7 +69,7 @@ impl std::error::Error for Shutdown {}
 ///
 /// # Cancel safety
 ///
-/// A poll that was given up costs nothing: the deadline stands, and the next poll goes on.
+/// A poll that was given up costs nothing: the deadline stays, and the next poll goes on.
 ///
 /// ```
 /// use std::time::Duration;
@@ -87,38 +88,38 @@ impl std::error::Error for Shutdown {}
 /// assert!(timer.poll_unpin(&mut cx).is_ready());
 /// ```
 ///
-/// Its fields lie in the order in which they are needed: all that a reset, a poll of a linked timer and a firing
-/// touch is in the first 40 bytes, and all that a drop does in the first 48, so that a timer in the middle of nowhere mostly costs one
-/// cache miss. An `Option` of it, or of what is made of it, takes no more memory.
+/// Its fields lie in the order in which they are needed. A reset, a poll of a linked timer and a firing touch only the first
+/// 40 bytes, and a drop only the first 48, so that a timer that is far away in memory mostly costs one cache miss. An
+/// `Option` of an entry, or of a type that contains one, takes no more memory.
 #[repr(C)]
 pub struct TimerEntry {
     handle: Handle,
-    /// Apart from the waker, because the owner may read that while the driver, which holds the lock, writes
+    /// Separate from the waker, because the owner may read the waker while the driver, which holds the lock, writes
     /// this.
     filed: UnsafeCell<Filed>,
     _is_there: IsThere,
     /// Present exactly while the state is a deadline.
     waker: UnsafeCell<MaybeUninit<Waker>>,
     state: StateCell,
-    /// The deadline asked for, while the state does not say it; the cached deadline, while it does.
+    /// The requested deadline, while the state is not a deadline; the cached deadline, while it is one.
     kept: AtomicU64,
     /// Where the timer was made.
     origin: &'static Location<'static>,
     _pin: PhantomPinned,
 }
 
-/// A byte that has one value of 256. The others say that there is no entry: what has one or not needs no memory to tell.
+/// A byte with one valid value of 256. The other values mean that there is no entry, so an `Option` of one takes no more memory.
 #[repr(u8)]
 enum IsThere {
     Yes,
 }
 
-/// How and where the wheel has filed the entry. Packed, so that a byte is left of eight.
+/// How and where the wheel has filed the entry. Packed, so that one byte of eight is left free.
 #[repr(C, packed(2))]
 struct Filed {
-    /// The index of its place, the deadline of which is `kept`; while it is arriving, its index among those that are.
+    /// The index of its place; the place's deadline is `kept`. While the entry is arriving, its index among the arriving entries.
     index: u32,
-    /// How far a park may outlast the timer's deadline, if not as the driver's tolerance says.
+    /// How far a park may outlast the timer's deadline; `None` if the driver's tolerance decides.
     tolerance: Option<Slack>,
 }
 
@@ -146,7 +147,7 @@ impl TimerEntry {
         TimerEntry::with_origin(handle, deadline, Location::caller())
     }
 
-    /// As [`new`](TimerEntry::new), made on behalf of somebody else: `origin` is what [`origin`](TimerEntry::origin) says.
+    /// Like [`new`](TimerEntry::new), on behalf of other code: [`origin`](TimerEntry::origin) returns the given `origin`.
     #[inline]
     pub fn with_origin(handle: Handle, deadline: Nanos, origin: &'static Location<'static>) -> TimerEntry {
         TimerEntry {
@@ -181,15 +182,15 @@ impl TimerEntry {
         }
     }
 
-    /// Whether the timer was found due, by the driver or by a poll. A timer that has not been polled since
-    /// its deadline passed may not know yet.
+    /// Whether the timer was found due, by the driver or by a poll. If it has not been polled since its
+    /// deadline passed, this may still be false.
     #[inline]
     pub fn is_elapsed(&self) -> bool {
         self.state.load() == State::Fired
     }
 
-    /// Whether a poll of it as a future was ready, and no reset or cancel has followed: for those who want to poll it no more
-    /// then. ([`poll_elapsed`](TimerEntry::poll_elapsed) does not count.)
+    /// Whether a poll of the timer as a future has returned that it fired, and no reset or cancel has followed: for callers that do not want to
+    /// poll it again then. ([`poll_elapsed`](TimerEntry::poll_elapsed) does not count.)
     ///
     /// ```
     /// use std::task::{Context, Waker};
@@ -211,14 +212,14 @@ impl TimerEntry {
     }
 
     /// Sets how far a park may outlast the deadline so that timers end together, whatever the driver's
-    /// [`Tolerance`](crate::Tolerance): zero ends the park at the deadline; `None` leaves it to the driver, as at
-    /// first. The timer fires as soon as the driver runs and it is due. Holds from the next time it is armed.
+    /// [`Tolerance`](crate::Tolerance). Zero ends the park at the deadline; `None`, the initial value, leaves it to the
+    /// driver. The timer fires as soon as it is due and the driver runs. Takes effect when the timer is armed the next time.
     pub fn set_tolerance(self: Pin<&mut Self>, tolerance: Option<Duration>) {
         let this = self.as_ref();
         let mut locked;
         if let State::Deadline(_) = this.state.load() {
             locked = this.handle.lock();
-            // It is filed with the tolerance with which it was armed.
+            // The entry is filed with the tolerance with which it was armed.
             locked.entries.catch_up();
         }
         this.filed.with_mut(|filed| {
@@ -228,7 +229,7 @@ impl TimerEntry {
         });
     }
 
-    /// This timer, which was not polled yet, with a tolerance as by
+    /// Returns this timer, which has not been polled yet, with a tolerance as set by
     /// [`set_tolerance`](TimerEntry::set_tolerance).
     #[must_use]
     pub fn tolerance(self, most: Duration) -> TimerEntry {
@@ -262,10 +263,10 @@ impl TimerEntry {
 
     /// Moves the deadline, to any time.
     ///
-    /// To a later time it is one compare-and-swap, without the lock, or less on the driver's own thread. To an
-    /// earlier one the timer is filed again; to one that is past, it is ready at the next poll, and its task is woken. (Whether it is past is
-    /// judged by the latest reading of the clock if it lies more than a millisecond ahead of that; if it is past
-    /// all the same, the driver's next step finds out, without a park.) The timer keeps its
+    /// A move to a later time is one compare-and-swap, without the lock, or less on the driver's own thread. For an earlier
+    /// time the timer is filed again. For a time in the past, the timer is ready at the next poll, and its task is woken. (A
+    /// time more than a millisecond ahead of the latest reading of the clock is not compared with a new reading. If it is in the
+    /// past all the same, the driver's next step finds out, without a park.) The timer keeps its
     /// place in the order of registration, unless it had fired: then it starts anew at its next poll.
     #[inline]
     pub fn reset(self: Pin<&mut Self>, deadline: Nanos) {
@@ -275,7 +276,7 @@ impl TimerEntry {
             at_home.unwrap_or_else(|()| this.state.extend(deadline))
         };
         let extended = match this.state.load() {
-            // Nobody else moves it; if the driver fires it meanwhile, `bring_forward` finds that out.
+            // Only the owner moves the deadline; if the driver fires the timer meanwhile, `bring_forward` finds that out.
             later @ State::Deadline(at) if at > deadline => Err(later),
             _ => extend(),
         };
@@ -302,19 +303,19 @@ impl TimerEntry {
 
     #[inline]
     fn kept(&self) -> Nanos {
-        // Relaxed: while linked it is read and written under the lock; else the owner wrote it, or the driver before it
+        // Relaxed: while linked it is read and written under the lock; otherwise the owner wrote it, or the driver before it
         // released the state that has been read.
         Nanos::from_word(self.kept.load(Ordering::Relaxed))
     }
 
-    /// Keeps the deadline, before the state moves on from it; or the cached one, when the wheel files the entry.
+    /// Stores the deadline in `kept` before the state moves on from it, or the cached deadline when the wheel files the entry.
     #[inline]
     fn keep(&self, deadline: Nanos) {
-        // Relaxed: the swap that follows releases it, or only the owner or whoever has the lock is going to look.
+        // Relaxed: the swap that follows releases it, or only the owner or the thread that has the lock will read it.
         self.kept.store(deadline.get(), Ordering::Relaxed);
     }
 
-    /// What events say of it.
+    /// How events identify this timer.
     #[inline]
     fn traced(&self) -> TracedTimer {
         TracedTimer::new(std::ptr::from_ref(self), self.origin)
@@ -337,17 +338,17 @@ impl Future for TimerEntry {
 impl Drop for TimerEntry {
     #[inline]
     fn drop(&mut self) {
-        // A state that is no deadline means that the driver follows no pointer to the entry, and no lock is
+        // A state that is not a deadline means that the driver follows no pointer to the entry, and no lock is
         // needed: `load` acquires the driver's last touch.
         if let State::Deadline(_) = self.state.load() {
             self.disarm(|_, _, _| ());
         }
-        // From here on the memory is no entry's. Loom is told, so that it finds a driver which still reads it.
+        // From here on the memory holds no entry. Loom is told, so that it detects a driver that still reads it.
         #[cfg(loom)]
         self.waker.with_mut(|_| self.filed.with_mut(|_| ()));
     }
 }
 
-// All that a reset, a poll and a firing touch lies in the first half of a cache line.
+// Everything that a reset, a poll and a firing touch lies in the first half of a cache line.
 #[cfg(all(not(loom), target_pointer_width = "64"))]
 const _: () = assert!(std::mem::offset_of!(TimerEntry, filed) <= 32 && size_of::<TimerEntry>() <= 56);

@@ -1,5 +1,5 @@
 //! The owner's side of an entry: the steps of a poll, a reset and a drop that need the lock, or a linked entry's waker. The
-//! ground rules are at the top of the module above.
+//! ground rules are at the top of the parent module.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -45,7 +45,7 @@ impl TimerEntry {
         if same { Poll::Pending } else { self.poll_with_another_waker(cx) }
     }
 
-    /// A reset to an earlier time than the one filed.
+    /// Resets the timer to an earlier time than its present deadline.
     pub(super) fn bring_forward(self: Pin<&Self>, deadline: Nanos) {
         let passed = self.handle.has_passed(deadline);
         let mut locked = self.handle.lock();
@@ -76,7 +76,7 @@ impl TimerEntry {
         self.traced().reset(deadline);
     }
 
-    /// A reset of a timer that is not linked: it starts anew at its next poll.
+    /// Resets a timer that is not linked: it starts anew at its next poll.
     pub(super) fn reset_unlinked(self: Pin<&Self>, deadline: Nanos) {
         self.keep(deadline);
         if self.state.load() == State::Fired {
@@ -84,8 +84,8 @@ impl TimerEntry {
         }
     }
 
-    /// Takes the entry out of the wheel, if it is still there, and its waker with it. `leave` makes it idle, unless it is being dropped:
-    /// then nobody will look.
+    /// Removes the entry from the wheel, if it is still there, and drops its waker. `leave` makes the entry idle, unless it is
+    /// being dropped: then its state is not read again.
     #[inline]
     pub(super) fn disarm(&self, leave: impl Fn(&Self, Nanos, &mut Inner)) {
         if let Some(waker) = self.unlink(leave) {
@@ -94,13 +94,13 @@ impl TimerEntry {
         }
     }
 
-    /// An entry that was linked and due at `deadline` is idle.
+    /// Makes an entry idle that was linked and due at `deadline`.
     pub(super) fn rest(&self, deadline: Nanos, _: &mut Inner) {
         self.keep(deadline);
         self.state.disarm();
     }
 
-    /// The deadline has passed, and nobody has let the driver fire it.
+    /// Polls a linked timer whose deadline has passed, while the driver has not been run to fire it.
     #[cold]
     fn poll_overdue(self: Pin<&Self>) -> Poll<Result<(), Shutdown>> {
         let (deadline, now) = (self.deadline(), self.handle.latest());
@@ -144,16 +144,17 @@ impl TimerEntry {
         }
     }
 
-    /// The entry was linked a moment ago and is so no more.
+    /// Polls an entry that was linked a moment ago and is no longer linked.
     fn poll_ended(self: Pin<&Self>) -> Poll<Result<(), Shutdown>> {
         Poll::Ready(if self.state.load() == State::Shutdown { Err(Shutdown(())) } else { Ok(()) })
     }
 
-    /// Links the entry, if that takes a few steps and the driver is neither closed, nor past the deadline, nor parked: as mostly.
+    /// Links the entry if that takes a few steps and the driver is neither closed, nor past the deadline, nor parked. This is the
+    /// common case.
     ///
     /// # Errors
     ///
-    /// The waker, if not.
+    /// The waker, if the entry was not linked.
     #[inline]
     fn link_at_once(self: Pin<&Self>, deadline: Nanos, waker: Waker, inner: &mut Inner) -> Result<(), Waker> {
         let is_refused = inner.closed || deadline <= inner.published;
@@ -195,7 +196,7 @@ impl TimerEntry {
         Poll::Pending
     }
 
-    /// Moves the state to `deadline`, before the entry is taken in.
+    /// Moves the state to `deadline`, before the entry is inserted.
     #[inline]
     fn link(self: Pin<&Self>, deadline: Nanos, waker: Waker, inner: &mut Inner) {
         self.put_waker(waker);
@@ -213,11 +214,11 @@ impl TimerEntry {
         });
     }
 
-    /// Takes the entry out of the wheel, moves it on with `leave`, and returns its waker, to be dropped
-    /// without the lock. `None` if it is not linked any more.
+    /// Removes the entry from the wheel, moves its state on with `leave`, and returns its waker, which must be dropped
+    /// without the lock. `None` if the entry is not linked any more.
     ///
-    /// Where many entries are dropped that lie in memory far away, the processor waits for several at a time: for as many as its queues hold
-    /// the stores of. So the way that most take has few, and calls nothing.
+    /// When many entries that are far away in memory are dropped, the processor waits for several of them at a time, as long as
+    /// its queues can hold their stores. So the common path has few stores, and calls no function.
     #[inline]
     fn unlink(&self, leave: impl Fn(&Self, Nanos, &mut Inner)) -> Option<Waker> {
         let at_once = self.handle.section_own((), |inner, ()| {
