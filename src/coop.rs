@@ -1,21 +1,21 @@
-//! The cooperative budget: how many ready results one poll of a task may take, and for how long; and what a task can do about
-//! the turns it takes: give one up, take part in the budget, or leave it.
+//! The cooperative budget: how many ready results one poll of a task may take, and for how long. And what a task can do about
+//! its turns: give one up, take part in the budget, or leave the budget.
 //!
-//! A task that awaits an always-readable socket, or sleeps of no length, would never return to the
-//! executor, because each of its leaf futures is ready at once. So every leaf future asks [`poll_proceed`]
-//! before it looks for a result. After [`LIMIT`] results within one poll of a task, or when its slice of time is over, the
-//! leaf wakes its own task and returns `Pending`, and everybody else gets a turn.
+//! A task that awaits an always-readable socket, or sleeps of length zero, would never return to the executor, because each
+//! of its leaf futures is ready at once. So every leaf future asks [`poll_proceed`] before it looks for a result. After
+//! [`LIMIT`] results within one poll of a task, or when its slice of time is over, the leaf wakes its own task and returns
+//! `Pending`, and all other tasks get a turn.
 //!
 //! Ground rules:
 //!
-//! * The budget belongs to the thread and is set anew by [`fresh`] around each poll of a task.
-//! * The slice belongs to the thread too. The runtime sets it when it reads the clock, which is not before each poll.
-//! * The clock is read after every few results: as many as fit into an eighth of a slice, or into what is left of it, by what
-//!   results took of late. What one is expected to take grows at once and shrinks in small steps, because short and long ones
-//!   often come in turn.
-//! * Outside a task (a foreign executor, a plain thread) there is no limit. An executor that runs inside a task is known by
-//!   this: it polls on although it is refused ([`REFUSALS`] times), and has no limit from then on.
-//! * Only a result that was really taken is charged: a leaf that turns out to be pending pays nothing.
+//! * The budget belongs to the thread. [`fresh`] renews it around each poll of a task.
+//! * The slice belongs to the thread too. The runtime sets it when it reads the clock, which it does not do before each poll.
+//! * The clock is read after every few results: after the number of results that is expected to fit into an eighth of a
+//!   slice, or into the rest of the slice, judging by recent results. The time that a result is expected to take grows at
+//!   once and shrinks in small steps, because short and long results often alternate.
+//! * Outside a task (a foreign executor, a plain thread) there is no limit. An executor that runs inside a task is recognised
+//!   because it goes on polling although it is refused ([`REFUSALS`] times). From then on it has no limit.
+//! * Only a result that was really taken is charged: a leaf that turns out to be pending is charged nothing.
 
 use crate::sync::thread_local;
 use mainspring_driver::Nanos;
@@ -27,14 +27,14 @@ use std::task::{Context, Poll, ready};
 
 /// Lets every other ready task run before this one goes on.
 ///
-/// The calling task goes to the back of the lane of tasks that yielded; see
-/// [`spawn`](crate::spawn#in-which-order-tasks-run). Before it goes on, each task that is ready now gets its turn; only
-/// where the others have work for more than ten milliseconds is the time shared between them and the tasks that
-/// yielded. When it is time to look at sockets and timers, that comes first too.
+/// The calling task goes to the back of the lane of tasks that yielded; see [`spawn`](crate::spawn#in-which-order-tasks-run).
+/// Before it goes on, each task that is ready now gets its turn. Only if those tasks have work for more than ten milliseconds
+/// is the time shared between them and the tasks that yielded. If it is time to look at sockets and timers, that is done
+/// first, too.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future early has no effect but one needless poll of the task.
+/// Dropping the future early has no effect except one needless poll of the task.
 ///
 /// # Examples
 ///
@@ -62,15 +62,15 @@ pub async fn yield_now() {
     .await;
 }
 
-/// Charges the [cooperative budget](crate::task#the-cooperative-budget) for one result, and lets other tasks run if it is
-/// used up.
+/// Charges the [cooperative budget](crate::task#the-cooperative-budget) for one result, and lets other tasks run if the
+/// budget is used up.
 ///
-/// For a loop over something that does not take part in the budget, such as a channel of another crate, which may always have
-/// the next message ready.
+/// Use it in a loop over something that does not take part in the budget, such as a channel of another crate, which may
+/// always have the next message ready.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future early has no effect but one needless poll of the task.
+/// Dropping the future early has no effect except one needless poll of the task.
 ///
 /// # Examples
 ///
@@ -100,9 +100,8 @@ pub async fn consume_budget() {
     .await;
 }
 
-/// Whether the running poll of this task may take another result before its
-/// [cooperative budget](crate::task#the-cooperative-budget) is used up. Always true outside a task, and inside
-/// [`unconstrained`].
+/// Returns whether the running poll of this task may take another result before its [cooperative
+/// budget](crate::task#the-cooperative-budget) is used up. Always true outside a task, and inside [`unconstrained`].
 ///
 /// ```
 /// use mainspring::task::{has_budget_remaining, yield_now};
@@ -122,14 +121,14 @@ pub fn has_budget_remaining() -> bool {
     BUDGET.with(|budget| !budget.is_used_up())
 }
 
-/// Makes `future` take part in the [cooperative budget](crate::task#the-cooperative-budget): it is not polled while the
-/// budget is used up, and is charged when it is ready.
+/// Makes `future` take part in the [cooperative budget](crate::task#the-cooperative-budget): the future is not polled while
+/// the budget is used up, and the budget is charged when the future is ready.
 ///
-/// For futures of other crates that may be ready each time, such as those of a channel.
+/// Use it for futures of other crates that may be ready at each poll, such as the futures of a channel.
 ///
 /// # Cancel safety
 ///
-/// That of `future`.
+/// The same as for `future`.
 ///
 /// # Examples
 ///
@@ -184,14 +183,14 @@ impl<F: Future> Future for Cooperative<F> {
 
 /// Takes `future` out of the cooperative budget.
 ///
-/// One poll of a task may take 128 ready results from sockets, timers and join handles, or take them for about 100 µs;
-/// after that they return `Pending` until the task's next turn, so that a task which always finds something ready does not
-/// keep the others waiting. Within `future` there is no such limit: it is then up to the future to return
-/// `Pending` often enough, with [`yield_now`] for example.
+/// One poll of a task may take 128 ready results from sockets, timers and join handles, or take results for about 100 µs.
+/// After that these return `Pending` until the task's next turn, so that a task that always finds something ready does not
+/// keep other tasks waiting. Within `future` there is no such limit: the future itself must return `Pending` often enough,
+/// for example with [`yield_now`].
 ///
 /// # Cancel safety
 ///
-/// That of `future`.
+/// The same as for `future`.
 ///
 /// # Examples
 ///
@@ -237,26 +236,26 @@ impl<F: Future> Future for Unconstrained<F> {
     }
 }
 
-/// Ready results that one poll of a task may take from leaf futures.
+/// The number of ready results that one poll of a task may take from leaf futures.
 pub(crate) const LIMIT: u32 = 128;
 
 /// How long one poll of a task may go on taking ready results, in nanoseconds.
 pub(crate) const SLICE: u64 = 100_000;
 
-/// So far apart are two readings of the clock, in nanoseconds, where it is read more often than after each result.
+/// The time between two readings of the clock, in nanoseconds, unless a single result takes longer.
 const APART: u64 = SLICE / 8;
 
-/// At most so many results are taken between two readings of the clock.
+/// The maximum number of results that are taken between two readings of the clock.
 const MOST: u16 = 16;
 
-/// So often one poll is refused a result at the most. What goes on asking does not return when it should: it is
-/// an executor of its own.
+/// The maximum number of times that one poll is refused a result. Code that still goes on asking does not return when it
+/// should: it is an executor of its own.
 const REFUSALS: u32 = 1024;
 
 /// Until when a poll may take results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
-    /// The end, by that clock.
+    /// The end, by the clock below.
     pub(crate) until: Nanos,
     /// How long it is, in nanoseconds.
     pub(crate) length: u64,
@@ -264,21 +263,22 @@ pub(crate) struct Slice {
     pub(crate) now: fn() -> Nanos,
 }
 
-/// What a poll may still take. Eight bytes, which are put aside and back around each poll: with twelve a yield took 1.04 of the time.
+/// What a poll may still take. It has eight bytes, which are saved and restored around each poll. With twelve bytes a yield
+/// took 1.04 times as long.
 #[derive(Clone, Copy)]
 struct Left {
-    /// Results until the clock is looked at, or the budget is used up. Zero: it is.
+    /// Results until the clock is read, or the budget is used up. Zero: the budget is used up.
     until_look: u32,
     /// Results after that.
     after: u16,
-    /// Results between the look before and that look; zero if it is the first of this poll.
+    /// Results between the reading before and that reading; zero if that reading is the first in this poll.
     between: u16,
 }
 
 impl Left {
     const NO_LIMIT: Left = Left { until_look: u32::MAX, after: 0, between: 0 };
 
-    /// All of it; the clock is looked at after so many.
+    /// The full budget, with the first reading of the clock after this number of results.
     #[inline]
     fn full(first: u16) -> Left {
         Left { until_look: u32::from(first), after: LIMIT as u16 - first, between: 0 }
@@ -287,17 +287,17 @@ impl Left {
 
 struct Budget {
     left: Cell<Left>,
-    /// A poll has used its budget up since this was last asked for.
+    /// A poll has used up its budget since this flag was last taken.
     exhausted: Cell<bool>,
-    /// How often the running poll was refused since then.
+    /// How often the running poll was refused since it used up its budget.
     refused: Cell<u32>,
-    /// What a result may well take, in nanoseconds: what it took of late, when it took long.
+    /// The time that a result may well take, in nanoseconds: the time that recent results took when they took long.
     each: Cell<u64>,
-    /// Results between two looks at the clock, which follow from that; fewer than the limit.
+    /// Results between two readings of the clock, computed from that time; fewer than the limit.
     every: Cell<u16>,
-    /// Results before the first look of a poll; no more than that.
+    /// Results before the first reading in a poll; no more than between two readings.
     first: Cell<u16>,
-    /// The latest look.
+    /// The latest reading.
     looked: Cell<Nanos>,
     slice: Cell<Option<Slice>>,
 }
@@ -329,7 +329,7 @@ impl Budget {
         }
     }
 
-    /// Ends the budget if it is used up or the slice is over; else finds out how soon to look again.
+    /// Ends the budget if it is used up or the slice is over; otherwise computes when to read the clock again.
     #[cold]
     fn look_at_the_clock(&self, Left { after, between, .. }: Left) {
         let mut over = after == 0;
@@ -343,7 +343,8 @@ impl Budget {
                 let each = self.each.get();
                 self.expect(if took > each { took } else { each - (each - took).div_ceil(4) });
             } else {
-                // The first look of this poll. How long its results took is not known; too long, if more so than expected.
+                // The first reading in this poll. How long its results took is not known; but it was too long if the slice
+                // ended more than the expected time of all results ago.
                 let expected = u64::from(LIMIT as u16 - after) * self.each.get();
                 if now.get().saturating_sub(slice.until.get()) > expected {
                     self.expect(APART / u64::from((self.every.get() / 2).max(1)));
@@ -359,14 +360,14 @@ impl Budget {
         }
     }
 
-    /// How many results to take before the next look at the clock, of those that fit into so many nanoseconds. At least one.
+    /// How many results to take before the next reading of the clock, if this number of nanoseconds is left. At least one.
     fn within(&self, left: u64) -> u16 {
         let every = self.every.get();
         if left >= APART { every } else { (left / self.each.get().max(1)).clamp(1, u64::from(every)) as u16 }
     }
 
-    /// Ends the budget if it has a limit and the slice is over. A poll that has taken nothing yet may take one result: else a
-    /// task that does much before would come to none.
+    /// Ends the budget if it has a limit and the slice is over. A poll that has taken nothing yet may take one result:
+    /// otherwise a task that does much else first would never get a result.
     #[cfg(any(feature = "net", test))]
     fn end_with_the_slice(&self) {
         let Left { until_look, after, .. } = self.left.get();
@@ -376,14 +377,14 @@ impl Budget {
         }
     }
 
-    /// The budget is used up.
+    /// Marks the budget as used up.
     fn end(&self) {
         self.exhausted.set(true);
         self.refused.set(0);
         self.left.set(Left { until_look: 0, after: 0, between: 0 });
     }
 
-    /// A result may well take so long.
+    /// Sets the time that a result may well take.
     fn expect(&self, each: u64) {
         self.each.set(each);
         // At most MOST.
@@ -392,7 +393,7 @@ impl Budget {
         self.first.set(every.min(self.first.get()));
     }
 
-    /// Whether the running poll, which has used its budget up, must not take another result.
+    /// Returns whether the running poll, which has used up its budget, must not take another result.
     #[cold]
     fn refuse(&self) -> bool {
         let refused = self.refused.get() + 1;
@@ -422,8 +423,8 @@ impl Permit {
     }
 }
 
-/// Asks whether the running poll may take another result. If it may not, the task has been woken, to go on
-/// in a later turn.
+/// Asks whether the running poll may take another result. If it may not, the task is woken, so that it goes on in a later
+/// turn.
 #[inline]
 pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<Permit> {
     if BUDGET.with(|budget| budget.is_used_up() && budget.refuse()) {
@@ -433,8 +434,8 @@ pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<Permit> {
     Poll::Ready(Permit(()))
 }
 
-/// Waits until the running poll may take another result. For what the system does at once and takes its time for, such as the
-/// beginning of a connection: the clock is read before it.
+/// Waits until the running poll may take another result. For operations that the system completes at once but slowly, such as
+/// the beginning of a connection: the clock is read before each of them.
 #[cfg(any(feature = "net", test))]
 pub(crate) async fn permit() -> Permit {
     poll_fn(|cx| {
@@ -444,13 +445,13 @@ pub(crate) async fn permit() -> Permit {
     .await
 }
 
-/// Whether a poll has used its budget up since the last call.
+/// Returns whether a poll has used up its budget since the last call.
 #[inline]
 pub(crate) fn take_exhausted() -> bool {
     BUDGET.with(|budget| budget.exhausted.get() && budget.exhausted.replace(false))
 }
 
-/// Polls on this thread may take results until then; `None`: for as long as they want.
+/// Sets until when polls on this thread may take results. `None`: for as long as they want.
 pub(crate) fn set_slice(slice: Option<Slice>) {
     BUDGET.with(|budget| {
         budget.slice.set(slice);
@@ -458,7 +459,7 @@ pub(crate) fn set_slice(slice: Option<Slice>) {
     });
 }
 
-/// Runs `f`, one poll of a task, with a full budget; the caller's own budget is untouched by it.
+/// Runs `f`, one poll of a task, with a full budget. The caller's own budget does not change.
 #[inline]
 pub(crate) fn fresh<R>(f: impl FnOnce() -> R) -> R {
     with(|budget| Left::full(budget.first.get()), f)

@@ -1,33 +1,33 @@
-//! Whether this process is a child by `fork` of the one in which something was made.
+//! Whether this process was forked from the process in which an object was made.
 //!
-//! A child has a copy of all that its parent has, and shares the parent's descriptors. To ask the system which process this is
-//! takes a system call each time, and is asked before each look at the sockets. So the C library calls a function in each
-//! child, and that counts: the question is a load.
+//! A child has a copy of everything its parent has, and shares the parent's descriptors. The check is made before each look
+//! at the sockets, and asking the system which process this is would take a system call each time. Instead, the C library
+//! calls a function in each child, which counts the fork: the check is a load.
 //!
 //! Ground rules:
 //!
-//! * What two calls of [`Process::current`] return differs if there was a `fork` between them and the second is the child's, and
-//!   else it is equal.
-//! * In a child that function makes one atomic step and nothing else, because little may be done there.
-//! * A child in which that function is not called is not noticed: one made by `_Fork`, or by a bare system call.
+//! * Two calls of [`Process::current`] return different values if there was a `fork` between them and the second call is made
+//!   in the child. Otherwise they return equal values.
+//! * In a child, the counting function performs one atomic operation and nothing else, because little is allowed there.
+//! * A child made by `_Fork`, or by a bare system call, is not noticed: the counting function is not called there.
 
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many forks lie between the first process that counted and this one.
+/// The number of forks between the first process that counted and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// A process: this one, or one of those that it comes from.
+/// A process: this one, or one of its ancestors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u32);
 
 impl Process {
-    /// This process. From the first call on, forks are counted.
+    /// Returns this process. From the first call on, forks are counted.
     ///
     /// # Errors
     ///
-    /// The system's, if it has no memory to note down what is to be called.
+    /// The system's, if it has no memory to register the function.
     pub(crate) fn watched() -> io::Result<Process> {
         static WATCHED: OnceLock<i32> = OnceLock::new();
         match *WATCHED.get_or_init(watch) {
@@ -36,20 +36,20 @@ impl Process {
         }
     }
 
-    /// This process, as far as forks are counted.
+    /// Returns this process, as far as forks are counted.
     #[inline]
     pub(crate) fn current() -> Process {
         // Relaxed: a child begins with the one thread that has counted, and what it starts later comes after that.
         Process(FORKS.load(Ordering::Relaxed))
     }
 
-    /// How many forks lie between the first process that counted and this one.
+    /// The number of forks between the first process that counted and this one.
     pub(crate) fn generation(self) -> u32 {
         self.0
     }
 }
 
-/// Has forks counted from now on; returns the number of an error, or zero.
+/// Makes the C library count forks from now on; returns an error number, or zero.
 #[cfg(all(unix, not(miri)))]
 fn watch() -> i32 {
     // SAFETY: It is declared as POSIX has it. What it is given are functions that nobody is forbidden to call, or none, and that

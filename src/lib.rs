@@ -20,17 +20,17 @@
 //! ```
 //!
 //! * [`block_on`], [`Runtime`], [`runtime`]: running programs, and the knobs.
-//! * [`Runtime::turn`], [`Runtime::next_wake`]: a runtime whose thread belongs to another loop.
+//! * [`Runtime::turn`], [`Runtime::next_wake`]: a runtime whose thread belongs to another event loop.
 //! * [`spawn`], [`task`]: tasks, which need not be `Send`. From another thread: [`Handle::spawn`], and for such tasks
 //!   [`Handle::spawn_with`]. Sets of tasks: [`task::JoinSet`].
-//! * [`task::unblock`], [`task::spawn_blocking`]: work that blocks, such as that with files, on other threads.
-//! * [`sleep`], [`timeout`], [`interval`], [`time`]: timers. [`time::deadline`]: a limit for a piece of work with all that it
-//!   calls and spawns.
+//! * [`task::unblock`], [`task::spawn_blocking`]: work that blocks, such as file I/O, on other threads.
+//! * [`sleep`], [`timeout`], [`interval`], [`time`]: timers. [`time::deadline`]: a limit for a piece of work, including
+//!   everything that it calls and spawns.
 //! * [`time::pause`], [`time::advance`], [`Builder::start_paused`]: time that a program controls, for tests and
-//!   simulations. [`Builder::clock`]: another clock than the monotonic one.
+//!   simulations. [`Builder::clock`]: a clock other than the monotonic one.
 //! * [`Handle::metrics`], [`Handle::dump`], [`dump`]: what a runtime does, and what is pending.
-//! * [`net`]: TCP, UDP and Unix sockets, their options before they are bound or connected ([`net::TcpSocket`]), and look-ups
-//!   of names ([`net::lookup_host`]); feature `net`, on by default.
+//! * [`net`]: TCP, UDP and Unix sockets, socket options before binding or connecting ([`net::TcpSocket`]), and name
+//!   look-ups ([`net::lookup_host`]); feature `net`, on by default.
 //! * [`io`]: what sockets have in common, and on Unix [any other descriptor](io#any-descriptor): pipes, terminals, pidfds,
 //!   inotify, other libraries' sockets.
 //! * `signal`: Ctrl-C and other signals; feature `signal`, Unix only.
@@ -39,22 +39,23 @@
 //!
 //! # The feature `membarrier`
 //!
-//! On by default, of use on Linux. It makes timers cheaper on a runtime's own thread: arming and cancelling one there takes no
-//! atomic step for the lock. Other threads pay for that with the system call `membarrier`, some microseconds whenever one comes
-//! after the own thread has been alone for a while. The first runtime of a process asks whether the call is allowed, which
-//! takes up to 20 ms if there are several threads by then. If it is not, all threads take a mutex, as without the feature. A
-//! filter of system calls (seccomp) that is installed later must allow it, or the process is aborted, with a message, when
-//! a thread needs it: allow it, install the filter first, or leave the feature out.
+//! On by default, useful on Linux. It makes timers cheaper on a runtime's own thread: arming or cancelling a timer there
+//! takes no atomic operation for the lock. Other threads pay for that with the system call `membarrier`: some
+//! microseconds whenever one of them takes the lock after the own thread has been alone for a while. The first runtime of
+//! a process asks the system whether the call is allowed, which takes up to 20 ms if the process has several threads by
+//! then. If the call is not allowed, all threads take a mutex, as without the feature. A system call filter (seccomp)
+//! that is installed later must allow the call. Otherwise the process is aborted, with a message, when a thread needs the
+//! call. So allow it, install the filter first, or leave the feature out.
 //!
 //! # The feature `tracing`
 //!
-//! Off by default. It sends spans and events of the crate `tracing`; no lock is held while a subscriber is called. What happens
-//! inside a subscriber is not told, so it may use the runtime.
+//! Off by default. It emits spans and events of the crate `tracing`; no lock is held while a subscriber is called. What
+//! happens inside a subscriber is not reported, so it may use the runtime.
 //!
 //! | target | level | name | fields |
 //! |---|---|---|---|
 //! | `mainspring::task` | DEBUG | span `task`, entered while the task is polled, without a parent | `id` (as in a [dump]), `name` (if it [has](task::Builder) one), `spawned_at` |
-//! | `mainspring::timer` | TRACE | `armed`, `reset` | `timer` (tells those that live at the same time apart), `deadline_ns`, `made_at` |
+//! | `mainspring::timer` | TRACE | `armed`, `reset` | `timer` (distinguishes timers that exist at the same time), `deadline_ns`, `made_at` |
 //! | | TRACE | `fired` | `timer`, `late_ns`, `made_at` |
 //! | | TRACE | `cancelled` | `timer`, `made_at` |
 //! | | DEBUG | `shut down` | `timers` that still waited |
@@ -91,7 +92,7 @@ pub use runtime::{Builder, Handle, Runtime, block_on};
 pub use task::spawn;
 pub use time::{interval, sleep, timeout};
 
-/// The programs on pages of the repository, compiled and run with the tests.
+/// The programs on the repository's pages, compiled and run with the tests.
 #[cfg(all(doctest, feature = "net", feature = "process"))]
 mod pages {
     #[doc = include_str!("../docs/from-tokio.md")]

@@ -1,11 +1,11 @@
-//! The one place that decides what becomes of a panic of foreign code.
+//! The one place that decides what happens to a panic of foreign code.
 //!
 //! Ground rules:
 //!
-//! * The first panic of a batch is kept and resumed when the batch is done. All others are disposed of.
-//! * To dispose of a payload is to drop it. That runs foreign code, which may panic in turn, and so may the drop of
-//!   what it panics with: [`TRIES`] drops are attempted, and what is left then is forgotten.
-//! * Nothing is resumed on a thread that unwinds already: that would abort the process.
+//! * The first panic of a batch is kept, and resumed when the batch is done. All others are discarded.
+//! * To discard a payload is to drop it. That runs foreign code, which may panic in turn, and dropping the payload of
+//!   that panic may panic, too. [`TRIES`] drops are attempted, and the payload that is left then is forgotten.
+//! * No panic is resumed on a thread that is already unwinding: that would abort the process.
 
 use std::any::Any;
 use std::mem;
@@ -13,13 +13,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::task::Waker;
 use std::thread;
 
-/// What a panic was raised with.
+/// The payload of a panic.
 pub(crate) type Payload = Box<dyn Any + Send + 'static>;
 
-/// So many payloads are dropped, each the panic of the drop before, until one is forgotten.
+/// The maximum number of payloads that are dropped, each raised by the drop before it. The next one is forgotten.
 const TRIES: usize = 8;
 
-/// Collects the panics of a batch: calls that are made one after the other, whatever becomes of each.
+/// Collects the panics of a batch: calls that are made one after the other, even if some of them panic.
 #[derive(Default)]
 #[must_use = "the first panic is to be resumed or handed on"]
 pub(crate) struct Panics {
@@ -43,14 +43,14 @@ impl Panics {
         }
     }
 
-    /// Wakes them all.
+    /// Wakes all wakers.
     pub(crate) fn wake_all(&mut self, wakers: impl IntoIterator<Item = Waker>) {
         for waker in wakers {
             self.catch(|| waker.wake());
         }
     }
 
-    /// Keeps `payload` if it is the first, and disposes of it otherwise.
+    /// Keeps `payload` if it is the first, and discards it otherwise.
     #[cold]
     pub(crate) fn keep(&mut self, payload: Payload) {
         match self.first {
@@ -59,7 +59,7 @@ impl Panics {
         }
     }
 
-    /// Resumes the first panic, if there was any. On a thread that unwinds already it is disposed of.
+    /// Resumes the first panic, if there was one. On a thread that is already unwinding, it is discarded.
     #[inline]
     pub(crate) fn resume(self) {
         if let Some(payload) = self.first {
@@ -71,14 +71,14 @@ impl Panics {
     }
 }
 
-/// Wakes them all, then resumes the first panic, as [`Panics::resume`] does.
+/// Wakes all wakers, then resumes the first panic, as [`Panics::resume`] does.
 pub(crate) fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
     let mut panics = Panics::new();
     panics.wake_all(wakers);
     panics.resume();
 }
 
-/// Runs `f`, whose panic is nobody's business but the panic hook's.
+/// Runs `f`. If it panics, only the panic hook learns of it.
 #[inline]
 pub(crate) fn quietly(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
@@ -86,7 +86,7 @@ pub(crate) fn quietly(f: impl FnOnce()) {
     }
 }
 
-/// Drops what a panic was raised with.
+/// Drops the payload of a panic.
 #[cold]
 pub(crate) fn discard(payload: Payload) {
     let mut left = payload;
@@ -99,14 +99,14 @@ pub(crate) fn discard(payload: Payload) {
     mem::forget(left);
 }
 
-/// A payload that panics as it is dropped, for the tests of those who collect panics.
+/// A payload that panics when it is dropped, for the tests of code that collects panics.
 #[cfg(all(test, not(loom)))]
 pub(crate) mod bomb {
     use std::panic::panic_any;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    /// Panics with a payload whose drop panics with such a payload, and so on, `depth` times; each drop is counted.
+    /// A payload whose drop panics with another such payload, and so on, `depth` times. Each drop is counted.
     pub(crate) struct Bomb {
         pub(crate) depth: usize,
         pub(crate) drops: Arc<AtomicUsize>,
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// A panic while a thread unwinds would abort the process, this test with it.
+    /// A panic on a thread that is already unwinding would abort the process, and this test with it.
     #[test]
     fn nothing_is_resumed_on_a_thread_that_unwinds() {
         struct Collects;

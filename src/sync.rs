@@ -2,9 +2,10 @@
 //!
 //! Ground rules:
 //!
-//! * Without `--cfg loom` these are the types of std, and nothing is added to them.
-//! * `Arc` is not among them: the root's waker is made from std's `Arc` only. The models cannot see its counter, so
-//!   they count for themselves what is dropped, and when. A task counts its references itself, which they do see.
+//! * Without `--cfg loom` these are std's types, and nothing is added to them.
+//! * `Arc` is not among them: the root's waker is made only from std's `Arc`. The models cannot see its counter, so
+//!   they record themselves what is dropped, and when. A task counts its references itself; the models do see that
+//!   count.
 
 #[cfg(loom)]
 pub(crate) use self::model::thread_local;
@@ -24,15 +25,16 @@ pub(crate) use std::{
     thread_local,
 };
 
-/// Locks `mutex`, also after a panic under it: what these locks protect cannot be left half changed, because no
-/// user code runs there.
+/// Locks `mutex`, even if a thread has panicked while it held the lock. The data that these locks protect cannot be
+/// left half changed, because no user code runs under them.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(not(loom))]
 mod real {
-    /// std's `UnsafeCell` with the shape of loom's: a pointer is lent to a closure, so that loom can watch it.
+    /// std's `UnsafeCell` with the interface of loom's: a pointer is lent to a closure, so that loom can track its
+    /// use.
     #[derive(Debug)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -50,7 +52,7 @@ mod real {
 
 #[cfg(loom)]
 mod model {
-    /// loom's threads all run on one thread of the system, which std's macro could not tell apart.
+    /// loom's threads all run on one system thread, so std's macro could not tell them apart.
     macro_rules! model_thread_local {
         ($(#[$attribute:meta])* static $name:ident: $type:ty = const { $init:expr };) => {
             loom::thread_local! { $(#[$attribute])* static $name: $type = $init; }

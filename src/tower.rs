@@ -1,9 +1,9 @@
-//! The two layers of [tower](https://docs.rs/tower) that go by time, on this runtime's timers: [`TimeoutLayer`] and
+//! The two layers of [tower](https://docs.rs/tower) that depend on time, on this runtime's timers: [`TimeoutLayer`] and
 //! [`RateLimitLayer`]. Feature `tower`.
 //!
-//! Tower's own `timeout` and `limit::rate` use tokio's timers, and panic here. These take their places and do what they do.
-//! Most of the rest of tower runs here as it is, on its own or in a `ServiceBuilder` with these; `docs/ecosystem.md` of the
-//! repository says what does not.
+//! Tower's own `timeout` and `limit::rate` use tokio's timers, and panic here. These layers replace them and do the same.
+//! Most of the rest of tower runs here unchanged, on its own or in a `ServiceBuilder` with these; `docs/ecosystem.md` in
+//! the repository says what does not.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -38,7 +38,7 @@ use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// The error of a service with a [`Timeout`]: that of the service, or an [`Elapsed`](time::error::Elapsed).
+/// The error of a service with a [`Timeout`]: the service's own, or an [`Elapsed`](time::error::Elapsed).
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Makes services with a [`Timeout`].
@@ -57,7 +57,7 @@ pub struct TimeoutLayer {
 }
 
 impl TimeoutLayer {
-    /// Gives each request so much time. `Duration::MAX` is no limit.
+    /// Makes a layer that limits each request to this time. `Duration::MAX` is no limit.
     pub const fn new(duration: Duration) -> TimeoutLayer {
         TimeoutLayer { duration }
     }
@@ -71,13 +71,13 @@ impl<S> Layer<S> for TimeoutLayer {
     }
 }
 
-/// A service whose requests have a limited time, each for itself, from the first poll that finds it pending; see
-/// [`timeout`](crate::timeout()). Waiting until the service is ready is not limited.
+/// A service that limits the time of each request. The time of a request begins with the first poll that finds it pending;
+/// see [`timeout`](crate::timeout()). Waiting until the service is ready is not limited.
 ///
 /// # Errors
 ///
-/// Those of the service; and [`Elapsed`](time::error::Elapsed) if the time passes first. The request's future is dropped with
-/// that of the timeout.
+/// Those of the service, and [`Elapsed`](time::error::Elapsed) if the time passes first. The request's future is dropped
+/// together with the timeout's.
 #[derive(Clone, Debug)]
 pub struct Timeout<S> {
     inner: S,
@@ -85,7 +85,7 @@ pub struct Timeout<S> {
 }
 
 impl<S> Timeout<S> {
-    /// Gives each request to `inner` so much time.
+    /// Makes a service that limits each request to `inner` to this time.
     pub const fn new(inner: S, duration: Duration) -> Timeout<S> {
         Timeout { inner, duration }
     }
@@ -114,11 +114,11 @@ pin_project! {
     ///
     /// # Panics
     ///
-    /// When a poll finds the answer pending, as [`Sleep`] does: without a runtime, or after it was dropped.
+    /// As [`Sleep`] does, when a poll finds the answer pending: if there is no runtime, or the runtime was dropped.
     ///
     /// # Cancel safety
     ///
-    /// That of the inner future.
+    /// The same as for the inner future.
     #[derive(Debug)]
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct TimeoutFuture<F> {
@@ -157,7 +157,7 @@ pub struct RateLimitLayer {
 }
 
 impl RateLimitLayer {
-    /// Lets `number` requests through in each `period`.
+    /// Makes a layer that lets `number` requests through in each `period`.
     ///
     /// # Panics
     ///
@@ -183,32 +183,32 @@ const fn check(number: u64, period: Duration) {
     assert!(!period.is_zero(), "a rate limit has to have a period");
 }
 
-/// A service that is ready for so many requests in each period, and pending for the rest of it.
+/// A service that is ready for a limited number of requests in each period, and pending for the rest of the period.
 ///
-/// A period begins with the first request after the end of the last one: so in no case are there more than twice as many within
-/// any stretch of that length. Who waits until the service is ready is woken as the period ends.
+/// A period begins with the first request after the end of the previous period. So within any stretch of that length there
+/// are at most twice that number of requests. A task that waits until the service is ready is woken when the period ends.
 ///
-/// It is not `Clone`, because two copies would let twice as many through: put a `tower::buffer::Buffer` around one that many
-/// share.
+/// It is not `Clone`, because two copies would let twice as many requests through. To share one service among many, put a
+/// `tower::buffer::Buffer` around it.
 ///
 /// # Panics
 ///
-/// `call` panics if the limit is reached and `poll_ready` was not asked before. `poll_ready` panics as [`Sleep`] does, if the
-/// limit is reached and there is no runtime.
+/// `call` panics if the limit is reached and `poll_ready` was not called before. `poll_ready` panics as [`Sleep`] does, if
+/// the limit is reached and there is no runtime.
 pub struct RateLimit<S> {
     inner: S,
     number: u64,
     period: Duration,
-    /// Requests that may still come in this period.
+    /// How many more requests are let through in this period.
     left: u64,
-    /// When the period ends; made anew with the first request of all.
+    /// When the period ends; set by the first request of a period.
     end: Option<Instant>,
-    /// Ends with the period, if somebody has to wait for that. It is kept, and reset.
+    /// Expires when the period ends, if a task has to wait for that. It is kept, and reset.
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> RateLimit<S> {
-    /// Lets `number` requests to `inner` through in each `period`.
+    /// Makes a service that lets `number` requests to `inner` through in each `period`.
     ///
     /// # Panics
     ///

@@ -1,7 +1,7 @@
-//! What the runtime does, as spans and events of `tracing`: with the feature of that name. Without it, nothing: no code,
-//! no word of memory. The table of names stands in the crate's documentation.
+//! What the runtime does, as spans and events of `tracing`, with the feature of that name. Without the feature there is
+//! nothing: no code, and no word of memory. The table of names is in the crate's documentation.
 //!
-//! Ground rule: a subscriber is foreign code. It is called where no lock and no borrow is held that it could run into.
+//! Ground rule: a subscriber is foreign code. It is called only where no lock or borrow is held that it could run into.
 
 #[cfg(not(feature = "tracing"))]
 pub(crate) use off::{long_turn, parking, task, woken};
@@ -19,7 +19,7 @@ mod on {
     use tracing::Span;
     use tracing::field::display;
 
-    /// A turn that is longer than this is told of.
+    /// A turn that takes this long, or longer, is reported.
     const LONG_TURN: Duration = Duration::from_millis(10);
 
     pin_project! {
@@ -56,7 +56,7 @@ mod on {
     }
 
     pub(crate) fn parking(timeout: Option<Duration>) {
-        // Half a thousand years fit.
+        // Five hundred years fit.
         let timeout_ns = timeout.map(|timeout| timeout.as_nanos() as u64);
         tracing::trace!(target: "mainspring::park", timeout_ns, "parking");
     }

@@ -1,4 +1,4 @@
-//! Work that blocks, done on other threads: closures of the program, and the look-ups of names.
+//! Work that blocks, done on other threads: closures of the program, and name look-ups.
 //!
 //! ```text
 //!   start ──▶ Queued ──(a thread of the pool)──▶ Running ──▶ Done ──(poll)──▶ Over
@@ -7,13 +7,14 @@
 //!
 //! Ground rules:
 //!
-//! * Virtual time is held from the start until the closure has ended and its waiter was woken; a closure that is
-//!   dropped before it runs holds it no longer.
-//! * The result is stored first and the waker taken after; the future leaves its waker first and looks for the result
-//!   again after that. So one of the two sees what the other has left.
-//! * The closure, its result, and wakers are foreign: they run and are dropped without the lock. Nor does the cell of the
-//!   waker clone, wake or drop one that is foreign: a panic there would leave it dead. It has a reference to ours.
-//! * The pool's threads belong to nobody: a panic of the closure is its result's, and any other is only reported.
+//! * Virtual time is held from the start until the closure has ended and its waiter was woken. If a closure is dropped
+//!   before it runs, the hold ends with it.
+//! * The closure's thread stores the result first and takes the waker after. The future leaves its waker first and looks
+//!   for the result again after. So one of the two sees what the other has left.
+//! * The closure, its result, and wakers are foreign code: they run and are dropped without the lock. The waker's cell never
+//!   clones, wakes or drops a foreign waker, because a panic there would make the cell unusable. It holds a waker of
+//!   our own, which refers to the foreign one.
+//! * The pool's threads belong to no task: a panic of the closure becomes its result, and any other panic is only reported.
 
 mod pool;
 
@@ -29,7 +30,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A future of what a closure returns that runs on another thread. Made by [`unblock`].
+/// A future of the result of a closure that runs on another thread. Made by [`unblock`].
 ///
 /// It may be awaited on any thread and by any executor.
 ///
@@ -39,26 +40,27 @@ use std::task::{Context, Poll, Wake, Waker};
 ///
 /// # Cancel safety
 ///
-/// Dropping it drops the closure if that has not begun; one that has runs on, and its result is dropped on its thread.
+/// Dropping the future drops the closure if it has not begun. A closure that has begun runs on, and its result is dropped on
+/// its thread.
 #[must_use = "if it is dropped, the closure may never run"]
 pub struct Unblock<T> {
     job: Arc<Job<T>>,
-    /// Who waits, while the job's cell may refer to it.
+    /// Holds the waker of the waiting task. Kept while the job's cell may refer to it.
     task: Option<Arc<Task>>,
 }
 
-/// Runs a closure that blocks on another thread, and returns a future of what it returns: for files, for libraries that
-/// know nothing of async, for computations that take longer than some ten microseconds.
+/// Runs a closure that may block on another thread, and returns a future of its result: for files, for libraries without
+/// async, for computations that take longer than about ten microseconds.
 ///
-/// The closure begins at once, whether or not the future is polled, if there is a thread for it; see
-/// [the module](crate::task#work-that-blocks) for the threads, and for what holds of time. It is in no runtime: take a
-/// [`Handle`](crate::Handle) along to spawn from there.
+/// The closure begins at once, whether or not the future is polled, if there is a thread for it.
+/// [The module](crate::task#work-that-blocks) describes the threads, and what virtual time does meanwhile. The closure runs
+/// in no runtime: to spawn from there, move a [`Handle`](crate::Handle) into it.
 ///
-/// This needs no runtime. [`spawn_blocking`](crate::task::spawn_blocking) makes a task that waits for the closure.
+/// This function needs no runtime. [`spawn_blocking`](crate::task::spawn_blocking) spawns a task that waits for the closure.
 ///
 /// # Panics
 ///
-/// If the system cannot make a thread and there is none. The future has the panics of the closure.
+/// If the system cannot create a thread and the pool has none. Panics of the closure go to the future.
 ///
 /// # Examples
 ///
@@ -73,7 +75,7 @@ pub struct Unblock<T> {
 /// # .unwrap();
 /// ```
 ///
-/// Paused time waits for it:
+/// Paused time waits for the closure:
 ///
 /// ```
 /// use mainspring::task::unblock;
@@ -99,11 +101,11 @@ where
     }
 }
 
-/// As [`unblock`].
+/// Like [`unblock`], but returns an error instead of panicking.
 ///
 /// # Errors
 ///
-/// The system's, if it cannot make a thread and there is none.
+/// The system's error, if it cannot create a thread and the pool has none.
 pub(crate) fn start<T, F>(closure: F) -> io::Result<Unblock<T>>
 where
     F: FnOnce() -> T + Send + 'static,
@@ -116,21 +118,21 @@ where
     Ok(Unblock { job, task: None })
 }
 
-/// What the closure's thread and its future share.
+/// The state that the closure's thread and its future share.
 struct Job<T> {
     stage: Mutex<Stage<T>>,
     waker: AtomicWaker,
 }
 
-/// No panic comes from within the cell of the waker: see above.
+/// No panic comes from within the waker's cell: see above.
 impl<T> RefUnwindSafe for Job<T> {}
 
-/// The waker of the latest poll, which is foreign, in one that is not.
+/// Our own waker, which refers to the foreign waker of the latest poll.
 struct Task(Waker);
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
-        // Also in a poll that leaves its waker just as the result comes: then the cell wakes there.
+        // This may also run in a poll that leaves its waker just as the result comes: then the cell wakes it there.
         quietly(|| self.0.wake_by_ref());
     }
 }
@@ -139,7 +141,7 @@ enum Stage<T> {
     Queued(Box<dyn FnOnce() -> T + Send>, Option<Hold>),
     Running,
     Done(Result<T, Payload>),
-    /// The result was given, or nobody wants it.
+    /// The result has been returned, or the future was dropped.
     Over,
 }
 
@@ -148,11 +150,11 @@ impl<T> Job<T> {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The result, if it is there.
+    /// Takes the result, if it is there.
     ///
     /// # Panics
     ///
-    /// With the panic of the closure; and if the result was given.
+    /// With the panic of the closure; and if the result was already taken.
     fn take(&self) -> Option<T> {
         let mut stage = self.lock();
         if let Stage::Queued(..) | Stage::Running = *stage {
@@ -200,14 +202,14 @@ impl<T> Future for Unblock<T> {
         if !self.task.as_ref().is_some_and(|task| task.0.will_wake(cx.waker())) {
             let task = Arc::new(Task(cx.waker().clone()));
             self.job.waker.register(&task.clone().into());
-            // Only now has the cell let go of the one before. If its drop panics, the result is there for the next poll.
+            // Only now has the cell let go of the waker before. If its drop panics, the result is there for the next poll.
             drop(self.task.replace(task));
         }
         self.job.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
-/// Terminated once it gave its result.
+/// Terminated once it has returned its result.
 impl<T> FusedFuture for Unblock<T> {
     fn is_terminated(&self) -> bool {
         matches!(*self.job.lock(), Stage::Over)

@@ -1,20 +1,20 @@
-//! The threads for work that blocks: as many as there is work, up to a limit, and none that stays idle.
+//! The threads for work that blocks: one for each piece of work, up to a limit. Idle threads end.
 //!
 //! Ground rules:
 //!
-//! * There is one pool in a process, and it belongs to no runtime. A thread begins when there is more work than threads that
-//!   are idle, and ends when it has been idle for [`IDLE`].
+//! * There is one pool in a process, and it belongs to no runtime. A thread begins when there is more work than there are idle
+//!   threads, and ends when it has been idle for [`IDLE`].
 //! * Work begins in the order in which it came.
-//! * A thread that is idle looks at the queue before it waits, and after, whatever has ended the wait: so no work is
+//! * An idle thread looks at the queue before it waits, and again after, whatever has ended the wait: so no work is
 //!   left while a thread is idle.
-//! * Threads are begun under the lock: who fails to begin the only one takes the work back, and strands nobody else's. No
-//!   foreign code runs under it.
-//! * A child by `fork` has none of the threads, and may find its parent's lock taken by one of them. So it has a pool of its own,
-//!   and never looks at its parent's: what is queued there is the parent's to do.
+//! * Threads are started under the lock: a caller that fails to start the only thread takes its work back, and no other work is
+//!   left stranded. No foreign code runs under the lock.
+//! * A child by `fork` has none of the threads, and may find its parent's lock taken by one of them. So the child has its own
+//!   pool, and never looks at its parent's: the work that is queued there is the parent's.
 //!
-//! The crate `blocking` (1.7.0) would do, but for three things: its threads end only above their limit, and each idle one wakes
-//! twice a second for ever; up to five closures wait behind an idle thread before there is another; and a closure that never
-//! gets a thread is not told.
+//! The crate `blocking` (1.7.0) would do, except for three things: its threads end only above their limit, and each idle thread
+//! wakes twice a second forever; up to five closures wait behind an idle thread before there is another thread; and it does not
+//! report when a closure never gets a thread.
 
 use crate::fork::Process;
 use std::collections::VecDeque;
@@ -23,34 +23,34 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How many threads there are at most.
+/// The maximum number of threads.
 const LIMIT: usize = 512;
 
-/// How long a thread waits for work until it ends.
+/// How long a thread waits for work before it ends.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Something to be done on a thread of the pool.
+/// Work to be done on a thread of the pool.
 pub(super) trait Work: Send + Sync {
-    /// Does it. Must not panic.
+    /// Does the work. Must not panic.
     fn run(self: Arc<Self>);
 }
 
 /// The pool of the first process.
 static FIRST: Pool = Pool::new();
 
-/// A process's.
+/// The pool of a process.
 struct Pool {
     state: Mutex<State>,
-    /// There is work.
+    /// Notified when there is work.
     more: Condvar,
-    /// The pool of this process's child, in which that is made.
+    /// The pool of this process's child by `fork`. It is made in the child.
     of_child: OnceLock<Box<Pool>>,
 }
 
 struct State {
     queue: VecDeque<Arc<dyn Work>>,
     threads: usize,
-    /// Those that wait for work, also if they have been told of it already.
+    /// Threads that wait for work, including those that have been notified already.
     idle: usize,
 }
 
@@ -63,7 +63,7 @@ impl Pool {
         }
     }
 
-    /// This process's.
+    /// Returns this process's pool.
     fn current() -> io::Result<&'static Pool> {
         let generation = Process::watched()?.generation();
         Ok((0..generation).fold(&FIRST, |pool, _| pool.of_child.get_or_init(|| Box::new(Pool::new()))))
@@ -74,11 +74,11 @@ impl Pool {
     }
 }
 
-/// Has `work` done as soon as there is a thread for it.
+/// Queues `work`, to be done as soon as there is a thread for it.
 ///
 /// # Errors
 ///
-/// The system's, if it cannot make a thread and there is none.
+/// The system's error, if it cannot create a thread and there is none.
 pub(super) fn submit(work: Arc<dyn Work>) -> io::Result<()> {
     let pool = Pool::current()?;
     let mut state = pool.lock();
@@ -87,25 +87,25 @@ pub(super) fn submit(work: Arc<dyn Work>) -> io::Result<()> {
         match thread::Builder::new().name("mainspring-work".into()).spawn(|| serve(pool)) {
             Ok(_detached) => state.threads += 1,
             Err(error) if state.threads == 0 => {
-                // It is foreign, and goes without the lock.
+                // The work is foreign: it is dropped without the lock.
                 drop(state);
                 drop(work);
                 return Err(error);
             }
-            // One of those that are there comes to it.
+            // One of the existing threads will do the work.
             Err(_) => {}
         }
     }
     state.queue.push_back(work);
     drop(state);
-    // Not under the lock, which is the first thing that who is woken needs.
+    // Not under the lock, which is the first thing that the woken thread needs.
     if is_one_idle {
         pool.more.notify_one();
     }
     Ok(())
 }
 
-/// What a thread of the pool does.
+/// The main function of a thread of the pool.
 fn serve(pool: &Pool) {
     let mut state = pool.lock();
     loop {

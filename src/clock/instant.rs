@@ -2,14 +2,15 @@
 //!
 //! Ground rules:
 //!
-//! * An instant counts nanoseconds from the first moment that this process asked for (its anchor), and may
-//!   lie before it. 63 bits are 292 years to either side; what lies beyond saturates.
-//! * Inside a runtime `now` reads that runtime's clock. As long as that is the system's monotonic clock it is the
-//!   same moment by the same count. Where it is another, or was stopped, its instants lie on a timeline of its own.
-//! * Conversion to and from std's is a sum of integers: std's count from the anchor, and by how much the runtime's count
-//!   is ahead of it. No clock is read for it, unless the runtime goes by one that counts suspensions.
-//! * Runtimes' clocks count from the anchor too, so an instant and a driver's [`Nanos`] are the same number, and
-//!   nothing is computed to get from one to the other.
+//! * An instant counts nanoseconds from the first moment that this process asked for (its anchor), and may lie before
+//!   it. 63 bits cover 292 years in each direction; moments beyond that saturate.
+//! * Inside a runtime `now` reads that runtime's clock. As long as that is the system's monotonic clock, the moment and
+//!   the count are the same as outside. If the runtime uses another clock, or its clock was stopped, its instants lie
+//!   on a timeline of their own.
+//! * Conversion to and from std's `Instant` is a sum of integers: std's count from the anchor, and how far the runtime's
+//!   count is ahead of it. It reads no clock, unless the runtime uses a clock that counts suspensions.
+//! * Runtimes' clocks count from the anchor too, so an instant and a driver's [`Nanos`] are the same number, and one
+//!   becomes the other without arithmetic.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
@@ -20,36 +21,36 @@ use mainspring_driver::Nanos;
 use super::system::{self, anchor};
 use super::{RuntimeClock, rarely};
 
-/// A moment, to the nanosecond: as [`std::time::Instant`], which it converts to and from, but small, and
-/// without panics on overflow.
+/// A moment, to the nanosecond. It is like [`std::time::Instant`], to and from which it converts, but small, and it
+/// does not panic on overflow.
 ///
 /// # On which timeline it lies
 ///
-/// [`now`](Instant::now) reads the clock of the runtime that this thread is in, and outside one the system's monotonic
-/// clock, the one of std. Mostly these are the same. They part where a runtime goes by another
-/// [`Clock`](crate::time::Clock), or its time is or was [paused](crate::time::pause): then its instants lie on its own timeline,
-/// which for one that was paused from its beginning is the same in each run. To compare an instant of one timeline with
-/// one of another makes no sense, and nothing keeps you from it.
+/// [`now`](Instant::now) reads the clock of the runtime that this thread is in; outside a runtime, it reads the system's
+/// monotonic clock, which is std's. Mostly the two are the same. They differ if a runtime uses another
+/// [`Clock`](crate::time::Clock), or if its time is or was [paused](crate::time::pause): then its instants lie on its own
+/// timeline. If a runtime was paused from its beginning, that timeline is the same in each run. Comparing instants of two
+/// timelines makes no sense, and nothing prevents it.
 ///
 /// # Conversion to and from std
 ///
-/// Conversion is exact, to the nanosecond and in both directions: there and back is the same moment, the order stays the
-/// same, and what lies a second after another moment lies a second after it on the other side, too.
+/// Conversion is exact, to the nanosecond and in both directions: a round trip returns the same moment, the order stays
+/// the same, and two moments that are a second apart stay a second apart.
 ///
-/// * Outside a runtime, and in one that goes by the system's monotonic clock and was never paused, both are the same
-///   moment.
-/// * In a runtime whose time is or was paused, the two timelines are tied together at the moment at which its time first
-///   became virtual (by [`pause`](crate::time::pause), or when it was built), and nowhere else: to advance time and to resume it
-///   change nothing about that. With a [`TestClock`](crate::time::TestClock) it is the moment at which that was made.
-/// * In one that goes by [`Clock::Boottime`](crate::time::Clock::Boottime), std's clock stands while the machine is suspended,
-///   and the runtime's goes on. Conversion counts the suspensions so far: a moment five minutes ahead of std's clock is
-///   five minutes ahead of the runtime's, whatever was before. So there and back is the same moment unless the machine
-///   was suspended in between.
+/// * Outside a runtime, and in a runtime that uses the system's monotonic clock and was never paused, instants of both
+///   types are the same moment.
+/// * In a runtime whose time is or was paused, the two timelines are tied together at the moment at which its time first became
+///   virtual (by [`pause`](crate::time::pause), or when it was built), and nowhere else: advancing or resuming time does not
+///   change that. With a [`TestClock`](crate::time::TestClock) it is the moment at which the test clock was made.
+/// * In a runtime that uses [`Clock::Boottime`](crate::time::Clock::Boottime), std's clock stops while the machine is
+///   suspended, and the runtime's goes on. Conversion accounts for the suspensions so far: a moment five minutes ahead of
+///   std's clock is five minutes ahead of the runtime's, whatever happened before. So a round trip returns the same moment
+///   unless the machine was suspended in between.
 ///
-/// Under virtual time, therefore, take std's instants from the runtime, with `Instant::now().into_std()`. What
-/// [`std::time::Instant::now`] says is the system's time: once virtual time has been moved on by an hour, its "in a
-/// minute" lies 59 minutes in the runtime's past. Libraries that count in std's instants mostly let their timer say what
-/// time it is (hyper's is `hyper::rt::Timer::now`): give them this.
+/// Under virtual time, therefore, get std's instants from the runtime, with `Instant::now().into_std()`.
+/// [`std::time::Instant::now`] returns the system's time: once virtual time has been advanced by an hour, a minute after
+/// that lies 59 minutes in the runtime's past. Libraries that count in std's instants mostly ask their timer for the
+/// time (hyper's is `hyper::rt::Timer::now`): have it return the runtime's.
 ///
 /// ```
 /// use std::time::Duration;
@@ -66,8 +67,9 @@ use super::{RuntimeClock, rarely};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// What one side cannot express saturates: this type 292 years from the first moment that the process asked for, and
-/// std's at the first or last moment that it has on this platform (on Linux and macOS it has all that are here).
+/// A moment that one type cannot express saturates: this type saturates 292 years from the first moment that the
+/// process asked for, and std's at the first or last moment that it has on this platform (on Linux and macOS it has all
+/// moments of this type).
 ///
 /// # Examples
 ///
@@ -86,14 +88,14 @@ use super::{RuntimeClock, rarely};
 pub struct Instant(i64);
 
 impl Instant {
-    /// The current moment.
+    /// Returns the current moment.
     #[inline]
     pub fn now() -> Instant {
         from_nanos(super::current(RuntimeClock::now).unwrap_or_else(system::now))
     }
 
-    /// The same moment, given by std; see [above](Instant#conversion-to-and-from-std) for a runtime whose time is not the
-    /// system's.
+    /// Converts a moment from std's type; see [above](Instant#conversion-to-and-from-std) for a runtime whose time is not
+    /// the system's.
     pub fn from_std(std: StdInstant) -> Instant {
         let anchor = anchor();
         let signed = |duration: Duration| i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX);
@@ -105,8 +107,8 @@ impl Instant {
         Instant(count.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
-    /// The same moment for std; see [above](Instant#conversion-to-and-from-std) for a runtime whose time is not the
-    /// system's.
+    /// Converts this moment to std's type; see [above](Instant#conversion-to-and-from-std) for a runtime whose time is
+    /// not the system's.
     pub fn into_std(self) -> StdInstant {
         let ahead = ahead_of_std();
         let distance = self.0.abs_diff(ahead);
@@ -140,20 +142,22 @@ impl Instant {
         Instant::now() - *self
     }
 
-    /// The moment `duration` later; `None` if that is more than 292 years from here.
+    /// The moment `duration` later. `None` if `duration` is more than 292 years, or if the moment lies more than that from the
+    /// first moment that the process asked for.
     pub fn checked_add(&self, duration: Duration) -> Option<Instant> {
         let nanos = i64::try_from(duration.as_nanos()).ok()?;
         self.0.checked_add(nanos).map(Instant)
     }
 
-    /// The moment `duration` earlier; `None` if that is more than 292 years from here.
+    /// The moment `duration` earlier. `None` if `duration` is more than 292 years, or if the moment lies more than that from the
+    /// first moment that the process asked for.
     pub fn checked_sub(&self, duration: Duration) -> Option<Instant> {
         let nanos = i64::try_from(duration.as_nanos()).ok()?;
         self.0.checked_sub(nanos).map(Instant)
     }
 }
 
-/// By how many nanoseconds the count of instants in the runtime that this thread is in is ahead of that of std's.
+/// By how many nanoseconds the instants of the runtime that this thread is in are ahead of std's.
 pub(super) fn ahead_of_std() -> i64 {
     super::current(RuntimeClock::ahead_of_std).unwrap_or(0)
 }
@@ -163,19 +167,19 @@ fn go<T: Copy>(start: T, distance: u64, step: fn(&T, Duration) -> Option<T>) -> 
     if let Some(there) = step(&start, Duration::from_nanos(distance)) {
         return there;
     }
-    // By halves: what is too far for one is tried by the next.
+    // By halves: if one step is too far, the next one, half as long, is tried.
     let try_half = |at: T, bit: u32| step(&at, Duration::from_nanos(1 << bit)).unwrap_or(at);
     (0..u64::BITS).rev().fold(start, try_half)
 }
 
-/// The moment that a runtime's clock shows as `at`; the end of time stays the end of time.
+/// The moment that a runtime's clock shows as `at`; the end of time becomes the end of time.
 #[inline]
 pub(crate) fn from_nanos(at: Nanos) -> Instant {
     Instant(i64::try_from(at.get()).unwrap_or_else(|_| rarely(i64::MAX)))
 }
 
-/// What a runtime's clock shows at `instant`; a moment before the anchor is the first, and the last instant
-/// of all never comes.
+/// What a runtime's clock shows at `instant`. A moment before the anchor becomes the anchor, and the last instant of
+/// all becomes "never".
 #[inline]
 pub(crate) fn to_nanos(instant: Instant) -> Nanos {
     match u64::try_from(instant.0) {
@@ -209,7 +213,7 @@ impl From<Instant> for StdInstant {
     }
 }
 
-/// Saturates 292 years from here.
+/// Saturates 292 years from the first moment that the process asked for.
 impl Add<Duration> for Instant {
     type Output = Instant;
     #[inline]
@@ -224,7 +228,7 @@ impl AddAssign<Duration> for Instant {
     }
 }
 
-/// Saturates 292 years from here.
+/// Saturates 292 years from the first moment that the process asked for.
 impl Sub<Duration> for Instant {
     type Output = Instant;
     #[inline]
@@ -239,7 +243,7 @@ impl SubAssign<Duration> for Instant {
     }
 }
 
-/// Zero if the other one is later.
+/// Zero if the other instant is later.
 impl Sub for Instant {
     type Output = Duration;
     #[inline]
@@ -275,7 +279,7 @@ mod tests {
         for std in [std, before, std + Duration::from_secs(86_400 * 365 * 100)] {
             assert_eq!(Instant::from_std(std).into_std(), std);
         }
-        // Where std's type has room for it, what lies at the edge of this one is not bent either.
+        // If std's type has room for them, the first and last moments of this type are exact, too.
         let edges = [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX].map(Instant);
         let there = edges.map(Instant::into_std);
         assert!(there.is_sorted());

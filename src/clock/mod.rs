@@ -1,4 +1,4 @@
-//! What time it is: by the system's clocks, by a runtime's, and by that of the runtime that this thread is in.
+//! The clocks: the system's, a runtime's, and the current clock, which is that of the runtime that this thread is in.
 //!
 //! ```text
 //!   Instant::now, wall_now ──▶ the current clock, or outside a runtime the system's
@@ -13,12 +13,12 @@
 //!
 //! Ground rules:
 //!
-//! * Every clock here counts from the process's anchor. So a moment by one is a moment by another, and nothing is computed
-//!   to get from a driver's [`Nanos`] to an [`Instant`].
-//! * A runtime whose time becomes virtual is anchored once: its wall clock, and its distance from std's `Instant`. Both
-//!   stay, also after its time was resumed. So what was converted once stays right.
-//! * The current clock is set by `runtime::context` alone, together with the current runtime. In the destructor of another
-//!   thread-local it may be gone already; then it is the system's.
+//! * Every clock here counts from the process's anchor. So a moment by one clock is also a moment by any other, and a
+//!   driver's [`Nanos`] becomes an [`Instant`] without arithmetic.
+//! * When a runtime's time first becomes virtual, two values are fixed: its wall clock, and its distance from std's
+//!   `Instant`. Both stay fixed, even after its time was resumed. So a moment that was converted once stays right.
+//! * Only `runtime::context` sets the current clock, together with the current runtime. In the destructor of another
+//!   thread-local it may already be gone; then the system's clock is used.
 
 pub(crate) mod instant;
 pub(crate) mod system;
@@ -40,12 +40,12 @@ thread_local! {
 /// The clock of a runtime.
 pub(crate) struct RuntimeClock {
     timers: Timers,
-    /// It was built on the system's monotonic clock, which is the process's own as long as nobody stops it.
+    /// The runtime was built on the system's monotonic clock, which is the process's own clock as long as it is not
+    /// stopped.
     on_system_clock: bool,
-    /// What the wall clock showed at a moment of the runtime's time. Not set: it is the system's.
+    /// What the wall clock showed at a moment of the runtime's time. If not set, the wall clock is the system's.
     wall: OnceLock<(SystemTime, Nanos)>,
-    /// By how many nanoseconds the count of the runtime's instants was ahead of that of std's. Not set: its time never
-    /// was virtual.
+    /// By how many nanoseconds the runtime's instants were ahead of std's. If not set, its time was never virtual.
     ahead_of_std: OnceLock<i64>,
 }
 
@@ -69,26 +69,26 @@ impl RuntimeClock {
         self.timers.now()
     }
 
-    /// Whether its time is the process's: it goes by the system's monotonic clock, and never was paused.
+    /// Whether this is the process's time: the runtime uses the system's monotonic clock, and was never paused.
     #[inline]
     pub(crate) fn is_system(&self) -> bool {
         self.on_system_clock && self.timers.clock_changes() == 0
     }
 
-    /// Stops it. False, and nothing is changed, if it is stopped already.
+    /// Stops the clock. Returns false, and changes nothing, if it is stopped already.
     pub(crate) fn pause(&self) -> bool {
-        // The first call stays.
+        // The values of the first call stay.
         let _ = self.wall.set((SystemTime::now(), self.timers.now()));
         let _ = self.ahead_of_std.set(self.ahead_of_std());
         self.timers.pause()
     }
 
-    /// Whether the time of day goes by this clock, and not by the system's: then nobody sets it.
+    /// Whether the time of day follows this clock, and not the system's: then it is never set.
     pub(crate) fn has_own_wall(&self) -> bool {
         self.wall.get().is_some()
     }
 
-    /// The time of day. It stops where the system's type ends.
+    /// The time of day. It stops where the range of the system's type ends.
     pub(crate) fn wall_now(&self) -> SystemTime {
         let Some((wall, at)) = self.wall.get() else { return SystemTime::now() };
         let mut passed = self.timers.now().saturating_duration_since(*at);
@@ -100,8 +100,7 @@ impl RuntimeClock {
         }
     }
 
-    /// By how many nanoseconds the count of this clock's instants is ahead of that of std's, whose count is the
-    /// process's.
+    /// By how many nanoseconds this clock's instants are ahead of std's, whose count is the process's.
     fn ahead_of_std(&self) -> i64 {
         match self.ahead_of_std.get() {
             Some(ahead) => *ahead,
@@ -111,14 +110,14 @@ impl RuntimeClock {
     }
 }
 
-/// Makes `clock` the one that this thread goes by: that of the runtime it has entered, or without one the system's.
+/// Makes `clock` the clock of this thread: that of the runtime that it has entered or, without a runtime, the system's.
 pub(crate) fn set_current(clock: Option<Arc<RuntimeClock>>) {
     let before = CURRENT.try_with(|current| current.replace(clock));
     // It is dropped after the borrow has ended.
     drop(before);
 }
 
-/// Looks at the clock of the runtime that this thread is in; `None` if it is in none.
+/// Reads the clock of the runtime that this thread is in; `None` if it is in no runtime.
 #[inline]
 fn current<R>(look: impl FnOnce(&RuntimeClock) -> R) -> Option<R> {
     CURRENT.try_with(|current| current.borrow().as_deref().map(look)).ok().flatten()
@@ -129,8 +128,8 @@ pub(crate) fn current_clock() -> Option<Arc<RuntimeClock>> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
-/// The value. Who says it after a condition says that this is hardly ever so: the compiler branches to it, and what is computed from
-/// a reading of the clock is not waited for.
+/// Returns the value. It marks the branch that calls it as unlikely: the compiler emits a jump, and the processor does not wait
+/// for what is computed from a reading of the clock.
 #[cold]
 fn rarely<T>(value: T) -> T {
     value

@@ -1,19 +1,20 @@
-//! The system's clocks: the anchor from which this process counts, the time since, and where a driver's time lies on the
-//! clock that the alarm goes by.
+//! The system's clocks: the anchor from which this process counts, the time since then, and where a driver's time lies
+//! on the alarm's clock.
 //!
 //! Ground rules:
 //!
-//! * On Linux the clocks are read as the system gives them, two integers, and not as std's `Instant`, whose
-//!   arithmetic costs a tenth of the reading. std's is `CLOCK_MONOTONIC` too.
-//! * std's reading of the anchor lies between two of the system's, in the least disturbed of a few tries. So a moment
-//!   given by std and the same one read here differ by less than a reading takes: who reads std's clock after an end
-//!   finds that it has passed.
+//! * On Linux the clocks are read as the system returns them, as two integers, and not through std's `Instant`: its
+//!   arithmetic costs a tenth of the reading. std's clock is `CLOCK_MONOTONIC` too.
+//! * For the anchor, std's clock is read between two readings of the system's, in the least disturbed of a few tries.
+//!   So std's reading of a moment and the reading here differ by less than a reading takes: code that reads std's clock
+//!   after a timer has ended finds that the deadline has passed.
 //! * The two system clocks differ by the time for which the machine was suspended, and by nothing else. As long as a
-//!   measurement does not contradict the last answer, the answer stays the same: so conversion from one to the other and
-//!   back is exact unless the machine was suspended in between.
-//! * Where a driver's time lies on the alarm's clock is measured between two readings of the driver's, and rounded up by
-//!   what lies between them: an alarm may ring some ten nanoseconds late, and does not ring too early for nothing. It
-//!   decides when a park ends, never whether a timer is due: that is for the driver's time alone.
+//!   measurement does not contradict the last answer, the answer stays the same: so a conversion from one clock to the
+//!   other and back is exact unless the machine was suspended in between.
+//! * The offset of the alarm's clock from a driver's time is measured between two readings of the driver's time, and
+//!   rounded up by the time between them: an alarm may ring some ten nanoseconds late, but does not ring too early,
+//!   which would be a wake-up for nothing. The offset decides when a park ends, never whether a timer is due: only the
+//!   driver's time decides that.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) use self::linux::boottime;
@@ -23,12 +24,12 @@ use mainspring_driver::{Handle as Timers, Nanos};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// Which clock of the system an alarm goes by.
+/// The system clock that an alarm uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockId {
-    /// It stands while the machine is suspended: `CLOCK_MONOTONIC`.
+    /// It stops while the machine is suspended: `CLOCK_MONOTONIC`.
     Monotonic,
-    /// It goes on meanwhile: `CLOCK_BOOTTIME`.
+    /// It goes on while the machine is suspended: `CLOCK_BOOTTIME`.
     Boottime,
 }
 
@@ -40,14 +41,15 @@ struct Anchor {
     boottime: u64,
 }
 
-/// The first moment that anything in this process asked for; the same ever after.
+/// The first moment that anything in this process asked for. It never changes afterwards.
 #[inline]
 fn get() -> &'static Anchor {
     static ANCHOR: OnceLock<Anchor> = OnceLock::new();
     ANCHOR.get_or_init(make)
 }
 
-/// Of so many attempts, the one that was least disturbed: each says first how long it took.
+/// Makes a number of attempts and returns the result of the least disturbed one: each attempt returns first how long it
+/// took.
 fn least_disturbed<T: Copy>(tries: usize, attempt: impl Fn() -> (u64, T)) -> T {
     (1..tries).map(|_| attempt()).fold(attempt(), |least, next| if next.0 < least.0 { next } else { least }).1
 }
@@ -61,7 +63,7 @@ fn make() -> Anchor {
         let took = read(ClockId::Monotonic).saturating_sub(before);
         (took, (before + took / 2, std))
     });
-    // What the one clock is ahead of the other, which is nothing but the time the machine was suspended for.
+    // How far one clock is ahead of the other, which is just the time for which the machine was suspended.
     let ahead = read(ClockId::Boottime).saturating_sub(read(ClockId::Monotonic));
     Anchor { std, monotonic, boottime: monotonic + ahead }
 }
@@ -71,7 +73,7 @@ fn make() -> Anchor {
     Anchor { std: Instant::now() }
 }
 
-/// The anchor, for std.
+/// The anchor, in std's type.
 pub(super) fn anchor() -> Instant {
     get().std
 }
@@ -82,7 +84,7 @@ pub(super) fn anchor() -> Instant {
 pub(crate) fn now() -> Nanos {
     // The first call makes the anchor, so it has to come first.
     let anchor = get().monotonic;
-    // It has not gone back.
+    // The clock has not gone back.
     read(ClockId::Monotonic).checked_sub(anchor).map_or_else(|| super::rarely(Nanos::ZERO), Nanos::new)
 }
 
@@ -93,12 +95,12 @@ pub(crate) fn now() -> Nanos {
     Nanos::from_duration(anchor.elapsed())
 }
 
-/// By how much a count of `CLOCK_BOOTTIME` is ahead of one of [`now`]: for so long the machine was suspended since the
-/// anchor. The error is less than a reading takes.
+/// By how much a count of `CLOCK_BOOTTIME` is ahead of a count of [`now`]: the time for which the machine was suspended
+/// since the anchor. The error is less than a reading takes.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn suspended() -> i64 {
     use std::sync::atomic::{AtomicI64, Ordering};
-    /// No machine is suspended for as short as this, and hardly a measurement is as wrong.
+    /// No suspension is as short as this, and hardly any measurement is so far off.
     const LEAST: i64 = 100_000;
     const NOT_MEASURED: i64 = i64::MIN;
     static KNOWN: AtomicI64 = AtomicI64::new(NOT_MEASURED);
@@ -110,7 +112,8 @@ pub(super) fn suspended() -> i64 {
             return known;
         }
         let measured = least + (most - least) / 2;
-        // Another thread may have measured the same, but a few nanoseconds more: there shall be one answer.
+        // Another thread may have measured the same suspension as a few nanoseconds more: all threads must get one
+        // answer.
         match KNOWN.compare_exchange(known, measured, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => return measured,
             Err(other) => known = other,
@@ -130,23 +133,23 @@ fn measure_suspended() -> (i64, i64) {
     })
 }
 
-/// There is no clock here that goes on while the machine is suspended.
+/// This platform has no clock that goes on while the machine is suspended.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn suspended() -> i64 {
     0
 }
 
-/// By how many nanoseconds the clock that the alarm goes by is ahead of the driver's time.
+/// By how many nanoseconds the alarm's clock is ahead of the driver's time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AlarmOffset {
     ahead: u64,
     clock: ClockId,
-    /// [`Timers::clock_changes`], when it was measured.
+    /// [`Timers::clock_changes`] at the time of the measurement.
     changes: u32,
 }
 
 impl AlarmOffset {
-    /// Measures. The driver's time may be stopped.
+    /// Measures the offset. The driver's time may be stopped.
     pub(crate) fn measure(timers: &Timers, clock: ClockId) -> AlarmOffset {
         let changes = timers.clock_changes();
         let ahead = least_disturbed(8, || {
@@ -158,19 +161,19 @@ impl AlarmOffset {
         AlarmOffset { ahead, clock, changes }
     }
 
-    /// The moment that lies so far ahead, in nanoseconds of the alarm's clock.
+    /// The moment that is the given time from now, in nanoseconds of the alarm's clock.
     pub(crate) fn alarm_in(&self, duration: std::time::Duration) -> u64 {
         let ahead = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         read(self.clock).saturating_add(ahead)
     }
 
-    /// The moment `at` of the driver's time, in nanoseconds of the alarm's clock. It measures anew if the driver's time was
-    /// stopped or resumed meanwhile.
+    /// The moment `at` of the driver's time, in nanoseconds of the alarm's clock. Measures the offset again if the driver's
+    /// time was stopped or resumed meanwhile.
     pub(crate) fn alarm_ns(&mut self, timers: &Timers, at: Nanos) -> u64 {
         if timers.clock_changes() != self.changes {
             *self = AlarmOffset::measure(timers, self.clock);
         }
-        // The driver's time may have been turned far ahead of the system's, and then wraps round to it.
+        // The driver's time may have been moved far ahead of the system's; then the sum wraps around to it.
         at.get().wrapping_add(self.ahead)
     }
 }
@@ -185,7 +188,7 @@ fn read(_: ClockId) -> u64 {
 ///
 /// # Errors
 ///
-/// `Unsupported`: there is none that the wait for a timer could go by.
+/// `Unsupported`: this platform has no such clock that the wait for a timer could use.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn boottime() -> std::io::Result<mainspring_driver::Clock> {
     Err(std::io::Error::new(
@@ -204,13 +207,13 @@ mod linux {
     ///
     /// # Errors
     ///
-    /// The kernel's, if it is too old.
+    /// The kernel's error, if the kernel is too old.
     pub(in crate::clock) fn boottime() -> std::io::Result<Clock> {
         clock_gettime_dynamic(DynamicClockId::Known(time::ClockId::Boottime))?;
         Ok(Clock::from_fn(since_anchor))
     }
 
-    /// The time since the anchor, also that for which the machine was suspended.
+    /// The time since the anchor, including the time for which the machine was suspended.
     pub(super) fn since_anchor() -> Nanos {
         Nanos::new(read(ClockId::Boottime).saturating_sub(super::get().boottime))
     }
@@ -236,7 +239,7 @@ mod tests {
 
     #[test]
     fn the_clock_agrees_with_std() {
-        // Each reading follows the other; a signed difference of less than a reading does not show.
+        // The readings follow one another; a difference of less than a reading, in either direction, does not show.
         for _ in 0..1000 {
             let before = anchor().elapsed();
             let here = now().as_duration();

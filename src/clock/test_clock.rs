@@ -1,6 +1,7 @@
-//! Which clock a runtime's timers go by: the choice, and the clock that a test turns.
+//! The clock that a runtime's timers use: the choice, and the clock that a test sets.
 //!
-//! Ground rule: who turns a test clock unparks the runtimes that go by it, after it has been turned and without the lock.
+//! Ground rule: a call that sets a test clock unparks the runtimes that use it, after the clock has been set and without
+//! the lock.
 
 use std::fmt;
 use std::io;
@@ -12,21 +13,21 @@ use mainspring_driver::{self as driver, Nanos, Unpark};
 use super::instant::{self, Instant};
 use super::system;
 
-/// Which clock a runtime's timers go by; see [`Builder::clock`](crate::Builder::clock).
+/// The clock that a runtime's timers use; see [`Builder::clock`](crate::Builder::clock).
 ///
 /// # While the machine is suspended
 ///
 /// | platform | [`Monotonic`](Clock::Monotonic), which is [`std::time::Instant`] | [`Boottime`](Clock::Boottime) |
 /// |---|---|---|
-/// | Linux, Android | stands (`CLOCK_MONOTONIC`) | goes on (`CLOCK_BOOTTIME`) |
-/// | macOS, iOS | stands (`CLOCK_UPTIME_RAW`) | unsupported |
+/// | Linux, Android | stops (`CLOCK_MONOTONIC`) | goes on (`CLOCK_BOOTTIME`) |
+/// | macOS, iOS | stops (`CLOCK_UPTIME_RAW`) | unsupported |
 /// | Windows | goes on (the performance counter), but the wait for a timer may be longer by the time asleep | unsupported |
 /// | others | as std's does | unsupported |
 ///
-/// Conversion between [`Instant`](crate::time::Instant) and std's then adds or takes away the time for which the machine
-/// was suspended so far: see [there](crate::time::Instant#conversion-to-and-from-std).
+/// With [`Boottime`](Clock::Boottime), conversion between [`Instant`](crate::time::Instant) and std's adds or subtracts
+/// the time for which the machine was suspended so far: see [there](crate::time::Instant#conversion-to-and-from-std).
 ///
-/// Nothing here wakes a machine that sleeps: a timer that came due meanwhile fires when it is awake again.
+/// No clock here wakes a suspended machine: a timer that came due meanwhile fires when the machine is awake again.
 ///
 /// ```
 /// use mainspring::Builder;
@@ -43,13 +44,13 @@ use super::system;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Clock {
-    /// The system's monotonic clock: the one of [`std::time::Instant`].
+    /// The system's monotonic clock, which [`std::time::Instant`] uses.
     #[default]
     Monotonic,
-    /// The time since the machine was started, also while it was suspended: timers go on while it
-    /// sleeps. Those that came due meanwhile fire, once and in order, when it awakes.
+    /// The time since the machine was started, including the time for which it was suspended: timers go on while it
+    /// sleeps. Timers that came due meanwhile fire, once and in order, when it wakes.
     ///
-    /// On Linux and Android. Elsewhere [`Builder::build`](crate::Builder::build) says
+    /// For Linux and Android. Elsewhere [`Builder::build`](crate::Builder::build) returns
     /// [`Unsupported`](io::ErrorKind::Unsupported).
     Boottime,
     /// A clock that is advanced by the program.
@@ -57,7 +58,7 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// The clock as the driver wants it.
+    /// The clock in the driver's type.
     ///
     /// # Errors
     ///
@@ -70,8 +71,8 @@ impl Clock {
         }
     }
 
-    /// By how much the instants of a runtime that is built on this clock now, and whose time is virtual from its
-    /// beginning, are ahead of std's; `None` if its time is not virtual. Its clock shows `now`.
+    /// For a runtime that is built on this clock now: if its time is virtual from its beginning, by how much its
+    /// instants are ahead of std's; `None` if its time is not virtual. The clock shows `now`.
     pub(super) fn ahead_of_std(&self, paused: bool, now: Nanos) -> Option<i64> {
         let count = |nanos: Nanos| i64::try_from(nanos.get()).unwrap_or(i64::MAX);
         match self {
@@ -80,26 +81,27 @@ impl Clock {
         }
     }
 
-    /// A test clock unparks this runtime, each time it is turned, from now on.
+    /// Makes a test clock unpark this runtime, from now on, each time the clock is set.
     pub(crate) fn add_runtime(&self, unpark: &Arc<impl Unpark>) {
         if let Clock::Test(test) = self {
             let unpark = Arc::downgrade(unpark);
             let mut runtimes = test.lock();
-            // Those that are gone make room.
+            // Forget runtimes that are gone.
             runtimes.retain(|runtime| runtime.strong_count() > 0);
             runtimes.push(unpark);
         }
     }
 }
 
-/// A clock that a program turns by hand, for code that wants its time injected. Clones are the same clock; it may
-/// be turned on any thread, and several runtimes may go by it.
+/// A clock that the program moves by hand, for code that wants its clock injected. Clones are the same clock; it may be
+/// moved on any thread, and several runtimes may use it.
 ///
-/// A runtime that goes by it fires a timer when the clock was turned to its deadline or beyond, however far: all
-/// that are due then, each once, by (deadline, registration), [so many a turn](crate::Builder::timer_budget). Turned
-/// back it shows the earlier time, but its runtimes' time stands until it has caught up.
+/// A runtime that uses it fires a timer when the clock was moved to its deadline or beyond, however far: all timers
+/// that are due then, each once, by (deadline, registration), [a limited number in each
+/// turn](crate::Builder::timer_budget). If the clock is set back, it shows the earlier time, but its runtimes' time
+/// stands still until the clock has caught up.
 ///
-/// It never moves by itself. For a clock that does when nothing is left to run, see [`pause`](crate::time::pause).
+/// It never moves on its own. For a clock that does so when nothing is left to run, see [`pause`](crate::time::pause).
 ///
 /// ```
 /// use std::time::Duration;
@@ -123,12 +125,12 @@ pub struct TestClock {
 }
 
 struct TestClockState {
-    /// What it showed first.
+    /// What the clock showed first.
     began: Nanos,
-    /// By how much its count was ahead of std's when it was made.
+    /// By how much the clock's count was ahead of std's when it was made.
     ahead_of_std: i64,
     time: driver::TestClock,
-    /// What unparks the runtimes that go by it.
+    /// Unparks the runtimes that use the clock.
     runtimes: Mutex<Vec<Weak<dyn Unpark>>>,
 }
 
@@ -140,7 +142,7 @@ impl fmt::Debug for TestClock {
 }
 
 impl TestClock {
-    /// A clock that shows the present moment until it is turned.
+    /// Returns a clock that shows the present moment until it is set or advanced.
     pub fn new() -> TestClock {
         let began = instant::to_nanos(Instant::now());
         let (ahead_of_std, time) = (instant::ahead_of_std(), driver::TestClock::new(began));
@@ -149,30 +151,31 @@ impl TestClock {
         }
     }
 
-    /// The moment that it shows. Inside a runtime that goes by this clock, [`Instant::now`] is the same.
+    /// Returns the moment that the clock shows. Inside a runtime that uses this clock, [`Instant::now`] returns the
+    /// same.
     pub fn now(&self) -> Instant {
         instant::from_nanos(self.state.time.now())
     }
 
-    /// The moment that it showed first.
+    /// Returns the moment that the clock showed first.
     pub fn started_at(&self) -> Instant {
         instant::from_nanos(self.state.began)
     }
 
-    /// Sets the clock to `moment`, which may lie in its past. A sleep then lasts the longer: a runtime's
-    /// time does not go back, but stands until its clock has caught up.
+    /// Sets the clock to `moment`, which may lie in its past. A sleep then lasts longer: a runtime's time does not go
+    /// back, but stands still until its clock has caught up.
     pub fn set(&self, moment: Instant) {
         self.state.time.set(instant::to_nanos(moment));
         self.unpark_all();
     }
 
-    /// Turns the clock on by `duration`. It stops just before the end of time, in some 580 years.
+    /// Advances the clock by `duration`. It stops just before the end of time, in some 580 years.
     pub fn advance(&self, duration: Duration) {
         self.state.time.advance(duration);
         self.unpark_all();
     }
 
-    /// The runtimes that go by it look at it.
+    /// Has the runtimes that use this clock read it.
     fn unpark_all(&self) {
         let runtimes: Vec<Arc<dyn Unpark>> = self.lock().iter().filter_map(Weak::upgrade).collect();
         for runtime in runtimes {

@@ -1,4 +1,4 @@
-//! The budget by itself: its limit, its slice, and who is outside it.
+//! The budget alone: its limit, its slice, and what is outside it.
 
 use super::*;
 use futures_task::noop_waker_ref;
@@ -68,7 +68,8 @@ fn slice(length: u64) -> Slice {
     Slice { until: Nanos::new(now().get() + length), length, now }
 }
 
-/// Takes results that take so long each, until it is refused or has as many as the limit; returns how many.
+/// Takes results that take this number of nanoseconds each, until one is refused or the limit is reached. Returns how many it
+/// took.
 fn take_for(each: u64) -> u64 {
     fresh(|| {
         let mut taken = 0;
@@ -88,7 +89,7 @@ fn a_slice_ends_a_poll_one_result_late_at_the_most_once_the_results_are_known() 
             set_slice(Some(slice(SLICE)));
             took = take_for(each) * each;
         }
-        // A result is charged before it takes its time here, and the clock is looked at an eighth of a slice apart.
+        // Here a result is charged before its time passes, and readings of the clock are an eighth of a slice apart.
         let most = SLICE + SLICE / 8 + 2 * each;
         assert!(took <= most, "results of {each} ns were taken for {took} ns");
         assert!(took + each >= SLICE.min(each * u64::from(LIMIT)), "results of {each} ns: only {took} ns");
@@ -99,7 +100,7 @@ fn a_slice_ends_a_poll_one_result_late_at_the_most_once_the_results_are_known() 
 
 #[test]
 fn the_clock_is_looked_at_as_often_as_results_of_the_same_poll_were_long() {
-    // Takes so many results in one poll, after which the clock is looked at after so many.
+    // Takes this number of results in one poll. Returns after how many results the clock is read from then on.
     let poll = |results: u32, each| {
         set_slice(Some(slice(SLICE)));
         fresh(|| {
@@ -111,14 +112,14 @@ fn the_clock_is_looked_at_as_often_as_results_of_the_same_poll_were_long() {
         BUDGET.with(|budget| u32::from(budget.every.get()))
     };
     assert_eq!(poll(LIMIT, 1), MOST);
-    // The time between two polls is not that of a result.
+    // The time between two polls does not count as the time of a result.
     NOW.with(|now| now.set(now.get() + 100 * SLICE));
     assert_eq!(poll(MOST, 1), MOST);
-    // An eighth of a slice is that of four.
+    // An eighth of a slice is the time of four results.
     assert_eq!(poll(2 * MOST, 3_000), 4);
-    // The first look of a poll comes too late.
+    // The first reading in a poll comes too late.
     assert_eq!([poll(4, 50_000), poll(2, 150_000), poll(1, 150_000)], [2, 1, 1]);
-    // And none is too late again: what is expected shrinks by a quarter a look.
+    // No reading is too late again: the expected time shrinks by a quarter with each reading.
     assert_eq!([poll(2, 1_000), poll(2, 1_000), poll(2, 1_000)], [1, 1, 2]);
     assert!((0..20).any(|_| poll(LIMIT / 2, 1_000) >= 12));
     assert_eq!(poll(LIMIT / 2, 1_000), 12);
@@ -155,7 +156,8 @@ fn results_are_not_taken_for_long_because_a_poll_comes_to_them_late() {
     let before = every();
     set_slice(Some(slice(5_000)));
     fresh(|| {
-        // Something else. Three results would have fitted into the slice, and the third ends as late as that can make it.
+        // The poll does something else. Three results would have fitted into the slice, and the third ends as late as that
+        // can make it.
         NOW.with(|now| now.set(now.get() + 5_000 + 1_500));
         while take() {
             NOW.with(|now| now.set(now.get() + 1_500));
@@ -167,7 +169,7 @@ fn results_are_not_taken_for_long_because_a_poll_comes_to_them_late() {
 
 #[test]
 fn results_that_take_longer_than_short_slices_are_noticed() {
-    // They took little once.
+    // At first results took little time.
     (0..100).for_each(|_| {
         set_slice(Some(slice(SLICE)));
         take_for(100);
@@ -176,7 +178,7 @@ fn results_that_take_longer_than_short_slices_are_noticed() {
         set_slice(Some(slice(5_000)));
         take_for(100_000)
     });
-    // A result is charged before it takes its time here.
+    // Here a result is charged before its time passes.
     assert!(taken[0] > 4 && taken[7] == 2, "{taken:?}");
     set_slice(None);
 }
@@ -199,7 +201,7 @@ fn a_short_result_does_not_put_the_look_off_at_a_long_one() {
     // What results take is not known yet.
     (0..4).for_each(|_| _ = took(SLICE));
     for until in (SLICE / 2..SLICE).step_by(1_000) {
-        // A result is charged before it takes its time here.
+        // Here a result is charged before its time passes.
         assert!(took(until) <= until + 12_000 + 2_000, "a slice of {until} ns");
     }
     set_slice(None);
@@ -221,10 +223,10 @@ fn what_takes_long_does_not_begin_after_the_end_of_the_slice() {
     });
     assert!(take_exhausted());
     assert!(begin());
-    // A poll that comes to it late has taken nothing yet.
+    // A poll that asks this late for the first time has taken nothing yet.
     fresh(|| {
         assert!(begin() && !begin());
-        // Who goes on asking is an executor of its own.
+        // Code that goes on asking is an executor of its own.
         assert!((0..=REFUSALS).any(|_| begin()));
     });
     set_slice(None);

@@ -1,14 +1,15 @@
 //! What is pending: every task with the line that spawned it, every timer with the line that made it.
 //!
-//! Three ways lead to a [`Dump`], of which none can hang:
+//! There are three ways to get a [`Dump`]. None of them can hang:
 //!
 //! | where | what |
 //! |---|---|
 //! | on the runtime's own thread, in a task or in `block_on`'s future | [`Handle::dump`] |
-//! | where the [`Runtime`] is at hand, between two `block_on` | [`Runtime::dump`] |
-//! | on any other thread | [`Handle::dump_within`], which waits so long and no longer; [`Handle::request_dump`], which does not wait |
+//! | where the [`Runtime`] is accessible, between two calls of `block_on` | [`Runtime::dump`] |
+//! | on any other thread | [`Handle::dump_within`], which waits for at most a given time; [`Handle::request_dump`], which does not wait |
 //!
-//! A runtime that a task blocks cannot answer. Which task that is, [`Handle::running`] says, from any thread and at once.
+//! A runtime that is blocked by a task cannot answer. [`Handle::running`] says which task that is, from any thread and at
+//! once.
 //!
 //! ```
 //! use std::time::Duration;
@@ -26,7 +27,7 @@
 //! # Ok::<(), mainspring::dump::DumpError>(())
 //! ```
 //!
-//! It prints, with the names of the files and the lines:
+//! It prints, with the names of files and the line numbers:
 //!
 //! ```text
 //! 1 task, 1 timer
@@ -36,18 +37,19 @@
 //!   task 0         spawned at src/main.rs:5:5  waiting, for 1 timer: in 30.0s
 //! ```
 //!
-//! A task that waits and has no timer waits for something else: a socket, a channel, another task. Timers that are made
-//! and not yet polled are not pending. A `DelayQueue` or a `TimerMap` shows as one timer, made where the queue was:
-//! the one that it waits for next.
+//! A task that waits and has no timer waits for something else: a socket, a channel, another task. Timers that are made and
+//! not yet polled are not pending. A `DelayQueue` or a `TimerMap` appears as one timer, which is the one that it waits for
+//! next, made where the queue was made.
 //!
-//! It takes about half a microsecond for a task and its timer, and room for them. Timers are collected under the lock that
-//! arming them takes: of a million, that is 40 ms. In between nothing is kept up for it but eight bytes a task.
+//! A dump takes about half a microsecond for a task and its timer, and memory for both. Timers are collected under the lock
+//! that arming them takes: for a million timers, that is 40 ms. Between dumps nothing is maintained for them except eight
+//! bytes per task.
 //
 // Ground rules:
 //
-// * A dump is a copy: it holds nothing of the runtime.
-// * Who is woken is told by comparing addresses, taken at one moment on the thread that owns the tasks. So what is
-//   said of a task is true of that task.
+// * A dump is a copy: it holds no part of the runtime.
+// * Which task a timer wakes is found by comparing addresses, taken at one moment on the thread that owns the tasks. So
+//   what the dump says about a task is true of that task.
 
 mod running;
 mod text;
@@ -85,7 +87,7 @@ use crate::task::Id;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Dump {
-    /// When that was, by the runtime's clock.
+    /// When the dump was taken, by the runtime's clock.
     pub at: Instant,
     /// The tasks that had not ended, in the order of spawning.
     pub tasks: Vec<TaskInfo>,
@@ -140,15 +142,15 @@ pub struct TaskInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TimerInfo {
-    /// When it is due. If it is due already, the runtime has not come to it yet.
+    /// When it is due. If it is due already, the runtime has not processed it yet.
     pub deadline: Instant,
     /// The line that made it.
     pub made_at: &'static Location<'static>,
-    /// Who is woken when it fires.
+    /// What it wakes when it fires.
     pub wakes: Wakes,
 }
 
-/// Who is woken by a timer.
+/// What a timer wakes.
 ///
 /// ```
 /// use std::time::Duration;
@@ -167,12 +169,12 @@ pub struct TimerInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Wakes {
-    /// The task of this [id](TaskInfo::id).
+    /// The task with this [id](TaskInfo::id).
     Task(Id),
     /// The future of the `block_on` that is under way.
     BlockOn,
-    /// A waker that is not the runtime's own, such as those of `FuturesUnordered` and `join_all` or of another
-    /// runtime; or that of a `block_on` that has returned.
+    /// A waker that is not the runtime's own, such as a waker of `FuturesUnordered`, of `join_all` or of another runtime;
+    /// or the waker of a `block_on` that has returned.
     Foreign,
 }
 
@@ -191,7 +193,7 @@ impl Dump {
             let task = ids.get(&data).filter(|_| functions == list.functions);
             let wakes = match task {
                 Some(id) => Wakes::Task(*id),
-                // The root lives while its `block_on` runs, so nobody else's data lies there.
+                // The root lives while its `block_on` runs, so no other data is at its address.
                 None if list.root != 0 && data == list.root => Wakes::BlockOn,
                 None => Wakes::Foreign,
             };
@@ -200,7 +202,7 @@ impl Dump {
         Dump { at: from_nanos(now), tasks: tasks.collect(), timers: timers.collect() }
     }
 
-    /// The timers that wake a task, in the order in which they are due.
+    /// Returns the timers that wake a task, in the order in which they are due.
     pub fn timers_of(&self, task: Id) -> impl Iterator<Item = &TimerInfo> {
         self.timers.iter().filter(move |timer| timer.wakes == Wakes::Task(task))
     }
@@ -229,18 +231,18 @@ enum Reason {
 }
 
 impl DumpError {
-    /// Whether the runtime was dropped.
+    /// Returns whether the runtime was dropped.
     pub fn is_shutdown(&self) -> bool {
         self.0 == Reason::Shutdown
     }
 
-    /// Whether the runtime did not answer in time: it is in no `block_on`, or a task does not let it go on.
+    /// Returns whether the runtime did not answer in time: it is in no `block_on`, or a task blocks it.
     pub fn is_timed_out(&self) -> bool {
         matches!(self.0, Reason::TimedOut(..))
     }
 
-    /// If the runtime did not answer in time: the task that it was polling when the time was up, which may be the one that
-    /// does not let it go on. See there for [how long](Running#for-how-long) it has been.
+    /// Returns the task that the runtime was polling when the time was up, if it did not answer in time. That may be the
+    /// task that blocks the runtime. See [there](Running#for-how-long) for how long it has been polled.
     pub fn running(&self) -> Option<&Running> {
         match &self.0 {
             Reason::TimedOut(_, running) => running.as_deref(),
@@ -248,7 +250,7 @@ impl DumpError {
         }
     }
 
-    /// Whether [`Handle::dump`] was called elsewhere than on the runtime's own thread, or outside of its `block_on`.
+    /// Returns whether [`Handle::dump`] was called on another thread than the runtime's own, or outside of its `block_on`.
     pub fn is_elsewhere(&self) -> bool {
         self.0 == Reason::Elsewhere
     }
@@ -277,11 +279,11 @@ impl fmt::Display for DumpError {
 impl std::error::Error for DumpError {}
 
 impl Handle {
-    /// What is pending, seen from the runtime's own thread: from a task, or from `block_on`'s future.
+    /// Returns what is pending. Call it on the runtime's own thread: in a task, or in `block_on`'s future.
     ///
     /// # Errors
     ///
-    /// If this is not that thread, or it is not inside `block_on`; or if the runtime was dropped.
+    /// If this is not the runtime's own thread, or the thread is not inside `block_on`; or if the runtime was dropped.
     pub fn dump(&self) -> Result<Dump, DumpError> {
         if self.is_shutdown() {
             return Err(DumpError(Reason::Shutdown));
@@ -289,15 +291,15 @@ impl Handle {
         self.snapshot().map(Dump::of).ok_or(DumpError(Reason::Elsewhere))
     }
 
-    /// What is pending, from any thread. The runtime answers between two polls, and is woken for it if it sleeps; this
-    /// thread waits for at most `timeout`. On the runtime's own thread, inside `block_on`, it is
+    /// Returns what is pending, from any thread. The runtime answers between two polls, and is woken for that if it sleeps;
+    /// this thread waits for at most `timeout`. On the runtime's own thread, inside `block_on`, it does the same as
     /// [`dump`](Handle::dump).
     ///
     /// # Errors
     ///
-    /// If the runtime was dropped, or does not answer in time. It does not while a task blocks it, and the error then says
-    /// [which](DumpError::running); nor while it is in no `block_on`: on the thread that is to run it next, use
-    /// [`Runtime::dump`].
+    /// If the runtime was dropped, or does not answer in time. It does not answer while a task blocks it, and the error
+    /// then says [which](DumpError::running); nor while it is in no `block_on`; in that case use [`Runtime::dump`], on the
+    /// thread that will run it next.
     ///
     /// ```
     /// use std::time::Duration;
@@ -320,13 +322,13 @@ impl Handle {
             Err(DumpError(Reason::Elsewhere)) => {}
             known => return known,
         }
-        // The first look: if the next one finds the same poll, that has lasted for all the time between them.
+        // The first observation: if the next one finds the same poll, that poll has lasted for all the time between them.
         let _ = self.running();
         let (sender, receiver) = sync_channel(1);
-        // If nobody waits any more, the answer goes nowhere.
+        // If the caller no longer waits, the answer is dropped.
         self.request_snapshot(move |snapshot| drop(sender.send(snapshot)));
         match receiver.recv_timeout(timeout) {
-            // It is made into a dump here, and not on the runtime's time.
+            // The snapshot is made into a dump here, and not on the runtime's time.
             Ok(Some(snapshot)) => Ok(Dump::of(snapshot)),
             Ok(None) | Err(RecvTimeoutError::Disconnected) => Err(DumpError(Reason::Shutdown)),
             Err(RecvTimeoutError::Timeout) => {
@@ -335,11 +337,11 @@ impl Handle {
         }
     }
 
-    /// Has `answer` called with what is pending, once: on the runtime's own thread, by a task that no dump shows and that
-    /// takes its turn among the others. If the runtime is dropped before that, it is called with the error then; if it was
-    /// dropped already, here and now. Nobody waits, so it may be called from anywhere.
+    /// Has `answer` called once with what is pending, on the runtime's own thread. The call is made by a task that no dump
+    /// shows, and that is scheduled like the others. If the runtime is dropped before that, `answer` is called with the
+    /// error then; if it was dropped already, here and now. No thread waits, so this may be called from anywhere.
     ///
-    /// A panic of `answer` is that task's: it ends with it, and harms nobody.
+    /// A panic of `answer` ends that task, and does no other harm.
     ///
     /// ```
     /// use std::time::Duration;
@@ -361,7 +363,7 @@ impl Handle {
 }
 
 impl Runtime {
-    /// What is pending. As the runtime does not leave its thread, this is always possible.
+    /// Returns what is pending. As the runtime does not leave its thread, this is always possible.
     ///
     /// ```
     /// use std::time::Duration;

@@ -12,12 +12,12 @@ use crate::task::Id;
 ///
 /// # For how long
 ///
-/// No poll reads a clock for this, so a single look does not tell the length of a poll, but two bounds of it, both true:
+/// No poll reads a clock for this, so a single call does not return the length of a poll, but two bounds on it, both true:
 ///
-/// * [`at_least`](Running::at_least) is how long ago this very poll was first seen, by anybody who asked this runtime. It is zero
-///   at the first look, so ask now and then: a poll that is found again and again is long.
-/// * [`at_most`](Running::at_most) is how long ago the runtime last turned to its I/O and timers, by its own clock. What it
-///   polls since then comes after, one task after the other. If the tasks before this one were quick, as they mostly are, it
+/// * [`at_least`](Running::at_least) is how long ago this very poll was first seen, by any caller that asked this runtime.
+///   It is zero the first time, so ask now and then: a poll that is found again and again is long.
+/// * [`at_most`](Running::at_most) is how long ago the runtime last handled its I/O and timers, by its own clock. Since
+///   then it has polled one task after the other. If the tasks before this one were quick, as they mostly are, this bound
 ///   is the length of the poll.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -28,15 +28,16 @@ pub struct Running {
     pub name: Option<Arc<str>>,
     /// The line that spawned the task, or that called `block_on`.
     pub spawned_at: &'static Location<'static>,
-    /// The poll takes at least so long already.
+    /// The poll has taken at least this long.
     pub at_least: Duration,
-    /// The poll takes no longer than this until now. `None` if the runtime's time is or was virtual, or is advanced by the program.
+    /// The poll has taken no longer than this so far. `None` if the runtime's time is or was virtual, or is advanced by the
+    /// program.
     pub at_most: Option<Duration>,
     poll: PollId,
 }
 
 impl Running {
-    /// Whether both are looks at the same poll of the same task, of one runtime: to speak of it once only.
+    /// Returns whether both are observations of the same poll of the same task, of one runtime: to report it only once.
     pub fn is_same_poll(&self, other: &Running) -> bool {
         self.poll == other.poll
     }
@@ -58,11 +59,11 @@ impl fmt::Display for Running {
 }
 
 impl Handle {
-    /// What the runtime's thread is polling at this moment. `None` if it polls nothing: it sleeps, fires timers, answers a
-    /// request for a dump, is in no `block_on`, or is just between two polls.
+    /// Returns what the runtime's thread is polling at this moment. `None` if it polls nothing: it sleeps, fires timers,
+    /// answers a request for a dump, is in no `block_on`, or is just between two polls.
     ///
-    /// This is how another thread finds out which task does not let the others run. It neither waits nor disturbs the
-    /// runtime, and takes less than a microsecond. `examples/watchdog.rs` is a thread that reports tasks which block.
+    /// This is how another thread finds out which task keeps the others from running. It neither waits nor disturbs the
+    /// runtime, and takes less than a microsecond. `examples/watchdog.rs` is a thread that reports tasks that block.
     ///
     /// ```
     /// use std::time::Duration;

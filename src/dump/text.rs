@@ -1,6 +1,6 @@
 //! A dump as text, for a terminal or a log.
 //!
-//! Ground rule: a timer and a task take a line each, whose columns stand under one another however many there are.
+//! Ground rule: each timer and each task takes one line. The columns are aligned, however many lines there are.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,7 +23,7 @@ impl fmt::Display for Dump {
         }
         let made = self.timers.iter().map(|timer| length(timer.made_at)).max().unwrap_or(0);
         let spawned = self.tasks.iter().map(|task| length(task.spawned_at)).max().unwrap_or(0);
-        // "spawned" is by three letters longer than "made".
+        // "spawned" is three letters longer than "made".
         let place = (made + "made at ".len()).max(spawned + "spawned at ".len());
         let names: Vec<String> = self.tasks.iter().map(name).collect();
         let column = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).max(14);
@@ -63,7 +63,7 @@ impl fmt::Display for Dump {
     }
 }
 
-/// What a task is called.
+/// The name of a task.
 fn name(task: &TaskInfo) -> String {
     match &task.name {
         Some(name) => format!("task {} {name:?}", task.id),
@@ -83,7 +83,7 @@ fn length(place: &Location<'_>) -> usize {
 /// When a deadline is, seen from `now`.
 fn when(now: Instant, deadline: Instant) -> String {
     match deadline.checked_duration_since(now) {
-        // It is as far off as can be said.
+        // The deadline is as far away as a time can be.
         Some(_) if deadline == now + Duration::MAX => "never".to_owned(),
         Some(left) => format!("in {left:.1?}"),
         None => format!("{:.1?} overdue", now - deadline),

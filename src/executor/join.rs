@@ -1,10 +1,10 @@
-//! The handle of a spawned task, and what it says of a task that did not get to its end.
+//! The handle of a spawned task, and the error of a task that did not complete.
 //!
 //! Ground rules:
 //!
-//! * A handle has the only [`Claim`] to its task's output. It keeps the claim after the result was given, because that
+//! * A handle has the only [`Claim`] to its task's output. It keeps the claim after the result was taken, because the claim
 //!   knows which task it is and where it was spawned.
-//! * It registers its waker first and looks again after, so that a task which completes in between is seen.
+//! * The handle registers its waker first and looks for the result again after, so that it sees a task that completes in between.
 
 use super::task::{Claim, TaskRef};
 use super::tasks::Id;
@@ -18,19 +18,19 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::{fmt, io};
 
-/// A spawned task, seen from outside: a future of its result.
+/// The handle of a spawned task: a future of the task's result.
 ///
 /// Dropping the handle detaches the task, which runs on. The handle may be sent to another thread and awaited
-/// there, by any executor, if the output may.
+/// there, by any executor, if the output may be sent.
 ///
 /// # Errors
 ///
-/// The result is a [`JoinError`] if the task panicked, was [aborted](JoinHandle::abort), or did not get to
-/// its end before its runtime was dropped.
+/// The result is a [`JoinError`] if the task panicked, was [aborted](JoinHandle::abort), or did not complete
+/// before its runtime was dropped.
 ///
 /// # Panics
 ///
-/// If it is polled after it gave its result. The message says where the task was spawned.
+/// If it is polled after it returned its result. The message says where the task was spawned.
 ///
 /// # Cancel safety
 ///
@@ -53,32 +53,32 @@ pub struct JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// The handle that holds `claim`.
+    /// Returns the handle that holds `claim`.
     #[inline]
     pub(super) fn new(claim: Claim<T>) -> JoinHandle<T> {
         JoinHandle { claim }
     }
 
-    /// Asks for the task to be cancelled. Any thread may.
+    /// Asks for the task to be cancelled, from any thread.
     ///
-    /// The task's thread drops its future when the task's next turn comes, and the handle then gives an error
-    /// that [is cancelled](JoinError::is_cancelled). Until then the task may complete, and if it has, this
-    /// does nothing. A task that aborts itself gets as far as its next `await` that is not ready.
+    /// The task's thread drops its future when the task's next turn comes, and the handle then returns an error
+    /// that [is cancelled](JoinError::is_cancelled). Until then the task may complete. If it has completed, this
+    /// does nothing. A task that aborts itself runs until its next `await` that is not ready.
     pub fn abort(&self) {
         self.claim.task().abort();
     }
 
-    /// Whether the task has completed, panicked or been cancelled. If so, awaiting the handle does not wait.
+    /// Returns whether the task has completed, panicked or been cancelled. If so, awaiting the handle does not wait.
     pub fn is_finished(&self) -> bool {
         self.claim.is_complete()
     }
 
-    /// Which task it is; known from the moment it is spawned.
+    /// Returns the id of the task. It is known from the moment the task is spawned.
     pub fn id(&self) -> Id {
         self.claim.task().id()
     }
 
-    /// Another way to [abort](JoinHandle::abort) the task, for those who do not wait for its result.
+    /// Returns a handle that can [abort](JoinHandle::abort) the task but does not wait for its result.
     ///
     /// ```
     /// mainspring::block_on(async {
@@ -92,7 +92,7 @@ impl<T> JoinHandle<T> {
         AbortHandle { task: self.claim.task().clone() }
     }
 
-    /// Lets the task run on, without a handle. Dropping the handle does the same and does not say so.
+    /// Lets the task run on, without a handle. Dropping the handle does the same, but less explicitly.
     ///
     /// ```
     /// mainspring::block_on(async {
@@ -101,7 +101,7 @@ impl<T> JoinHandle<T> {
     /// ```
     pub fn detach(self) {}
 
-    /// The result, if it is there and was not taken yet. It is not charged to anybody's budget.
+    /// Takes the result, if it is there and was not taken yet. It is not charged to any task's budget.
     pub(crate) fn try_take(&mut self) -> Option<Result<T, JoinError>> {
         if self.claim.is_taken() { None } else { self.claim.take() }
     }
@@ -110,7 +110,7 @@ impl<T> JoinHandle<T> {
 #[cold]
 fn polled_again<T>(claim: &Claim<T>) -> ! {
     let task = claim.task();
-    // No line of the caller's is known here: `poll` is called through `.await`.
+    // The caller's line is not known here: `poll` is called through `.await`.
     panic!(
         "the JoinHandle of task {}, spawned at {}, was polled after it gave its result: await it once, or ask \
          `FusedFuture::is_terminated` before",
@@ -139,7 +139,7 @@ impl<T> Future for JoinHandle<T> {
     }
 }
 
-/// Terminated once it gave its result.
+/// Terminated once it has returned its result.
 impl<T> FusedFuture for JoinHandle<T> {
     fn is_terminated(&self) -> bool {
         self.claim.is_taken()
@@ -149,7 +149,7 @@ impl<T> FusedFuture for JoinHandle<T> {
 // The output is moved out of the task, never pinned there.
 impl<T> Unpin for JoinHandle<T> {}
 
-// Whether or not a panic strikes, the output is there whole or not at all.
+// Whether or not there is a panic, the output is there as a whole or not at all.
 impl<T> UnwindSafe for JoinHandle<T> {}
 impl<T> RefUnwindSafe for JoinHandle<T> {}
 
@@ -160,9 +160,10 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// Aborts a task, from any thread, and gives no result. Made by [`JoinHandle::abort_handle`].
+/// Aborts a task, from any thread, and has no result. Made by [`JoinHandle::abort_handle`].
 ///
-/// It keeps nothing running and no future; the task's memory is freed when the last of its handles and wakers goes.
+/// It keeps neither the task running nor its future alive. The task's memory is freed when the last of its handles and wakers
+/// is dropped.
 ///
 /// ```
 /// mainspring::block_on(async {
@@ -184,18 +185,18 @@ impl AbortHandle {
         self.task.abort();
     }
 
-    /// Whether the task has completed, panicked or been cancelled.
+    /// Returns whether the task has completed, panicked or been cancelled.
     pub fn is_finished(&self) -> bool {
         self.task.is_complete()
     }
 
-    /// Which task it is.
+    /// Returns the id of the task.
     pub fn id(&self) -> Id {
         self.task.id()
     }
 }
 
-// Nothing is left half done by a panic: there are atomic steps only.
+// A panic leaves nothing half done: there are only atomic steps.
 impl UnwindSafe for AbortHandle {}
 impl RefUnwindSafe for AbortHandle {}
 
@@ -213,7 +214,7 @@ pub struct JoinError {
     repr: Repr,
 }
 
-/// One word, because every result of a task has room for it.
+/// The size of one word, because every result of a task reserves room for it.
 enum Repr {
     Cancelled,
     /// The lock makes the error `Sync`, which a payload need not be.
@@ -231,17 +232,17 @@ impl JoinError {
         JoinError { repr: Repr::Panic(Box::new(Mutex::new(payload))) }
     }
 
-    /// Whether the task was aborted, or its runtime dropped, before it completed.
+    /// Returns whether the task was aborted, or its runtime dropped, before it completed.
     pub fn is_cancelled(&self) -> bool {
         matches!(self.repr, Repr::Cancelled)
     }
 
-    /// Whether the task panicked.
+    /// Returns whether the task panicked.
     pub fn is_panic(&self) -> bool {
         matches!(self.repr, Repr::Panic(_))
     }
 
-    /// What the task panicked with, for [`std::panic::resume_unwind`].
+    /// Returns the payload of the task's panic, for [`std::panic::resume_unwind`].
     ///
     /// # Panics
     ///
@@ -263,7 +264,7 @@ impl JoinError {
         }
     }
 
-    /// What the task panicked with.
+    /// Returns the payload of the task's panic.
     ///
     /// # Errors
     ///
@@ -275,7 +276,7 @@ impl JoinError {
         }
     }
 
-    /// Runs `f` with the panic's message, which is there if the payload is a string.
+    /// Calls `f` with the panic's message, or with none if the payload is not a string.
     fn with_message<R>(payload: &Mutex<Payload>, f: impl FnOnce(Option<&str>) -> R) -> R {
         let payload = payload.lock().unwrap_or_else(PoisonError::into_inner);
         let message = match payload.downcast_ref::<&'static str>() {
@@ -312,7 +313,7 @@ impl fmt::Display for JoinError {
 
 impl std::error::Error for JoinError {}
 
-/// Of the kind [`Other`](io::ErrorKind::Other), with the `JoinError` inside.
+/// The error has the kind [`Other`](io::ErrorKind::Other), with the `JoinError` inside.
 impl From<JoinError> for io::Error {
     fn from(error: JoinError) -> io::Error {
         io::Error::other(error)

@@ -7,65 +7,66 @@
 //!   Yielded    other tasks that woke themselves while they were polled       ┘  came into the other later
 //! ```
 //!
-//! The lanes are served in this order, as long as the one that is served is not too far ahead: each lane counts the time
-//! that its tasks have used, and one that has used [`LEAD`] more than the least served lane with work waits until that
-//! one has caught up. So a lane with little to do is always served at once, and of several that have more to do than
-//! the thread can do each gets an equal share.
+//! The lanes are served in this order, as long as the lane that is served is not too far ahead. Each lane counts the time
+//! that its tasks have used. A lane that has used [`LEAD`] more than the least served lane with work waits until the least
+//! served lane has caught up. So a lane with little work is always served at once, and if several lanes have more work than
+//! the thread can do, each gets an equal share of the time.
 //!
-//! A task that yields counts on it that all who were ready before it go first. So tasks that yielded are taken in batches,
-//! and until those that were woken, or exhausted their budget, before the batch have had their turn, their lanes may be ahead
-//! by [`HOLD`]. If some were woken before it, the lane gives up what it is behind all others as the batch begins, but for
-//! [`LEAD`]: so beside tasks that wake each other without end one that does nothing but yield has one turn each time around, and
-//! not half of the time. (Tasks that exhaust their budgets take as long as they may: time is shared with them.)
+//! A task that yields expects all tasks that were ready before it to go first. So tasks that yielded are taken in batches. Until
+//! the tasks that were woken, or exhausted their budget, before the batch have had their turn, their lanes may be ahead by
+//! [`HOLD`]. If some were woken before it, then, as the batch begins, the lane of tasks that yielded gives up the time that it is
+//! behind all other lanes, except for [`LEAD`]. So next to tasks that wake each other continuously, a task that only yields has
+//! one turn per round, and not half of the time. (Tasks that exhaust their budgets take as long as they may: time is shared with
+//! them.)
 //!
-//! The clock is not read for each poll. A poll is charged at once with what polls of its lane cost of late; when the clock
+//! The clock is not read for each poll. A poll is charged at once with what recent polls of its lane cost. When the clock
 //! is read ([`charge`](Lanes::charge)), the time that has really passed replaces these estimates, and corrects them.
 //!
 //! Ground rules:
 //!
 //! * Each lane is first in, first out.
 //! * `used` is relative to the least served lane with work. A lane that was without work saves nothing up for later.
-//! * What a poll may cost grows to what was measured at once and shrinks in small steps: an estimate that is too high costs
-//!   a reading of the clock, one that is too low makes a turn too long. What it usually costs follows in steps of two: one
-//!   long poll may be one in which another program ran, and is not charged in full.
-//! * Before lanes are changed because one is ahead the clock is read, unless polls cost less than that. So what is measured there
-//!   is of one lane.
-//! * Without readings of the clock the estimates stay what they were, so that lanes take turns by counts, and two runs
+//! * `cost`, what a poll may well cost, grows to a higher measurement at once and shrinks in small steps. An estimate that is too
+//!   high costs a reading of the clock; one that is too low makes a turn too long. `usual`, what a poll usually costs, follows in
+//!   steps of two: another program may have run during one long poll, which is therefore not charged in full.
+//! * Before the executor changes to another lane because one is ahead, the clock is read, unless polls are cheap. So
+//!   what is measured then belongs to a single lane.
+//! * Without readings of the clock the estimates stay as they were, so that lanes take turns by counts, and two runs
 //!   of a program do the same.
 
 use std::collections::VecDeque;
 use std::mem;
 
-/// Room for so many tasks is made in each lane at first.
+/// The initial capacity of each lane, in tasks.
 const ROOM: usize = 4;
 
-/// How far, in nanoseconds, a lane may be ahead of the least served one with work.
+/// How far, in nanoseconds, a lane may be ahead of the least served lane with work.
 ///
-/// It bounds how long the tasks of a later lane wait while an earlier one has work without end.
+/// It bounds how long the tasks of a later lane wait while an earlier lane always has work.
 const LEAD: i64 = 2_000_000;
 
-/// How far, in nanoseconds, a lane may be ahead while tasks that yielded wait for tasks that were in it before.
+/// How far, in nanoseconds, a lane may be ahead while tasks that yielded wait for tasks that were in that lane before.
 const HOLD: i64 = 10_000_000;
 
-/// How far ahead a lane can get at the most, in nanoseconds: by very long polls. It then waits for so long.
+/// How far ahead very long polls can bring a lane at most, in nanoseconds. The lane then waits that long.
 const MOST: i64 = 20_000_000;
 
-/// More than this, in nanoseconds, is charged only if it is usual: the thread may have been kept from running.
+/// More time than this, in nanoseconds, is charged only if it is usual: the thread may have been kept from running.
 const SUSPECT: u64 = 100_000;
 
-/// What a poll is expected to cost before any was measured, in nanoseconds.
+/// What a poll is expected to cost before any poll was measured, in nanoseconds. A poll that costs less is cheap.
 const GUESS: u64 = 1_000;
 
 /// Where a task that becomes ready waits for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// An expired timer woke it.
+    /// For a task that was woken by an expired timer.
     Timer,
-    /// It is new, or something else woke it.
+    /// For a task that is new, or was woken by anything else.
     Woken,
-    /// It woke itself while it was polled, because its budget was exhausted.
+    /// For a task that woke itself while it was polled, because its budget was exhausted.
     Exhausted,
-    /// It woke itself while it was polled, of its own will.
+    /// For a task that woke itself while it was polled, for any other reason.
     Yielded,
 }
 
@@ -74,47 +75,47 @@ const WOKEN: u8 = 1 << Lane::Woken as u8;
 const EXHAUSTED: u8 = 1 << Lane::Exhausted as u8;
 const YIELDED: u8 = 1 << Lane::Yielded as u8;
 
-/// The queues of the lanes, and what each has used. What waits in them is up to the owner.
+/// The queues of the lanes, and the time that each lane has used. What the keys in the queues mean is up to the owner.
 pub(super) struct Lanes {
     queues: [VecDeque<u32>; LANES],
-    /// Which lanes have work: a bit each, the first lane's the lowest.
+    /// Which lanes have work: one bit for each lane, the lowest for the first lane.
     ready: u8,
     /// Which lanes are too far ahead.
     ahead: u8,
-    /// What each lane has used more than the least served one with work, in nanoseconds, without the polls below.
+    /// How much more time each lane has used than the least served lane with work, in nanoseconds, without the polls below.
     used: [i64; LANES],
-    /// Polls since the last reading of the clock, whose time is not known yet.
+    /// Polls since the last reading of the clock. Their time is not known yet.
     polls: [u64; LANES],
-    /// What a poll of each lane may well cost, in nanoseconds: what it cost of late, when it cost much.
+    /// What a poll of each lane may well cost, in nanoseconds: what the expensive ones among recent polls cost.
     cost: [u64; LANES],
-    /// What it usually costs.
+    /// What a poll of each lane usually costs.
     usual: [u64; LANES],
-    /// How many of the tasks that yielded belong to the batch whose turn is next; none if there is none that yielded.
+    /// How many of the tasks that yielded belong to the batch whose turn is next; zero if no task has yielded.
     batch: usize,
-    /// In which lanes there are tasks that go before that batch.
+    /// The lanes in which there are tasks that go before that batch.
     held: u8,
-    /// How many, in these lanes.
+    /// How many such tasks there are in each of these lanes.
     before: [usize; LANES],
     /// The clock is not read.
     counting: bool,
-    /// A lane has got ahead, by what its polls are expected to cost.
+    /// A lane is too far ahead, by what its polls are expected to cost.
     crossed: bool,
     /// All tasks wait in one lane.
     single: bool,
 }
 
-/// What is next.
+/// What to do next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<'a> {
-    /// This is to be polled; and the queue behind it.
+    /// Poll this key. With the queue behind it.
     Poll(u32, &'a VecDeque<u32>),
-    /// The clock is to be read.
+    /// Read the clock.
     Read,
     /// Nothing is ready.
     Nothing,
 }
 
-/// The first of these lanes. Its place is below [`LANES`] by its form, so that no access to an array need be checked.
+/// Returns the first of these lanes. The index is visibly below [`LANES`], so that the compiler can omit bounds checks.
 #[inline(always)]
 fn first(lanes: u8) -> usize {
     lanes.trailing_zeros() as usize % LANES
@@ -123,7 +124,7 @@ fn first(lanes: u8) -> usize {
 impl Default for Lanes {
     fn default() -> Lanes {
         Lanes {
-            // Each has some room from the beginning: whether a budget is ever exhausted is chance, and no reason to allocate.
+            // Each has some room from the beginning, so that nothing is allocated later when a budget happens to be exhausted.
             queues: std::array::from_fn(|_| VecDeque::with_capacity(ROOM)),
             ready: 0,
             ahead: 0,
@@ -155,12 +156,12 @@ impl Lanes {
         self.queues.iter().map(VecDeque::len).sum()
     }
 
-    /// Whether nothing waits but `key`.
+    /// Returns whether no key other than `key` waits.
     pub(super) fn all(&self, key: u32) -> bool {
         self.queues.iter().flatten().all(|other| *other == key)
     }
 
-    /// Room in all the queues together.
+    /// The capacity of all queues together.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.queues.iter().map(VecDeque::capacity).sum()
@@ -177,7 +178,7 @@ impl Lanes {
         self.queues[lane as usize].push_back(key);
     }
 
-    /// So many tasks that have yielded go after those that are ready now.
+    /// Begins a batch: this number of tasks that have yielded go after the tasks that are ready now.
     #[inline]
     fn begin_batch(&mut self, tasks: usize) {
         self.batch = tasks;
@@ -190,20 +191,20 @@ impl Lanes {
         }
     }
 
-    /// What those that yielded are behind all others with work they give up, but for a lead.
+    /// The lane of tasks that yielded gives up the time that it is behind all other lanes with work, except for a lead.
     fn give_up(&mut self) {
         let yielded = Lane::Yielded as usize;
         if let Some(least) = self.least(self.ready & !YIELDED) {
             self.used[yielded] += (least - LEAD - self.expected(yielded)).max(0);
         }
         if self.ahead & self.held != 0 {
-            // They may go on.
+            // The lanes that go before the batch may continue.
             self.balance(self.ready);
             self.crossed = self.is_worth_reading();
         }
     }
 
-    /// A task was taken out of this lane, in which so many are left, while there was a batch.
+    /// To be called when a task was taken out of this lane while there was a batch; `left` tasks are still in the lane.
     #[inline]
     fn took(&mut self, lane: usize, left: usize) {
         if lane == Lane::Yielded as usize {
@@ -219,7 +220,7 @@ impl Lanes {
         }
     }
 
-    /// Takes the first out of a lane that has work.
+    /// Takes the first key out of a lane that has work.
     #[inline(always)]
     fn take(&mut self, lane: usize) -> u32 {
         let queue = &mut self.queues[lane];
@@ -234,7 +235,7 @@ impl Lanes {
         key
     }
 
-    /// The next to be polled, which is charged with what such a poll costs.
+    /// Takes the next key to be polled, and charges its lane with what such a poll costs.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Next<'_> {
         if self.ready & self.ready.wrapping_sub(1) != 0 {
@@ -243,14 +244,14 @@ impl Lanes {
         if self.ready == 0 {
             return Next::Nothing;
         }
-        // One lane alone has work: it cannot get ahead. Where polls are only counted, they are free.
+        // Only one lane has work: it cannot get ahead. Where polls are only counted, they are free.
         let lane = first(self.ready);
         self.polls[lane] += u64::from(!self.counting);
         let key = self.take(lane);
         Next::Poll(key, &self.queues[lane])
     }
 
-    /// As [`pop`](Lanes::pop), where several lanes have work.
+    /// Like [`pop`](Lanes::pop), if several lanes have work.
     fn pop_of_several(&mut self) -> Next<'_> {
         if self.crossed {
             return Next::Read;
@@ -272,14 +273,14 @@ impl Lanes {
         let working = self.ready;
         let key = self.take(lane);
         if self.expected(lane) > self.lead(lane) {
-            // What is polled now may well be ready again at once.
+            // The task that is polled now may well be ready again at once.
             self.balance(working);
             self.crossed = self.ahead & (1 << lane) != 0 && self.is_worth_reading();
         }
         Next::Poll(key, &self.queues[lane])
     }
 
-    /// Whether a reading of the clock may tell more than it costs, before lanes are changed.
+    /// Returns whether it is worth the cost to read the clock before changing to another lane.
     fn is_worth_reading(&self) -> bool {
         !self.counting && self.next_cost() >= GUESS
     }
@@ -301,31 +302,31 @@ impl Lanes {
         }
     }
 
-    /// How many tasks wait in this lane.
+    /// The number of tasks that wait in this lane.
     pub(super) fn waiting(&self, lane: Lane) -> usize {
         self.queues[lane as usize].len()
     }
 
-    /// Whether there is work in this lane.
+    /// Returns whether there is work in this lane.
     #[inline]
     pub(super) fn is_ready(&self, lane: Lane) -> bool {
         self.ready & (1 << lane as u8) != 0
     }
 
-    /// Whether work in this lane has, or would have, to wait until the others, which have work, have caught up.
+    /// Returns whether work in this lane has to wait, or would have to, until the other lanes with work have caught up.
     #[inline]
     pub(super) fn must_wait(&self, lane: Lane) -> bool {
         !self.single && self.ready != 0 && self.ahead & (1 << lane as u8) != 0
     }
 
-    /// What the next poll may well cost, in nanoseconds; at least one.
+    /// Returns what the next poll may well cost, in nanoseconds; at least one.
     pub(super) fn next_cost(&self) -> u64 {
         let lanes = (0..LANES).filter(|lane| self.ready & (1 << lane) != 0);
         lanes.map(|lane| self.cost[lane]).max().unwrap_or(GUESS)
     }
 
-    /// `elapsed` nanoseconds have passed since the last call of this or [`begin`](Lanes::begin). All polls since then count for
-    /// the same: there are several only where they are cheap.
+    /// Charges for `elapsed` nanoseconds, which have passed since the last call of this or of [`begin`](Lanes::begin). All polls
+    /// since then count the same: there are several only where they are cheap.
     pub(super) fn charge(&mut self, elapsed: u64) {
         self.crossed = false;
         let polls = mem::take(&mut self.polls);
@@ -341,13 +342,13 @@ impl Lanes {
         self.balance(self.ready);
     }
 
-    /// A lane has used so many nanoseconds beside its polls.
+    /// Charges a lane with `elapsed` nanoseconds that it has used in addition to its polls.
     pub(super) fn charge_lane(&mut self, lane: Lane, elapsed: u64) {
         self.used[lane as usize] += elapsed as i64;
         self.balance(self.ready);
     }
 
-    /// The clock was read, and what came before it is not measured.
+    /// To be called when the clock was read, and the polls before are not measured.
     #[inline]
     pub(super) fn begin(&mut self) {
         self.polls = [0; LANES];
@@ -358,7 +359,7 @@ impl Lanes {
         }
     }
 
-    /// From now on the clock is not read: polls count for the same, and nothing that was measured plays a part.
+    /// To be called when the clock is not read from now on: all polls count the same, and earlier measurements are discarded.
     pub(super) fn count(&mut self) {
         self.polls = [0; LANES];
         self.used = [0; LANES];
@@ -369,25 +370,25 @@ impl Lanes {
         self.crossed = false;
     }
 
-    /// What this lane has used, as far as it is known, and is expected to have used since.
+    /// Returns the time that this lane is known to have used, and is expected to have used since.
     #[inline]
     fn expected(&self, lane: usize) -> i64 {
         self.used[lane] + (self.polls[lane] * self.usual[lane]) as i64
     }
 
-    /// What the least served of these lanes is expected to have used.
+    /// Returns the time that the least served of these lanes is expected to have used.
     #[inline]
     fn least(&self, lanes: u8) -> Option<i64> {
         (0..LANES).filter(|lane| lanes & (1 << lane) != 0).map(|lane| self.expected(lane)).min()
     }
 
-    /// How far this lane may be ahead.
+    /// Returns how far this lane may be ahead.
     #[inline]
     fn lead(&self, lane: usize) -> i64 {
         if self.held & (1 << lane) != 0 { HOLD } else { LEAD }
     }
 
-    /// Relates what was used to the least served of these lanes, and finds those that are too far ahead.
+    /// Makes used time relative to the least served of these lanes, and finds the lanes that are too far ahead.
     fn balance(&mut self, working: u8) {
         let least = self.least(working);
         let known = self.polls == [0; LANES];
@@ -401,7 +402,7 @@ impl Lanes {
         }
     }
 
-    /// Gives memory of a past burst back: so much that each queue keeps what `kept` says of its capacity.
+    /// Frees memory of a past burst: each queue shrinks to what `kept` returns for its capacity.
     pub(super) fn trim(&mut self, kept: impl Fn(usize) -> usize) {
         for queue in &mut self.queues {
             queue.shrink_to(kept(queue.capacity()));

@@ -1,16 +1,16 @@
-//! What the owner thread keeps for itself: the run queue and the live tasks, and the way to them.
+//! The owner thread's private part of an executor: the run queue, the live tasks, and the thread-locals that lead to them.
 //!
 //! Ground rules:
 //!
-//! * A task is in `tasks` from the moment it is taken in until it has completed, but while it is polled: then
+//! * A task is in `tasks` from the moment it is taken in until it has completed, except while it is polled: then
 //!   `run` has it. So the last reference to an uncompleted task is always this thread's.
-//! * What other threads have sent is taken in a little with each run, in order: `sent` holds the rest.
+//! * Items that other threads have sent are taken in by each run, a limited number at a time and in order: `sent` holds the rest.
 //! * A borrow lasts for one statement that runs no user code. Dropping a reference to a task counts as user
 //!   code, because it may be the last one.
 //! * `closed` goes from false to true once; from then on `tasks` stays empty.
 //! * `running` keeps a task from running the executor that is running it.
-//! * `lane` says in which lane a wake on this thread puts a task. A task that wakes itself while it is polled yields.
-//! * `CURRENT` has no destructor: that makes it cheap to reach, and there to the end of the thread. What it holds is
+//! * `lane` says into which lane a wake on this thread puts a task. A task that wakes itself while it is polled yields.
+//! * `CURRENT` has no destructor: so access to it is cheap, and possible until the thread ends. The executor that it holds is
 //!   taken out by the guard that put it in.
 
 use super::join::JoinHandle;
@@ -32,10 +32,10 @@ use std::sync::Arc;
 
 /// The executor that a thread has entered.
 struct Entered {
-    /// Its `Remote`, to be compared with and never to be followed; null if there is none.
+    /// Its `Remote`, only for comparisons and never dereferenced; null if there is none.
     remote: Cell<*const Remote>,
     local: RefCell<Option<ManuallyDrop<Rc<Local>>>>,
-    /// The task that this thread polls right now. Null, if it polls none.
+    /// The task that this thread is polling. Null if it polls none.
     polled: Cell<*const ()>,
 }
 
@@ -44,41 +44,41 @@ thread_local! {
         Entered { remote: Cell::new(ptr::null()), local: RefCell::new(None), polled: Cell::new(ptr::null()) }
     };
 }
-// The executors of this thread, for those who come with a `Remote`. This one has a destructor: after it, none is found.
+// The executors of this thread, to be found by a `Remote`. This one has a destructor: after it, no executor is found.
 thread_local! {
     static OWNED: RefCell<Vec<Weak<Local>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// So many of the tasks that other threads have spawned or woken are taken in by a run, or as many as it may poll if that is
-/// more: then they are taken in as quickly as they run.
+/// The maximum number of tasks, spawned or woken by other threads, that a run takes in; or the number that it may poll, if
+/// that is more. So tasks are taken in as quickly as they run.
 const TAKEN_IN: usize = 64;
 
-/// So far ahead of the one that is taken in the tasks are prefetched: they were made or touched on another core.
+/// How far ahead tasks are prefetched, counted from the one that is taken in: they were made or touched on another core.
 const AHEAD: usize = 16;
 
-/// Turns between two looks at whether memory of a past burst should be given back.
+/// The number of turns between two checks whether memory of a past burst should be freed.
 const TRIM_EVERY: u32 = 1024;
 
-/// How a run of some polls went.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunReport {
-    /// Tasks that were polled.
+    /// The number of tasks that were polled.
     pub(crate) polls: usize,
-    /// How many were taken from the queue: besides the tasks that were polled the root, and those that had been aborted.
+    /// How many were taken from the queue: the tasks that were polled, the root, and tasks that had been aborted.
     pub(crate) taken: usize,
     pub(crate) end: End,
 }
 
-/// Why a run has come to its end.
+/// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The limit is reached.
     Limit,
     /// Nothing is ready.
     Idle,
-    /// The root wanted it so.
+    /// The root asked for it.
     Root,
-    /// The clock is to be read: the last poll exhausted its budget, or a lane has had its share.
+    /// The clock must be read: the last poll exhausted its budget, or a lane has had its share.
     Clock,
 }
 
@@ -87,13 +87,13 @@ pub(crate) struct Local {
     owner: Owner,
     pub(super) tasks: RefCell<Tasks>,
     pub(super) root: RefCell<Option<CurrentRoot>>,
-    /// Where a wake puts a task.
+    /// The lane into which a wake puts a task.
     pub(super) lane: Cell<Lane>,
-    /// What was in the inbox and is still to be taken in. Once it is empty, the inbox gets it in exchange for a full one.
+    /// Items that were in the inbox and have yet to be taken in. Once empty, this queue is exchanged for the inbox's full one.
     sent: RefCell<VecDeque<Item>>,
     closed: Cell<bool>,
     running: Cell<bool>,
-    /// Where the task lies that is being polled, or was polled last. The rest that there is to say of it is in the
+    /// The address of the task that is being polled, or was polled last. Everything else that is known of it is in the
     /// `Remote`.
     polled: Cell<usize>,
     numbers: NumberBlock,
@@ -104,12 +104,12 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    /// The owner's part of a new executor.
+    /// Returns the owner's part of a new executor.
     pub(super) fn new(unpark: Arc<dyn Unpark>) -> Rc<Local> {
         Local::counting_from(unpark, 0)
     }
 
-    /// As [`new`](Local::new), with counters that start at `count`.
+    /// Like [`new`](Local::new), but with counters that start at `count`.
     pub(super) fn counting_from(unpark: Arc<dyn Unpark>, count: u64) -> Rc<Local> {
         let local = Rc::new(Local {
             owner: Owner::new(unpark, count),
@@ -129,13 +129,13 @@ impl Local {
         local
     }
 
-    /// The executor that `remote` belongs to, if this thread has entered it.
+    /// Returns the executor that `remote` belongs to, if this thread has entered it.
     #[inline]
     pub(crate) fn entered(remote: &Arc<Remote>) -> Option<Rc<Local>> {
         if is_current(remote) { entered() } else { None }
     }
 
-    /// The executor that `remote` belongs to, if this is its owner thread.
+    /// Returns the executor that `remote` belongs to, if this is its owner thread.
     #[cold]
     pub(crate) fn owned(remote: &Arc<Remote>) -> Option<Rc<Local>> {
         let mine = |local: &Rc<Local>| Arc::ptr_eq(local.remote(), remote);
@@ -160,23 +160,23 @@ impl Local {
         !self.tasks.borrow().is_idle() || self.sent() > 0 || self.remote().has_items() || self.root_is_woken()
     }
 
-    /// Runs `look` on the lanes of the run queue.
+    /// Calls `look` with the lanes of the run queue.
     #[inline]
     pub(super) fn lanes<R>(&self, look: impl FnOnce(&mut Lanes) -> R) -> R {
         look(self.tasks.borrow_mut().lanes())
     }
 
-    /// What the tasks look like, in no order, those included that other threads have sent until now.
+    /// Returns a list of the tasks, in no order, including those that other threads have sent until now.
     pub(super) fn listed(&self) -> Vec<ListedTask> {
         if !self.closed.get() {
-            // What has been in the inbox, and what is in it now.
+            // First the items that have been in the inbox, then those that are in it now.
             self.take_inbox(usize::MAX);
             self.take_inbox(usize::MAX);
         }
         let tasks = self.tasks.borrow();
         let mut listed = tasks.listed();
-        // The task that is being polled is not in the table. If it has shut its own executor down, nothing is left to be
-        // told.
+        // The task that is being polled is not in the table. If it has shut its own executor down, there is nothing left to
+        // list.
         if let (Some(Poll { id: Some(id), origin, .. }), false) =
             (self.remote().polling().get(), self.closed.get())
         {
@@ -186,7 +186,7 @@ impl Local {
         listed
     }
 
-    /// What is known of the next task, which is spawned there.
+    /// Returns what is known of the next task, which is spawned at `at`.
     #[inline]
     pub(crate) fn next(&self, at: Origin) -> Spawned {
         Spawned { id: self.numbers.take(self.remote().numbers()), at }
@@ -197,13 +197,13 @@ impl Local {
         Enter { previous: exchange(Some(self.clone())) }
     }
 
-    /// Makes `future` a task. After the shutdown it is dropped.
+    /// Spawns `future` as a task. After the shutdown, the future is dropped.
     #[inline]
     pub(crate) fn spawn_as<F: Future + 'static>(&self, future: F, spawned: Spawned) -> JoinHandle<F::Output> {
         if self.closed.get() {
             return self.remote().refuse(future, spawned);
         }
-        // One borrow for all of it. Only the allocator is called meanwhile.
+        // One borrow for all steps. Only the allocator is called meanwhile.
         let mut tasks = self.tasks.borrow_mut();
         let remote = tasks.spare_remote().unwrap_or_else(|| self.remote().clone());
         let (task, claim) = task::local(future, spawned, &self.owner, remote);
@@ -286,7 +286,7 @@ impl Local {
         if self.closed.get() {
             return;
         }
-        // Entered, so that a future which spawns as it is dropped finds an executor: this one, closed.
+        // Entered, so that a future which spawns while it is dropped finds an executor: this one, closed.
         let _entered = self.enter();
         let late = self.owner.close();
         for item in self.sent.take().into_iter().chain(late) {
@@ -304,11 +304,11 @@ impl Local {
         }
     }
 
-    /// What becomes of a task after its go.
+    /// Puts a task back after its turn, or ends its bookkeeping if it has completed.
     #[inline(always)]
     fn keep(&self, task: TaskRef, progress: Progress) {
         if self.closed.get() {
-            // It has shut its own executor down.
+            // The task has shut its own executor down.
             task.cancel(&self.owner);
         } else if progress == Progress::Pending {
             self.tasks.borrow_mut().put_back(task);
@@ -333,12 +333,12 @@ impl Local {
         }
     }
 
-    /// How much has been in the inbox and is still to be taken in.
+    /// The number of items that have been in the inbox and have yet to be taken in.
     pub(super) fn sent(&self) -> usize {
         self.sent.borrow().len()
     }
 
-    /// Takes in what other threads have sent, `at_most` so many.
+    /// Takes in up to `at_most` items that other threads have sent.
     fn take_inbox(&self, at_most: usize) {
         if self.sent() == 0 {
             if !self.remote().has_items() {
@@ -360,7 +360,7 @@ impl Local {
         sent.pop_front()
     }
 
-    /// Room for tasks in the larger of the queue and the table of live tasks.
+    /// The capacity, in tasks, of the queue or of the table of live tasks, whichever is larger.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.tasks.borrow().capacity()
@@ -376,7 +376,7 @@ impl Local {
         self.longest.set(self.longest.get().max(length));
     }
 
-    /// Gives memory of a past burst back, a little at a time: every so many turns, half of what has not been needed since.
+    /// Frees memory of a past burst, a little at a time: every [`TRIM_EVERY`] turns, half of what has not been needed since.
     pub(super) fn trim(&self) {
         self.owner.pool().trim();
         let left = self.until_trim.get() - 1;
@@ -388,7 +388,7 @@ impl Local {
         let longest = self.longest.take();
         self.tasks.borrow_mut().trim(longest);
         let mut sent = self.sent.borrow_mut();
-        // Where anything is left the next one will do: it would have to be copied.
+        // If items are left, they would have to be copied: leave it to the next trim.
         if sent.is_empty() {
             let capacity = kept(sent.capacity(), longest);
             sent.shrink_to(capacity);
@@ -402,7 +402,7 @@ impl Drop for Local {
     }
 }
 
-/// While it lives, its executor is the one this thread has entered.
+/// While this guard lives, its executor is the one that this thread has entered.
 #[must_use = "the executor is left when the guard is dropped"]
 pub(crate) struct Enter {
     previous: Option<Rc<Local>>,
@@ -415,7 +415,7 @@ impl Drop for Enter {
     }
 }
 
-/// Makes `local` the executor that this thread has entered, and returns the one it was before.
+/// Makes `local` the executor that this thread has entered, and returns the previous one.
 fn exchange(local: Option<Rc<Local>>) -> Option<Rc<Local>> {
     CURRENT.with(|current| {
         current.remote.set(local.as_ref().map_or(ptr::null(), |local| Arc::as_ptr(local.remote())));
@@ -423,41 +423,41 @@ fn exchange(local: Option<Rc<Local>>) -> Option<Rc<Local>> {
     })
 }
 
-/// The executor that this thread has entered.
+/// Returns the executor that this thread has entered.
 #[inline]
 pub(super) fn entered() -> Option<Rc<Local>> {
     CURRENT.with(|current| current.local.borrow().as_deref().cloned())
 }
 
-/// Whether this thread has entered the executor that `remote` belongs to.
+/// Returns whether this thread has entered the executor that `remote` belongs to.
 #[inline]
 pub(super) fn is_current(remote: &Arc<Remote>) -> bool {
     CURRENT.with(|current| ptr::eq(current.remote.get(), Arc::as_ptr(remote)))
 }
 
-/// From now on this thread polls `task`; null if none. Returns which it did before.
+/// Notes that from now on this thread polls `task`; null if it polls none. Returns the task that it polled before.
 #[inline]
 pub(super) fn set_polled(task: *const ()) -> *const () {
     CURRENT.with(|current| current.polled.replace(task))
 }
 
-/// The task that this thread polls right now, if any.
+/// Returns the task that this thread is polling, or null.
 #[inline]
 pub(super) fn polled() -> *const () {
     CURRENT.with(|current| current.polled.get())
 }
 
-/// Looks at the executor that `remote` belongs to, if this thread has entered it.
+/// Calls `look` with the executor that `remote` belongs to, if this thread has entered it.
 pub(super) fn here<R>(remote: &Arc<Remote>, look: impl FnOnce(&Local) -> R) -> Option<R> {
     let local = CURRENT.with(|current| {
         let entered = current.local.borrow();
         entered.as_deref().filter(|local| Arc::ptr_eq(local.remote(), remote)).cloned()
     });
-    // The borrow has ended, so that nothing that the look does is too much.
+    // The borrow has ended, so `look` may do anything.
     local.as_deref().map(look)
 }
 
-/// Wakes `task` if this thread has entered its executor; false if it has not.
+/// Wakes `task` if this thread has entered its executor; returns false if it has not.
 #[inline]
 pub(super) fn wake_here(task: &TaskRef) -> bool {
     CURRENT.with(|current| {
@@ -477,13 +477,13 @@ pub(super) fn wake_here(task: &TaskRef) -> bool {
     })
 }
 
-/// Where what wakes itself while it is polled waits for its turn.
+/// Returns the lane for a task that wakes itself while it is polled.
 #[inline]
 pub(super) fn yielding() -> Lane {
     if coop::has_budget_remaining() { Lane::Yielded } else { Lane::Exhausted }
 }
 
-/// Wakes `root` if this thread has entered its executor; false if it has not.
+/// Wakes `root` if this thread has entered its executor; returns false if it has not.
 pub(super) fn wake_root_here(root: &Arc<Root>, remote: &Arc<Remote>) -> bool {
     CURRENT.with(|current| {
         let here = ptr::eq(current.remote.get(), Arc::as_ptr(remote));
@@ -494,7 +494,7 @@ pub(super) fn wake_root_here(root: &Arc<Root>, remote: &Arc<Remote>) -> bool {
     })
 }
 
-/// Keeps what a task has left for a task to come, if this thread has entered its executor. Else it is freed.
+/// Keeps the remains of a task for a later task, if this thread has entered the task's executor. Otherwise they are freed.
 #[inline]
 pub(super) fn give_back(remains: Remains) {
     let Remains { block, remote } = remains;

@@ -1,4 +1,4 @@
-//! Runs tasks on one thread: the tasks, the queue of those that are ready, and the ways to wake them.
+//! Runs tasks on one thread: the tasks, the queue of ready tasks, and the ways to wake them.
 //!
 //! ```text
 //!   owner thread                                             any thread
@@ -12,18 +12,18 @@
 //! Ground rules:
 //!
 //! * One thread, the owner, polls futures and drops them. A waker that outlives the executor on another
-//!   thread keeps a task's memory, never its future.
+//!   thread keeps a task's memory alive, never its future.
 //! * No borrow and no lock is held while user code runs: a poll, the drop of a future or an output, a waker.
-//! * Each lane of the run queue is first in, first out, and no lane starves another (`lanes.rs`). What becomes ready
-//!   meanwhile goes to the back of its lane.
-//! * What has been handed to the queue or the inbox may be freed by its new owner at once.
+//! * Each lane of the run queue is first in, first out, and no lane starves another (`lanes.rs`). A task that becomes ready
+//!   during a run goes to the back of its lane.
+//! * Once a task has been handed to the queue or the inbox, its new owner may free it at any time.
 //!
 //! The root is the future that `block_on` drives. It waits its turn in the lanes as a task does, and the caller of `run` polls
-//! it. On the owner thread a wake puts it into a lane; from another thread it raises a flag, which the owner takes note of
+//! it. A wake on the owner thread puts the root into a lane. A wake from another thread raises a flag, which the owner checks
 //! before it polls.
 //!
-//! * Every `block_on` has a [`Root`] of its own, so that a stale waker of an earlier one wakes nobody else.
-//! * The flag is raised first and the owner unparked after. The owner that is about to park says so first and
+//! * Every `block_on` has a [`Root`] of its own, so that a stale waker of an earlier root wakes no other root.
+//! * The flag is raised first and the owner unparked after. An owner that is about to park says so first and
 //!   looks at the flag after; see `remote.rs`.
 
 mod join;
@@ -60,8 +60,8 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
-    /// An executor that this thread owns. Other threads end its park with `unpark`: after something has become
-    /// ready, and only where that was not done by the owner thread inside [`enter`](Executor::enter). It should cost little
+    /// Returns an executor that this thread owns. Other threads end its park with `unpark`. It is called after a task has
+    /// become ready, unless the owner thread itself made the task ready inside [`enter`](Executor::enter). It should cost little
     /// while the owner is awake.
     pub(crate) fn new(unpark: Arc<dyn Unpark>) -> Executor {
         Executor { local: Local::new(unpark) }
@@ -72,21 +72,21 @@ impl Executor {
         self.local.remote()
     }
 
-    /// While the guard lives, wakes and spawns on this thread go straight to the run queue: no lock, no
-    /// notification. Guards nest, and are dropped in the reverse order.
+    /// Enters this executor: while the guard lives, wakes and spawns on this thread go straight to the run queue, without a
+    /// lock or a notification. Guards nest, and are dropped in the reverse order.
     pub(crate) fn enter(&self) -> Enter {
         Local::enter(&self.local)
     }
 
-    /// The half that makes tasks. After [`shutdown`](Executor::shutdown) their futures are dropped at once, and the
-    /// handles say that they were cancelled.
+    /// The half that makes tasks. After [`shutdown`](Executor::shutdown), the futures of new tasks are dropped at once, and
+    /// their handles say that the tasks were cancelled.
     #[inline]
     pub(crate) fn local(&self) -> &Rc<Local> {
         &self.local
     }
 
-    /// Whether a task waits to be polled. A thread that is about to park says so first, in a sequentially
-    /// consistent store, and then asks here: see [`Remote`].
+    /// Returns whether a task waits to be polled. A thread that is about to park says so first, in a sequentially
+    /// consistent store, and then calls this: see [`Remote`].
     pub(crate) fn has_ready(&self) -> bool {
         self.local.has_ready()
     }
@@ -96,14 +96,14 @@ impl Executor {
         self.local.lanes(Lanes::make_single);
     }
 
-    /// Takes in what other threads have sent, then takes up to `limit` tasks from the run queue and
-    /// polls them. Where it is the root's turn it calls `root`, which [polls](Executor::poll_root) it and says whether to go
-    /// on. Stops before the limit where the clock is to be [read](Executor::charge).
+    /// Takes in the tasks that other threads have sent, then takes up to `limit` tasks from the run queue and
+    /// polls them. On the root's turn it calls `root`, which [polls](Executor::poll_root) the root and returns whether to
+    /// continue. Stops before the limit if the clock must be [read](Executor::charge).
     ///
     /// The number of polls is lower than the number of tasks taken if some were
-    /// aborted or had completed: whether anything is left is for [`has_ready`](Executor::has_ready) to say.
+    /// aborted or had completed. Whether tasks are left is what [`has_ready`](Executor::has_ready) returns.
     ///
-    /// The caller has [entered](Executor::enter) this executor.
+    /// The caller must have [entered](Executor::enter) this executor.
     ///
     /// # Panics
     ///
@@ -112,7 +112,7 @@ impl Executor {
         self.local.run(limit, root)
     }
 
-    /// A new root, which waits its turn from now on until the guard is dropped.
+    /// Queues a new root, which takes turns with the tasks until the guard is dropped.
     pub(crate) fn begin_root(&self) -> RootGuard<'_> {
         let root = Root::new(self.remote());
         let current = CurrentRoot { root: root.clone(), queued: true, polled: false };
@@ -122,9 +122,9 @@ impl Executor {
         RootGuard { local: &self.local, root }
     }
 
-    /// Calls `poll`, which polls the root, whose turn it is, for the `count`th time; its `block_on` was called there.
+    /// Calls `poll`, which polls the root on its turn, for the `count`th time. `origin` is where its `block_on` was called.
     pub(crate) fn poll_root<R>(&self, origin: Origin, count: u64, poll: impl FnOnce() -> R) -> R {
-        /// It is not polled any more, also after a panic.
+        /// Notes that the root is no longer being polled, also after a panic.
         struct Ends<'a>(&'a Local);
         impl Drop for Ends<'_> {
             fn drop(&mut self) {
@@ -141,7 +141,7 @@ impl Executor {
         self.remote().polling().root(origin, count, || coop::fresh(poll))
     }
 
-    /// Gives memory of a past burst back, a little at a time. Once a turn.
+    /// Frees memory of a past burst, a little at a time. To be called once per turn.
     pub(crate) fn trim(&self) {
         self.local.trim();
     }
@@ -151,68 +151,68 @@ impl Executor {
         self.local.waking(lane)
     }
 
-    /// The clock was read, and what came before it is not charged to any lane.
+    /// To be called when the clock was read, and the time before is not charged to any lane.
     pub(crate) fn begin_charging(&self) {
         self.local.lanes(Lanes::begin);
     }
 
-    /// The clock is not read from now on: lanes take turns by counts of polls.
+    /// To be called when the clock is not read from now on: lanes then take turns by counts of polls.
     pub(crate) fn begin_counting(&self) {
         self.local.lanes(Lanes::count);
     }
 
-    /// So many nanoseconds have passed since the last reading of the clock.
+    /// To be called when the clock was read, `elapsed` nanoseconds after the last reading.
     pub(crate) fn charge(&self, elapsed: u64) {
         self.local.lanes(|lanes| lanes.charge(elapsed));
     }
 
-    /// A lane has used so many nanoseconds beside its polls.
+    /// Charges a lane with `elapsed` nanoseconds that it has used in addition to its polls.
     pub(crate) fn charge_lane(&self, lane: Lane, elapsed: u64) {
         self.local.lanes(|lanes| lanes.charge_lane(lane, elapsed));
     }
 
-    /// What the next poll may well cost, in nanoseconds; at least one.
+    /// Returns what the next poll may well cost, in nanoseconds; at least one.
     pub(crate) fn next_cost(&self) -> u64 {
         self.local.lanes(|lanes| lanes.next_cost())
     }
 
-    /// How many tasks have been woken and wait for their go, with those that are still to be taken in.
+    /// The number of tasks that have been woken and wait for their turn, including tasks that have yet to be taken in.
     pub(crate) fn woken(&self) -> usize {
         self.local.lanes(|lanes| lanes.waiting(Lane::Woken)) + self.local.sent()
     }
 
-    /// Whether tasks are ready in this lane.
+    /// Returns whether tasks are ready in this lane.
     pub(crate) fn is_waiting(&self, lane: Lane) -> bool {
         self.local.lanes(|lanes| lanes.is_ready(lane))
     }
 
-    /// Whether tasks in this lane have, or would have, to wait, because the lane has had more than its share.
+    /// Returns whether tasks in this lane have to wait, or would have to, because the lane has had more than its share.
     pub(crate) fn must_wait(&self, lane: Lane) -> bool {
         self.local.lanes(|lanes| lanes.must_wait(lane))
     }
 
-    /// Tasks that were spawned, have been taken in, and have not completed.
+    /// The number of tasks that were spawned, have been taken in, and have not completed.
     pub(crate) fn alive(&self) -> usize {
         self.local.alive()
     }
 
-    /// What the tasks look like now.
+    /// Returns a list of the tasks as they are now.
     pub(crate) fn task_list(&self) -> TaskList {
         TaskList::new(&self.local)
     }
 
-    /// Polls made so far. Wraps around.
+    /// The number of polls made so far. Wraps around.
     #[cfg(test)]
     pub(crate) fn polls(&self) -> u64 {
         self.local.polls()
     }
 
     /// Closes the inbox, then drops every task's future on this thread, in the order in which the executor
-    /// got to know them, and completes their handles as cancelled. A future that panics as it is dropped
-    /// takes nothing from the others: its handle gets the panic. Futures that spawn as they are dropped get
+    /// received the tasks, and completes their handles as cancelled. A future that panics while it is dropped
+    /// does not affect the others: its handle gets the panic. Futures that spawn while they are dropped get
     /// the handle of a cancelled task. A second call does nothing.
     ///
-    /// Called by a task, it drops that task's future as soon as its poll returns.
+    /// If a task calls this, the task's own future is dropped as soon as its poll returns.
     pub(crate) fn shutdown(&self) {
         self.local.shutdown();
     }
@@ -224,7 +224,7 @@ impl Drop for Executor {
     }
 }
 
-/// While it lives, its root takes turns with the tasks.
+/// While this guard lives, its root takes turns with the tasks.
 #[must_use = "the root is forgotten when the guard is dropped"]
 pub(crate) struct RootGuard<'a> {
     local: &'a Local,
@@ -232,7 +232,7 @@ pub(crate) struct RootGuard<'a> {
 }
 
 impl RootGuard<'_> {
-    /// What makes the root's waker.
+    /// The root, from which its waker is made.
     pub(crate) fn root(&self) -> &Arc<Root> {
         &self.root
     }
@@ -247,38 +247,38 @@ impl Drop for RootGuard<'_> {
     }
 }
 
-/// Whether another thread has woken the root future.
+/// Records whether another thread has woken the root future.
 pub(crate) struct Root {
     woken: AtomicBool,
     remote: Arc<Remote>,
 }
 
 impl Root {
-    /// The root of a `block_on` of this executor.
+    /// Returns the root of a `block_on` of this executor.
     fn new(remote: &Arc<Remote>) -> Arc<Root> {
         Arc::new(Root { woken: AtomicBool::new(false), remote: remote.clone() })
     }
 
-    /// Lowers the flag, and says whether it was raised. Called before the poll, so that a wake during the
+    /// Lowers the flag, and returns whether it was raised. Called before the poll, so that a wake during the
     /// poll raises it again.
     fn take_woken(&self) -> bool {
         // Acquire: the poll sees what was written before the wake.
         self.woken.load(Ordering::Relaxed) && self.woken.swap(false, Ordering::Acquire)
     }
 
-    /// Whether the flag is raised. For the owner that is about to park.
+    /// Returns whether the flag is raised. For an owner that is about to park.
     fn is_woken(&self) -> bool {
-        // SeqCst: it comes after the owner's "I am parking".
+        // SeqCst: this load comes after the owner's "I am parking".
         self.woken.load(Ordering::SeqCst)
     }
 }
 
-/// The root of the `block_on` under way, as its executor knows it.
+/// The root of the `block_on` that is running, as its executor sees it.
 struct CurrentRoot {
     root: Arc<Root>,
-    /// It waits in a lane.
+    /// The root waits in a lane.
     queued: bool,
-    /// It is being polled.
+    /// The root is being polled.
     polled: bool,
 }
 
@@ -287,8 +287,8 @@ impl ArcWake for Root {
         if local::wake_root_here(root, &root.remote) {
             return;
         }
-        // SeqCst: it comes before the unparker's look at whether the owner parks. It releases too, also when
-        // the flag was up, so that the poll sees what was written before this wake. If it was up, the
+        // SeqCst: this swap comes before the unparker checks whether the owner parks. It releases too, also when
+        // the flag was up, so that the poll sees what was written before this wake. If the flag was up, the
         // thread that raised it unparks the owner.
         if !root.woken.swap(true, Ordering::SeqCst) {
             root.remote.unpark();
@@ -297,7 +297,7 @@ impl ArcWake for Root {
 }
 
 impl Local {
-    /// Queues `root`, if it is the future of the `block_on` under way and not queued yet.
+    /// Queues `root`, if it is the future of the running `block_on` and not queued yet.
     fn wake_root(&self, root: &Arc<Root>) {
         if let Some(current) = &mut *self.root.borrow_mut() {
             if Arc::ptr_eq(&current.root, root) && !current.queued {
@@ -308,7 +308,7 @@ impl Local {
         }
     }
 
-    /// What the data pointer of the waker says with which the root is polled; zero if there is none.
+    /// Returns the data pointer of the waker with which the root is polled; zero if there is no root.
     fn root_address(&self) -> usize {
         let root = self.root.borrow();
         root.as_ref().map_or(0, |current| waker_ref(&current.root).data().addr())
@@ -318,7 +318,7 @@ impl Local {
         self.root.borrow().as_ref().is_some_and(|current| current.root.is_woken())
     }
 
-    /// Takes note of a wake of the future of `block_on` from another thread.
+    /// Queues the future of `block_on` if another thread has woken it.
     fn take_root(&self) {
         let woken = match &*self.root.borrow() {
             Some(current) if current.root.take_woken() => current.root.clone(),
@@ -328,7 +328,7 @@ impl Local {
     }
 }
 
-// For tests: spawning by the line that calls, without what a runtime wraps around a future.
+// For tests: these spawn with the line of the caller, without the wrappers that a runtime puts around a future.
 
 #[cfg(test)]
 impl Executor {
@@ -350,7 +350,7 @@ impl Remote {
     }
 }
 
-/// Makes `future` a task of the executor that this thread has entered, or hands it back if there is none.
+/// Spawns `future` as a task of the executor that this thread has entered, or returns it if there is none.
 #[cfg(test)]
 #[track_caller]
 pub(crate) fn spawn_local<F: Future + 'static>(future: F) -> Result<JoinHandle<F::Output>, F> {

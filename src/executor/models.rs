@@ -1,11 +1,11 @@
 //! Models of the executor: every interleaving of a few operations on two or three threads.
 //!
-//! Run with `bash ci/loom.sh`, which can also show that each of these is able to fail.
+//! Run with `bash ci/loom.sh`, which can also show that each of these models can fail.
 //!
 //! Ground rules:
 //!
-//! * What is no part of a model is counted with std's atomics, which loom does not watch: wakes, polls, drops.
-//! * What is part of it is read with the weakest ordering, so that only the code under test makes it visible.
+//! * Counters that are not part of a model (wakes, polls, drops) use std's atomics, which loom does not watch.
+//! * Data that is part of a model is read with the weakest ordering, so that only the code under test makes it visible.
 
 use super::remote::Polling;
 use super::{Executor, Id, JoinHandle, Origin, Root};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Counts: wakes, and how often the owner was unparked.
+/// Counts wakes, and how often the owner was unparked.
 #[derive(Default)]
 struct Count(AtomicUsize);
 
@@ -91,7 +91,7 @@ impl Drop for Homed {
     }
 }
 
-/// A task that stays pending and holds `kept`, after its first poll; and its waker.
+/// Returns a task after its first poll, which stays pending and holds `kept`; and its waker.
 fn pending<T: 'static>(executor: &Executor, kept: T) -> (JoinHandle<()>, Waker) {
     let slot = Rc::new(RefCell::new(None));
     let theirs = slot.clone();
@@ -105,7 +105,7 @@ fn pending<T: 'static>(executor: &Executor, kept: T) -> (JoinHandle<()>, Waker) 
     (handle, waker)
 }
 
-/// A task that looks, at every poll, at what its wakers have written.
+/// A task that reads, at every poll, what its wakers have written.
 struct Looker {
     news: [Arc<AtomicBool>; 2],
     seen: Rc<Cell<[bool; 2]>>,
@@ -145,7 +145,7 @@ impl Looker {
 #[test]
 fn loom_two_wakes_against_the_pop() {
     let mut model = loom::model::Builder::new();
-    // Exhaustive, it takes too long; three preemptions are more than such defects have needed.
+    // An exhaustive search takes too long; three preemptions are more than such defects have needed.
     model.preemption_bound.get_or_insert(3);
     model.check(|| {
         let (executor, _bell) = executor();
@@ -165,8 +165,8 @@ fn loom_two_wakes_against_the_pop() {
     });
 }
 
-/// tokio #7622: a wake that finds the task scheduled already does nothing, but what was written before it has
-/// to be seen by the poll to come.
+/// tokio #7622: a wake that finds the task already scheduled does nothing, but the next poll must see what was
+/// written before it.
 #[test]
 fn loom_an_ignored_wake_publishes() {
     loom::model(|| {
@@ -184,7 +184,7 @@ fn loom_an_ignored_wake_publishes() {
     });
 }
 
-/// async-executor #163: the executor goes while a wake is under way.
+/// async-executor #163: the executor is dropped during a wake.
 #[test]
 fn loom_wake_against_shutdown() {
     loom::model(|| {
@@ -231,7 +231,7 @@ fn loom_references_counted_by_the_owner_and_elsewhere() {
             let _entered = executor.enter();
             waker.clone()
         };
-        // What was made here goes elsewhere, and what is made elsewhere comes here, while the task completes.
+        // A reference made here is dropped on the other thread, and one made there is dropped here, while the task completes.
         let other = thread::spawn(move || {
             let made_there = waker.clone();
             drop(waker);
@@ -275,7 +275,7 @@ fn loom_a_poll_is_told_with_its_own_line_and_stretch() {
     });
 }
 
-/// The place in this file that calls it.
+/// Returns the place in this file where it is called.
 #[track_caller]
 fn here() -> Origin {
     Location::caller()

@@ -1,6 +1,6 @@
 //! The half of an executor that any thread may use: the inbox, the means to unpark the owner, and what the owner is polling.
 //!
-//! A sender and the owner that is about to park must not miss one another. Each writes first and then looks:
+//! A sender and an owner that is about to park must not miss one another. Each writes first and then looks:
 //!
 //! ```text
 //!   sender                                     owner
@@ -10,7 +10,7 @@
 //!
 //! Both writes and both reads are sequentially consistent, so at least one of the two sees the other.
 //!
-//! Which future is being polled ([`Polling`]) the owner writes and others read:
+//! The owner writes which future is being polled ([`Polling`]), and other threads read it:
 //!
 //! ```text
 //!   owner thread                        any thread
@@ -22,13 +22,13 @@
 //!
 //! Ground rules:
 //!
-//! * `ready` is set exactly while the inbox holds something; both change under the lock.
-//! * Nothing is dropped and nobody unparked under the lock. A refused item goes back to its sender.
-//! * Once closed an inbox stays closed and empty.
-//! * There is one [`Owner`] to a `Remote`, and it never leaves the thread that made it.
-//! * What is polled the owner writes without a locked step: two stores before a poll, and one after.
-//! * No two polls of one stretch, between two looks at I/O and timers, have the same word, and `since` changes only
-//!   between stretches. So what is read between two equal words belongs to that poll.
+//! * `ready` is set exactly while the inbox holds an item; both change under the lock.
+//! * No item is dropped and no thread unparked under the lock. A refused item goes back to its sender.
+//! * Once closed, an inbox stays closed and empty.
+//! * There is one [`Owner`] for each `Remote`, and it never leaves the thread that made it.
+//! * The owner notes what it polls without a locked step: two stores before a poll, and one after.
+//! * A stretch is the polls between two looks at I/O and timers. No two polls of a stretch have the same word, and `since`
+//!   changes only between stretches. So what is read between two equal words belongs to that poll.
 
 use super::join::JoinHandle;
 use super::local;
@@ -42,7 +42,7 @@ use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
 
-/// Something for the owner to take in.
+/// An item for the owner to take in.
 pub(super) enum Item {
     /// A task of the executor is ready.
     Wake(TaskRef),
@@ -65,8 +65,8 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Makes `future` a task of the executor. If that has shut down the future is dropped here and now, and
-    /// the handle says that it was cancelled.
+    /// Spawns `future` as a task of the executor. If the executor has shut down, the future is dropped immediately, and
+    /// the handle says that the task was cancelled.
     pub(crate) fn spawn_as<F>(self: &Arc<Self>, future: F, spawned: Spawned) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
@@ -75,7 +75,7 @@ impl Remote {
         self.send(task::remote(future, spawned, self.clone()))
     }
 
-    /// As [`spawn_as`](Remote::spawn_as), of a task whose future `build` makes on the owner's thread, where the task is
+    /// Like [`spawn_as`](Remote::spawn_as), but `build` makes the task's future on the owner's thread, when the task is
     /// polled for the first time. Only `build` need be Send.
     pub(crate) fn spawn_built<B, F>(self: &Arc<Self>, build: B, spawned: Spawned) -> JoinHandle<F::Output>
     where
@@ -91,15 +91,15 @@ impl Remote {
         (task, mut claim): (TaskRef, Unsent<F>),
     ) -> JoinHandle<F::Output> {
         if let Err(item) = self.push(Item::Spawn(task)) {
-            // The inbox did not keep it, so that this thread has the task for itself again.
+            // The inbox did not keep the item, so this thread has the task to itself again.
             drop(item);
             claim.refuse();
         }
         JoinHandle::new(claim.claim())
     }
 
-    /// The handle of a task that the executor did not take in, because it has shut down. The future is dropped here and
-    /// now.
+    /// Returns the handle of a task that the executor does not take in, because it has shut down. The future is dropped
+    /// immediately.
     #[cold]
     pub(crate) fn refuse<F: Future + 'static>(
         self: &Arc<Self>,
@@ -109,24 +109,24 @@ impl Remote {
         JoinHandle::new(task::refused(future, spawned, self.clone()))
     }
 
-    /// What is known of the next task, which is spawned there.
+    /// Returns what is known of the next task, which is spawned at `at`.
     pub(crate) fn next(self: &Arc<Self>, at: Origin) -> Spawned {
         // The owner thread has numbers of its own.
         let local = local::here(self, |local| local.next(at));
         local.unwrap_or_else(|| Spawned { id: self.numbers.take(), at })
     }
 
-    /// Whether the executor has shut down.
+    /// Returns whether the executor has shut down.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    /// Tasks that have not completed, if this is the owner thread and it has entered the executor.
+    /// Returns the number of tasks that have not completed, if this is the owner thread and it has entered the executor.
     pub(crate) fn alive_here(self: &Arc<Self>) -> Option<usize> {
         local::here(self, |local| local.alive())
     }
 
-    /// What the tasks look like now, if this is the owner thread and it has entered the executor.
+    /// Returns a list of the tasks as they are now, if this is the owner thread and it has entered the executor.
     pub(crate) fn task_list_here(self: &Arc<Self>) -> Option<TaskList> {
         local::here(self, TaskList::new)
     }
@@ -137,21 +137,21 @@ impl Remote {
         &self.polling
     }
 
-    /// Makes the present or the next park of the owner end at once.
+    /// Makes the owner's current or next park end at once.
     pub(super) fn unpark(&self) {
         self.unpark.unpark();
     }
 
-    /// Whether the inbox holds something.
+    /// Returns whether the inbox holds an item.
     #[inline]
     pub(super) fn has_items(&self) -> bool {
         // SeqCst: step (2) of the owner. It orders this load after the owner's "I am parking".
         self.ready.load(Ordering::SeqCst)
     }
 
-    /// Puts `item` in and unparks the owner; hands it back if the executor has shut down.
+    /// Puts `item` into the inbox and unparks the owner; returns the item if the executor has shut down.
     ///
-    /// From here on the item's task may be gone, and with it everything it kept alive: the caller has to hold
+    /// From here on the item's task may be gone, and with it everything it kept alive: the caller must hold
     /// an `Arc` of this `Remote` that is not the task's.
     pub(super) fn push(self: &Arc<Self>, item: Item) -> Result<(), Item> {
         let mut inbox = self.lock();
@@ -161,7 +161,7 @@ impl Remote {
         }
         debug_assert_eq!(self.ready.load(Ordering::Relaxed), !inbox.items.is_empty());
         inbox.items.push_back(item);
-        // SeqCst: step (1) of the sender. It is not left out when the flag is set already, because the
+        // SeqCst: step (1) of the sender. The store is not skipped when the flag is set already, because the
         // sender's own later read, in `unpark`, must not move before it.
         self.ready.store(true, Ordering::SeqCst);
         drop(inbox);
@@ -169,7 +169,7 @@ impl Remote {
         Ok(())
     }
 
-    /// The numbers of its tasks.
+    /// The numbers of the executor's tasks.
     #[inline]
     pub(super) fn numbers(&self) -> &Numbers {
         &self.numbers
@@ -180,17 +180,17 @@ impl Remote {
     }
 }
 
-/// The proof that the code which holds it runs on the owner thread. It cannot be sent, nor made a second
-/// time for the same [`Remote`].
+/// The proof that the code which holds it runs on the owner thread. It cannot be sent to another thread, nor made a
+/// second time for the same [`Remote`].
 pub(super) struct Owner {
     remote: Arc<Remote>,
-    /// Free memory for tasks. A borrow lasts for one statement, which calls the allocator at most.
+    /// Free memory for tasks. A borrow lasts for one statement, which calls at most the allocator.
     pool: RefCell<Pool>,
     _stays_here: PhantomData<*const ()>,
 }
 
 impl Owner {
-    /// Makes this thread the owner of a new inbox, whose tasks are numbered from `first` on.
+    /// Makes this thread the owner of a new inbox. Tasks are numbered from `first` on.
     pub(super) fn new(unpark: Arc<dyn Unpark>, first: u64) -> Owner {
         let remote = Remote {
             inbox: Mutex::new(Inbox { items: VecDeque::new(), closed: false }),
@@ -214,23 +214,23 @@ impl Owner {
         self.pool.borrow_mut()
     }
 
-    /// Whether `remote` is this owner's.
+    /// Returns whether `remote` belongs to this owner.
     #[inline]
     pub(super) fn owns(&self, remote: &Arc<Remote>) -> bool {
         Arc::ptr_eq(&self.remote, remote)
     }
 
-    /// Exchanges what the inbox holds for `items`, which is empty: two queues take turns, and neither has
+    /// Swaps the inbox's items with `items`, which must be empty: two queues take turns, and neither has
     /// to be allocated again.
     pub(super) fn take(&self, items: &mut VecDeque<Item>) {
         debug_assert!(items.is_empty());
         let mut inbox = self.remote.lock();
         mem::swap(&mut inbox.items, items);
-        // Relaxed: it is set again under the lock only, hence after this.
+        // Relaxed: the flag is set again only under the lock, hence after this.
         self.remote.ready.store(false, Ordering::Relaxed);
     }
 
-    /// Refuses everything from now on, and returns what had been put in before.
+    /// Closes the inbox, which refuses all items from now on. Returns the items that had been put in before.
     pub(super) fn close(&self) -> VecDeque<Item> {
         let mut inbox = self.remote.lock();
         inbox.closed = true;
@@ -239,15 +239,16 @@ impl Owner {
     }
 }
 
-/// The word of a poll: the task's number, and below it these two, and the lowest bits of the count of polls.
+/// The word of a poll is the task's number, below it this bit and the next, and below these the lowest bits of the count of
+/// polls.
 const POLLED: u64 = 1 << 15;
-/// It is the root that is polled, which has no number.
+/// Set if the root is polled, which has no number.
 const ROOT: u64 = 1 << 14;
 const COUNT: u64 = ROOT - 1;
-/// How far the number is shifted. It has 48 bits.
+/// How far the number is shifted. The number has 48 bits.
 const NUMBER: u32 = 16;
 
-/// So often a reader tries again. Who polls so much that this is not enough does not hang.
+/// How often a reader tries. If the owner polls so quickly that this is not enough, it is not stuck in a poll.
 const TRIES: usize = if cfg!(loom) { 2 } else { 64 };
 
 /// What the owner thread is polling.
@@ -261,13 +262,13 @@ pub(crate) struct Polling {
 /// A poll that another thread has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Poll {
-    /// None: the root's.
+    /// None: the root is polled.
     pub(crate) id: Option<Id>,
     /// Where the task was spawned, or the root's `block_on` called.
     pub(crate) origin: Origin,
-    /// When the stretch of polls began to which it belongs.
+    /// When the stretch began to which the poll belongs.
     pub(crate) since: u64,
-    /// Tells it from the others of the stretch.
+    /// Distinguishes the poll from the other polls of the stretch.
     pub(crate) word: u64,
 }
 
@@ -276,14 +277,14 @@ impl Polling {
         Polling { word: AtomicU64::new(0), origin: AtomicOrigin::new(), since: AtomicU64::new(0) }
     }
 
-    /// A stretch of polls begins.
+    /// Notes that a stretch of polls begins.
     #[inline]
     pub(crate) fn set_since(&self, since: u64) {
         // Release: as for the origin, below.
         self.since.store(since, Ordering::Release);
     }
 
-    /// Calls `poll`, which polls the root for the `count`th time; its `block_on` was called there.
+    /// Calls `poll`, which polls the root for the `count`th time. `origin` is where its `block_on` was called.
     #[inline]
     pub(crate) fn root<R>(&self, origin: Origin, count: u64, poll: impl FnOnce() -> R) -> R {
         /// Notes that the poll has ended, also after a panic.
@@ -298,41 +299,41 @@ impl Polling {
         poll()
     }
 
-    /// A poll of this task begins, or if there is none, of the root; `count` is another for each of its polls.
+    /// Notes that a poll of this task, or of the root if there is no task, begins. `count` differs for each of its polls.
     #[inline]
     pub(super) fn begin(&self, id: Option<Id>, origin: Origin, count: u64) {
-        // Release: who reads this origin finds that the poll before it has ended.
+        // Release: a thread that reads this origin finds that the poll before it has ended.
         self.origin.store(origin, Ordering::Release);
         let who = id.map_or(ROOT, |id| id.number() << NUMBER);
-        // Release: who reads this word finds the origin, or a later one.
+        // Release: a thread that reads this word finds the origin, or a later one.
         self.word.store(who | POLLED | (count & COUNT), Ordering::Release);
     }
 
-    /// The poll has ended.
+    /// Notes that the poll has ended.
     #[inline]
     pub(super) fn end(&self) {
-        // Relaxed: what comes after is released by the stores that begin the next.
+        // Relaxed: what comes after is released by the stores that begin the next poll.
         self.word.store(0, Ordering::Relaxed);
     }
 
-    /// What is being polled, if anything is.
+    /// Returns the poll that is running, if there is one.
     pub(crate) fn get(&self) -> Option<Poll> {
         for _ in 0..TRIES {
-            // Acquire: what is read after it belongs to this poll or to a later one.
+            // Acquire: what is read after this load belongs to this poll or to a later one.
             let word = self.word.load(Ordering::Acquire);
             if word == 0 {
                 return None;
             }
-            // Acquire: if it is of a later one, the word is seen to be another, too.
+            // Acquire: if this belongs to a later poll, the word is seen to be another, too.
             let origin = self.origin.load(Ordering::Acquire);
             let since = self.since.load(Ordering::Acquire);
-            // Relaxed: the loads above come before it, as they acquire.
+            // Relaxed: the loads above come before this one, because they acquire.
             if let (Some(origin), true) = (origin, self.word.load(Ordering::Relaxed) == word) {
                 let id = (word & ROOT == 0).then(|| Id::new(word >> NUMBER));
                 return Some(Poll { id, origin, since, word });
             }
         }
-        // Polls that are over so quickly are not what anybody looks for.
+        // Polls that end so quickly are of no interest to the caller.
         None
     }
 }

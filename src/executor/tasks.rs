@@ -1,5 +1,5 @@
-//! The tasks of an executor: their numbers, the table of live ones with the lanes of the run queue, which name tasks by
-//! their place in it, and what the tasks look like from outside.
+//! The tasks of an executor: their numbers; the table of live tasks; the lanes of the run queue, which name tasks by
+//! their place in the table; and the list of tasks for a dump.
 //!
 //! ```text
 //!   lane    4 . 0 . 2                        places, first in, first out; prefetch runs ahead of it
@@ -12,18 +12,18 @@
 //!   other threads              take one
 //! ```
 //!
-//! The future of `block_on` waits its turn among the tasks, at a place that is in no table: [`ROOT`].
+//! The future of `block_on` waits its turn among the tasks, under a place that is not in the table: [`ROOT`].
 //!
 //! Ground rules:
 //!
-//! * A task lies in its slot but while it is polled. Its place stays its own until it has completed and left the
-//!   queue: a place in the queue never comes to mean another task.
+//! * A task is in its slot except while it is polled. Its place stays its own until it has completed and left the
+//!   queue: a place in the queue never changes to mean another task.
 //! * No user code runs here. References to tasks go in and out, and none is dropped.
-//! * No number is given twice, until they wrap around.
-//! * If one spawn happened before another, its number is the lower one. So the owner gives up the rest of its block as
+//! * No number is given twice, until the numbers wrap around.
+//! * If one spawn happened before another, its number is lower. So the owner gives up the rest of its block as
 //!   soon as it can see that another thread has taken a number since: some numbers are never given.
-//! * A [`TaskList`] is made on the owner thread. A task that was spawned as [`Id::HIDDEN`] is not in it: it is how another
-//!   thread asks for the list.
+//! * A [`TaskList`] is made on the owner thread. A task that was spawned as [`Id::HIDDEN`] is not in the list: by such a task
+//!   another thread asks for the list.
 
 use super::lanes::{Lane, Lanes, Next};
 use super::local::Local;
@@ -37,11 +37,11 @@ use std::mem;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// Which task of its runtime: its number, as a [dump](crate::dump) shows it.
+/// The number of a task within its runtime, as a [dump](crate::dump) shows it.
 ///
-/// Tasks are numbered from zero in the order of spawning: if one was spawned before another, its number is lower. Some
-/// numbers are left out when several threads spawn. Two tasks of different runtimes may have the same number, and two of
-/// one runtime if 2^48 were spawned in between.
+/// Tasks are numbered from zero in the order of spawning: if one task was spawned before another, its number is lower. Some
+/// numbers are left out when several threads spawn. Two tasks of different runtimes may have the same number, and so may two
+/// tasks of one runtime if 2^48 tasks were spawned in between.
 ///
 /// ```
 /// mainspring::block_on(async {
@@ -54,10 +54,10 @@ use std::sync::Arc;
 pub struct Id(u64);
 
 impl Id {
-    /// The task that nobody sees: the last number before they wrap around.
+    /// The number of a task that is not listed: the last number before they wrap around.
     pub(crate) const HIDDEN: Id = Id(NUMBERS);
 
-    /// The task of this number, which wraps around.
+    /// Returns the id with this number, which wraps around.
     #[inline]
     pub(crate) fn new(number: u64) -> Id {
         Id(number & NUMBERS)
@@ -101,7 +101,7 @@ pub(crate) struct Spawned {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListedTask {
     pub(crate) id: Id,
-    /// What the data pointers of its wakers say.
+    /// The data pointer of its wakers.
     pub(crate) address: usize,
     pub(crate) origin: Origin,
     pub(crate) state: TaskState,
@@ -124,11 +124,11 @@ pub(crate) struct ListedTask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TaskState {
-    /// It is being polled: it is the one that asked for the dump.
+    /// The task is being polled: it asked for the dump.
     Running,
-    /// It was woken, and will be polled.
+    /// The task was woken, and will be polled.
     Ready,
-    /// It waits for somebody to wake it.
+    /// The task waits to be woken.
     Waiting,
 }
 
@@ -138,7 +138,7 @@ pub(crate) struct TaskList {
     pub(crate) tasks: Vec<ListedTask>,
     /// The address of the functions that the tasks' wakers have.
     pub(crate) functions: usize,
-    /// What the data pointer of the waker says with which the root is polled; zero if there is no root.
+    /// The data pointer of the waker with which the root is polled; zero if there is no root.
     pub(crate) root: usize,
 }
 
@@ -151,36 +151,36 @@ impl TaskList {
     }
 }
 
-/// So many numbers the owner takes at a time.
+/// How many numbers the owner takes at a time.
 const BLOCK: u64 = 16;
 
-/// Capacity, in tasks, that is never given back.
+/// Capacity, in tasks, that is never freed.
 const KEEP: usize = 256;
 
-/// How much capacity stays of one that is trimmed: half of it, if the `longest` queue of late has not needed a quarter.
+/// Returns the capacity that stays after a trim: half of it, if the `longest` recent queue has not needed a quarter.
 pub(super) fn kept(capacity: usize, longest: usize) -> usize {
     if capacity > KEEP && longest < capacity / 4 { (capacity / 2).max(KEEP) } else { capacity }
 }
 
-/// So far ahead of the queue's front the slots are prefetched, the beginnings of tasks, and the rest of them. In a queue that is
-/// shorter everything is near.
+/// How far ahead of the queue's front the slots are prefetched, the beginnings of tasks, and the rest of the tasks. In a
+/// shorter queue everything is near.
 const SLOTS_AHEAD: usize = 16;
 const HEADS_AHEAD: usize = 5;
 const TAILS_AHEAD: usize = 2;
 
-/// References to the `Remote` that are kept for tasks to come.
+/// The number of references to the `Remote` that are kept for later tasks.
 const SPARE_REMOTES: usize = 1024;
 
 /// The place of the future of `block_on`.
 const ROOT: u32 = u32::MAX;
 
-/// What is to be done next.
+/// What to do next.
 pub(super) enum Ready {
-    /// To poll this task.
+    /// Poll this task.
     Task(TaskRef),
-    /// To poll the future of `block_on`.
+    /// Poll the future of `block_on`.
     Root,
-    /// To read the clock.
+    /// Read the clock.
     Clock,
     /// Nothing.
     Nothing,
@@ -192,15 +192,15 @@ pub(super) struct Tasks {
     lanes: Lanes,
     slots: Vec<Option<TaskRef>>,
     free: Vec<u32>,
-    /// References to the `Remote`, from tasks that ended here. A new task takes one over, which spares it the two
+    /// References to the `Remote`, from tasks that ended here. A new task takes one over, which saves the two
     /// atomic steps.
     remotes: Vec<Arc<Remote>>,
-    /// Tasks that have a place and have not completed, but for [hidden](Id::HIDDEN) ones.
+    /// The number of tasks that have a place and have not completed, except [hidden](Id::HIDDEN) ones.
     alive: usize,
 }
 
 impl Tasks {
-    /// Tasks that have not completed.
+    /// The number of tasks that have not completed.
     pub(super) fn alive(&self) -> usize {
         self.alive
     }
@@ -217,13 +217,13 @@ impl Tasks {
         &mut self.lanes
     }
 
-    /// A reference for a new task, if one is left from an old one.
+    /// Returns a reference for a new task, if an old task has left one.
     #[inline]
     pub(super) fn spare_remote(&mut self) -> Option<Arc<Remote>> {
         self.remotes.pop()
     }
 
-    /// Keeps a reference for a new task; hands it back if enough are kept.
+    /// Keeps a reference for a new task; returns it if enough are kept.
     #[inline]
     pub(super) fn keep_remote(&mut self, remote: Arc<Remote>) -> Option<Arc<Remote>> {
         if self.remotes.len() >= SPARE_REMOTES {
@@ -233,7 +233,7 @@ impl Tasks {
         None
     }
 
-    /// Gives a new task a place, and queues it.
+    /// Assigns a place to a new task, and queues it.
     #[inline]
     pub(super) fn insert(&mut self, task: TaskRef) {
         self.alive += usize::from(task.id() != Id::HIDDEN);
@@ -254,7 +254,7 @@ impl Tasks {
         self.lanes.push(Lane::Woken, key);
     }
 
-    /// Queues the task in this place, which is marked as queued.
+    /// Queues the task at this place, which is marked as queued.
     #[inline]
     pub(super) fn queue(&mut self, lane: Lane, key: u32) {
         self.lanes.push(lane, key);
@@ -271,7 +271,7 @@ impl Tasks {
         self.lanes.remove(ROOT);
     }
 
-    /// Takes the next task that is to be polled, out of its lane and out of its slot.
+    /// Takes the next task to be polled out of its lane and out of its slot.
     #[inline(always)]
     pub(super) fn next(&mut self) -> Ready {
         loop {
@@ -287,7 +287,7 @@ impl Tasks {
             if let Some(task) = self.slots[key as usize].take() {
                 return Ready::Task(task);
             }
-            // It completed after it had been queued once more.
+            // The task completed after it had been queued once more.
             self.free.push(key);
         }
     }
@@ -302,11 +302,11 @@ impl Tasks {
     fn fill(&mut self, key: u32, task: TaskRef) {
         let before = self.slots[key as usize].replace(task);
         debug_assert!(before.is_none(), "two tasks in one place");
-        // No destructor for what is not there.
+        // The slot was empty: no destructor need run.
         mem::forget(before);
     }
 
-    /// A task that was taken out has completed. Its place is free once it is in the queue no more.
+    /// Notes that a task that was taken out has completed. Its place is free once it is no longer in the queue.
     #[inline]
     pub(super) fn completed(&mut self, task: &TaskRef) {
         self.alive -= usize::from(task.id() != Id::HIDDEN);
@@ -315,7 +315,7 @@ impl Tasks {
         }
     }
 
-    /// All tasks but the one that is being polled, by their places.
+    /// Returns all tasks except the one that is being polled, in the order of their places.
     pub(super) fn listed(&self) -> Vec<ListedTask> {
         let tasks = self.slots.iter().flatten().filter(|task| !task.is_complete());
         tasks
@@ -333,7 +333,7 @@ impl Tasks {
         slots.into_iter().flatten().collect()
     }
 
-    /// Gives memory of a past burst back: half of what the `longest` queue of late has not needed.
+    /// Frees memory of a past burst: half of what the `longest` recent queue has not needed.
     pub(super) fn trim(&mut self, longest: usize) {
         self.lanes.trim(|capacity| kept(capacity, longest));
         // The table could shrink from its end only, where a single long-lived task can sit.
@@ -343,15 +343,15 @@ impl Tasks {
         }
     }
 
-    /// Room for tasks in the larger of the queue and the table.
+    /// The capacity, in tasks, of the queue or of the table, whichever is larger.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.lanes.capacity().max(self.slots.capacity())
     }
 }
 
-/// Asks for what the next polls of a lane will need to be prefetched: first the slot; when that is there, the beginning of the
-/// task; and when that is there, the rest of it.
+/// Prefetches what the next polls of a lane will need: first the slot; once the slot is there, the beginning of the task; and
+/// then the rest of it.
 #[inline(always)]
 fn look_ahead(lane: &VecDeque<u32>, slots: &[Option<TaskRef>]) {
     let task = |ahead: usize| lane.get(ahead).and_then(|key| slots.get(*key as usize)?.as_ref());
@@ -366,13 +366,13 @@ fn look_ahead(lane: &VecDeque<u32>, slots: &[Option<TaskRef>]) {
     }
 }
 
-/// The numbers of an executor that nobody has taken yet.
+/// The numbers of an executor that no thread has taken yet.
 pub(super) struct Numbers {
     next: AtomicU64,
 }
 
 impl Numbers {
-    /// All numbers from `first` on.
+    /// Returns a counter whose first number is `first`.
     pub(super) fn new(first: u64) -> Numbers {
         Numbers { next: AtomicU64::new(first) }
     }
@@ -383,13 +383,13 @@ impl Numbers {
         Id::new(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A number that is higher than all that were taken.
+    /// Returns a number that is higher than all numbers that were taken.
     pub(super) fn next(&self) -> u64 {
         self.next.load(Ordering::Relaxed)
     }
 }
 
-/// The numbers that the owner thread has taken and not given yet.
+/// The numbers that the owner thread has taken and not yet given to tasks.
 #[derive(Default)]
 pub(super) struct NumberBlock {
     next: Cell<u64>,
@@ -426,7 +426,7 @@ mod tests {
         let (numbers, block) = (Numbers::new(0), NumberBlock::default());
         let mut last = None;
         for n in 0..100 {
-            // Runs of both, of all lengths up to more than a block.
+            // Runs of both kinds, of all lengths up to more than a block.
             let owner = (n * n / 7) % 3 != 0;
             let number = if owner { block.take(&numbers) } else { numbers.take() };
             assert!(Some(number) > last, "{number} after {last:?}");

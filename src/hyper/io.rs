@@ -1,10 +1,10 @@
-//! `Io`: a stream of `futures-io` for hyper, and one of hyper for `futures-io`.
+//! `Io` adapts a stream of `futures-io` for hyper, and a stream of hyper for `futures-io`.
 //!
 //! Ground rules:
 //!
-//! * hyper's buffer is not initialized, and a reader of `futures-io` wants one that is. What is read goes through a buffer on
-//!   the stack: the stream keeps no memory while it waits, and nothing here is `unsafe`. The sockets need none of it
-//!   (`sockets.rs`).
+//! * hyper's buffer is not initialized, but a reader of `futures-io` needs an initialized buffer. So data is read through a
+//!   buffer on the stack: the stream keeps no memory while it waits, and nothing here is `unsafe`. The sockets do not need this
+//!   buffer (`sockets.rs`).
 
 use futures_io::{AsyncRead, AsyncWrite};
 use hyper::rt::{self, ReadBuf, ReadBufCursor};
@@ -13,22 +13,22 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// The most that is read at once. Half of a record of TLS.
+/// The maximum number of bytes that are read at once: half of a TLS record.
 const PIECE: usize = 8 * 1024;
 
 pin_project! {
-    /// A stream of `futures-io`, such as one of TLS, as hyper reads and writes it; and the other way round.
+    /// Adapts a stream of `futures-io`, such as a TLS stream, for hyper; and the other way round.
     ///
-    /// The sockets of `net` need no such thing: give hyper the socket itself.
+    /// The sockets of `net` do not need it: give hyper the socket itself.
     ///
-    /// What is read is copied once, from a buffer that exists only during the poll.
+    /// Bytes that are read are copied once, from a buffer that exists only during the poll.
     ///
     /// The other way round it serves connections that hyper has handed over: around `hyper::upgrade::Upgraded` it
-    /// implements [`AsyncRead`] and [`AsyncWrite`], so that a library for web sockets can go on with it.
+    /// implements [`AsyncRead`] and [`AsyncWrite`], so that a WebSocket library can take over the connection.
     ///
     /// # Cancel safety
     ///
-    /// It holds no data: what was not read from it is still in the stream.
+    /// It holds no data: bytes that were not read from it are still in the stream.
     ///
     /// ```
     /// # #[cfg(feature = "net")] {
@@ -62,17 +62,17 @@ impl<S> Io<S> {
         Io { stream }
     }
 
-    /// Returns the stream, to look at.
+    /// Returns a reference to the stream.
     pub fn get_ref(&self) -> &S {
         &self.stream
     }
 
-    /// Returns the stream, to change it. Mind that hyper's messages go through it.
+    /// Returns a mutable reference to the stream. Note that hyper's messages go through it.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
-    /// Returns the stream. Nothing of it is left here.
+    /// Returns the stream. None of its data is left here.
     pub fn into_inner(self) -> S {
         self.stream
     }
@@ -105,8 +105,8 @@ impl<S: AsyncWrite> rt::Write for Io<S> {
         self.project().stream.poll_close(cx)
     }
 
-    /// A stream of `futures-io` does not say whether it takes several buffers at once. One that does not takes the first of
-    /// them, which costs hyper nothing but calls.
+    /// A stream of `futures-io` does not tell whether it takes several buffers at once. A stream that does not takes only the
+    /// first of them, which costs hyper nothing except more calls.
     fn is_write_vectored(&self) -> bool {
         true
     }

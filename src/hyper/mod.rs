@@ -1,15 +1,15 @@
 //! [hyper](https://docs.rs/hyper) 1 on this runtime: HTTP/1 and HTTP/2, server and client. Feature `hyper`.
 //!
-//! hyper brings no runtime along. It asks for four things, and this module has them:
+//! hyper has no runtime of its own. It asks for four things, and this module has them:
 //!
 //! | hyper asks for | it gets |
 //! |---|---|
 //! | a connection | a `TcpStream` or `UnixStream` of `net` as it is, which reads into hyper's own buffer |
-//! | any other connection, such as one of TLS | [`Io`] around what implements `futures-io` |
-//! | timeouts, and what time it is | [`Timer`] |
+//! | any other connection, such as a TLS connection | [`Io`] around any stream that implements `futures-io` |
+//! | timeouts, and the current time | [`Timer`] |
 //! | where to run the streams of HTTP/2 | [`Executor`] |
 //!
-//! Neither a service nor a body needs to be `Send`: all of it runs on the runtime's own thread.
+//! Neither a service nor a body needs to be `Send`: everything runs on the runtime's own thread.
 //!
 //! ```toml
 //! [dependencies]
@@ -55,15 +55,15 @@
 //! # }
 //! ```
 //!
-//! A server that others can reach wants more, and `examples/http_server` of the repository has it, to be copied: both versions
-//! of HTTP on one port, an `accept` that fails, a limit to each request, clients that send their headers slowly, bodies without
-//! end, metrics, and an end on Ctrl-C that lets what is under way be answered.
+//! A server that strangers can reach needs more. `examples/http_server` in the repository has it, ready to be copied: both
+//! versions of HTTP on one port, an `accept` that fails, a limit for each request, clients that send their headers slowly,
+//! endless bodies, metrics, and a shutdown on Ctrl-C that lets requests under way be answered.
 //!
-//! **Timeouts.** Without a [`Timer`], hyper has none at all. With it, an HTTP/1 connection has thirty seconds for the head of each
-//! request ([`header_read_timeout`]), counted from the connection's beginning or from the end of the request before: so it is
-//! also for how long a connection may be kept alive idle. HTTP/2 asks a silent client for a sign of life if it is told how often
-//! ([`keep_alive_interval`]). How long an answer may take is the service's affair:
-//! [`timeout`](crate::timeout()) inside of it, or the layer of `mainspring::tower`.
+//! **Timeouts.** Without a [`Timer`], hyper has no timeouts at all. With a timer, an HTTP/1 connection has thirty seconds for the
+//! head of each request ([`header_read_timeout`]), counted from the start of the connection or from the end of the previous
+//! request. So this is also the time for which an idle connection may be kept alive. HTTP/2 pings a silent client if an interval
+//! is set ([`keep_alive_interval`]). The service itself has to limit how long an answer may take: with
+//! [`timeout`](crate::timeout()) inside it, or with the layer of `mainspring::tower`.
 //!
 //! **Ending.** `graceful_shutdown` of a connection ends it after the request under way.
 //!
@@ -94,7 +94,7 @@
 //!
 //! # A client
 //!
-//! One connection, driven by a task of its own; `examples/http_get.rs` has a timeout and says what went wrong.
+//! One connection, driven by a task of its own; `examples/http_get.rs` has a timeout and reports what went wrong.
 //!
 //! ```
 //! # #[cfg(feature = "net")] {
@@ -129,13 +129,13 @@
 //!
 //! # In tests
 //!
-//! [`Timer`] tells hyper the runtime's time. So in [virtual time](crate::time::pause) hyper's timeouts are exact to the nanosecond,
-//! and a day of connections that are kept alive takes a moment.
+//! [`Timer`] gives hyper the runtime's time. So in [virtual time](crate::time::pause) hyper's timeouts are exact to the
+//! nanosecond, and a day of connections that are kept alive passes in a moment.
 //!
 //! # Cooperative budget
 //!
-//! Reading and writing through a socket takes part in it: one client that never stops sending does not keep the others
-//! waiting.
+//! Reading and writing through a socket takes part in the cooperative budget: one client that never stops sending does not keep
+//! other clients waiting.
 //!
 //! [`header_read_timeout`]: https://docs.rs/hyper/1/hyper/server/conn/http1/struct.Builder.html#method.header_read_timeout
 //! [`keep_alive_interval`]: https://docs.rs/hyper/1/hyper/server/conn/http2/struct.Builder.html#method.keep_alive_interval
@@ -152,11 +152,12 @@ use hyper::rt;
 use std::pin::Pin;
 use std::time::{Duration, Instant as StdInstant};
 
-/// Makes tasks of what hyper runs beside a connection, such as the streams of HTTP/2. They need not be `Send`.
+/// Spawns the futures that hyper runs alongside a connection, such as the streams of HTTP/2, as tasks. They need not be
+/// `Send`.
 ///
 /// # Panics
 ///
-/// `execute` panics where [`spawn`] does: outside of the runtime's own thread.
+/// `execute` panics where [`spawn`] does: outside the runtime's own thread.
 ///
 /// ```
 /// use mainspring::hyper::Executor;
@@ -174,14 +175,15 @@ impl<F: Future<Output: 'static> + 'static> rt::Executor<F> for Executor {
     }
 }
 
-/// hyper's timeouts, such as the one for the head of a request, as sleeps of the runtime.
+/// Runs hyper's timeouts, such as the one for the head of a request, as sleeps of the runtime.
 ///
-/// hyper counts in std's instants. They are [converted](Instant#conversion-to-and-from-std) exactly, and `now` is the
-/// runtime's, so timeouts are right also where time is virtual. A sleep is moved to another deadline where it lies.
+/// hyper uses std's instants. They are [converted](Instant#conversion-to-and-from-std) exactly, and `now` returns the
+/// runtime's time, so timeouts are also right in virtual time. A sleep is reset to another deadline in place.
 ///
 /// # Panics
 ///
-/// Its sleeps panic as [`Sleep`](time::Sleep) does: polled outside of a runtime, or after it was dropped.
+/// Its sleeps panic as [`Sleep`](time::Sleep) does: if they were made outside a runtime and are polled outside one, or if
+/// their runtime was dropped.
 ///
 /// ```
 /// use std::time::Duration;

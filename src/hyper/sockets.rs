@@ -1,10 +1,10 @@
-//! The sockets as hyper reads and writes them: without a wrapper, and into hyper's own buffer.
+//! How hyper reads and writes the sockets: without a wrapper, and into hyper's own buffer.
 //!
 //! Ground rules:
 //!
-//! * hyper's buffer is not initialized, and is not cleared here either: [`receive`] has the kernel write into it. That is the one
-//!   use of `unsafe` in this module.
-//! * All else is what the sockets do for `futures-io`.
+//! * hyper's buffer is not initialized, and is not cleared here either: [`receive`] has the kernel write into it. That is the
+//!   only use of `unsafe` in this module.
+//! * Everything else is what the sockets do for `futures-io`.
 
 use crate::net::TcpStream;
 #[cfg(unix)]
@@ -17,8 +17,8 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Receives once, at the end of what is in the buffer, and returns how many bytes that were: 0 at the end of the stream, and
-/// if the buffer is full.
+/// Receives once, after the bytes that are already in the buffer, and returns the number of bytes received: 0 at the end of
+/// the stream, and if the buffer is full.
 fn receive(socket: SockRef<'_>, buf: &mut ReadBufCursor<'_>) -> io::Result<usize> {
     // SAFETY: `as_mut` asks that no byte is made uninitialized: `Socket::recv` promises to write none that is. `advance` asks
     // that so many bytes are initialized: without flags the kernel's count is that of the bytes which it has written, from
@@ -37,7 +37,7 @@ impl Read for TcpStream {
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let room = buf.remaining();
-        // By mio's `try_io`: where the poller does not know edges, mio has to see that a read would block.
+        // With mio's `try_io`: where the poller is not edge-triggered, mio has to see that a read would block.
         let receive =
             |socket: &mio::net::TcpStream| socket.try_io(|| receive(SockRef::from(socket), &mut buf));
         self.registered.poll_stream(cx, Way::Read, room, receive).map_ok(|_| ())
@@ -51,7 +51,7 @@ impl Read for UnixStream {
         cx: &mut Context<'_>,
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // A short read does not say that the socket is empty (see there).
+        // A short read does not mean that the socket is empty (see the ground rule of Unix streams).
         self.registered
             .poll_io(cx, Way::Read, |socket| receive(SockRef::from(&**socket), &mut buf))
             .map_ok(|_| ())
@@ -66,7 +66,7 @@ macro_rules! write {
                 AsyncWrite::poll_write(self, cx, buf)
             }
 
-            /// There is nothing to flush: what was written is the system's.
+            /// There is nothing to flush: the system already has the written bytes.
             fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 AsyncWrite::poll_flush(self, cx)
             }

@@ -1,11 +1,12 @@
-//! Anything with a descriptor that the system's poller takes.
+//! Anything with a descriptor that the system's poller accepts.
 //!
 //! Ground rules:
 //!
-//! * Nothing is taken for granted: the descriptor is ready when the poller has said so. A program may have nothing to try.
-//! * A read that got less than it asked for says nothing about what is left: a terminal gives a line at a time, a pipe in
-//!   packet mode a packet. So only `WouldBlock` clears the readiness.
-//! * A way that is not watched is an error, and not a wait for ever.
+//! * Readiness is never assumed: the descriptor is ready when the poller has said so. The program may have no call to
+//!   try.
+//! * A short read says nothing about what is left: a terminal returns a line at a time, a pipe in packet mode a packet.
+//!   So only `WouldBlock` clears the readiness.
+//! * Waiting for a way that is not watched is an error, not an endless wait.
 
 use super::{Interest, read_by_ref, write_by_ref};
 use crate::reactor::{Fd, Registered, Way};
@@ -16,37 +17,37 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Anything with a descriptor that the system's poller takes: a pipe, a terminal, a timerfd, an inotify, a socket of
+/// Anything with a descriptor that the system's poller accepts: a pipe, a terminal, a timerfd, an inotify, a socket of
 /// another library. Unix only.
 ///
-/// With [`async_io`](Self::async_io) any system call waits for the descriptor. If `&T` reads or writes, as that of a
-/// [`File`](std::fs::File) does, then the traits [`AsyncRead`] and [`AsyncWrite`] are there, for `AsyncFd<T>` and for
-/// `&AsyncFd<T>`: within one task, two references are two halves. (Closing through `AsyncWrite` flushes, and no more. To
+/// With [`async_io`](Self::async_io) any system call can wait for the descriptor. If `&T` reads or writes, as a reference
+/// to a [`File`](std::fs::File) does, then `AsyncFd<T>` and `&AsyncFd<T>` implement the traits [`AsyncRead`] and
+/// [`AsyncWrite`]: within one task, two references serve as two halves. (Closing through `AsyncWrite` only flushes. To
 /// close the descriptor, drop it.)
 ///
-/// It belongs to the runtime in which it was made, may be used and dropped on any thread, and outlives its runtime as an
-/// error. Dropping it takes the descriptor out of the poller and drops the `T`. The descriptor that [`AsFd`] shows must
-/// stay the same one. A runtime watches a descriptor once; to watch it twice, make a
+/// It belongs to the runtime in which it was made, and may be used and dropped on any thread. If it outlives its runtime,
+/// using it is an error. Dropping it removes the descriptor from the poller and drops the `T`. The descriptor that
+/// [`AsFd`] returns must stay the same. A runtime watches a descriptor only once; to watch it twice, make a
 /// [copy](BorrowedFd::try_clone_to_owned).
 ///
 /// # The mode of the descriptor
 ///
-/// A call that blocks would stop the whole runtime, timers included. So [`new`](Self::new) and
+/// A call that blocks would stop the whole runtime, including its timers. So [`new`](Self::new) and
 /// [`with_interest`](Self::with_interest) put the descriptor into non-blocking mode, where it stays. The mode belongs to
-/// what was opened, and all copies of the descriptor have it: also those in other processes. That of a terminal is mostly
-/// the shell's, too, and `println!` fails where a terminal in this mode is slow. [`unchanged`](Self::unchanged) is for
-/// such.
+/// the open file description, so all copies of the descriptor have it, also those in other processes. A terminal is
+/// mostly shared with the shell, and `println!` fails where a terminal in this mode is slow.
+/// [`unchanged`](Self::unchanged) is for such descriptors.
 ///
 /// # What the readiness is
 ///
-/// The poller tells once of each event. From then on the direction counts as ready, until a call inside of
+/// The poller reports each event once. From then on the direction counts as ready, until a call inside of
 /// [`try_io`](Self::try_io), [`async_io`](Self::async_io) or [`poll_io`](Self::poll_io), or a read or a write, fails with
-/// [`WouldBlock`](ErrorKind::WouldBlock). A call that is made elsewhere tells nobody: if it finds nothing,
-/// [`readable`](Self::readable) returns at once all the same, and a loop around it spins.
+/// [`WouldBlock`](ErrorKind::WouldBlock). A call that is made elsewhere is not noticed: even if it finds nothing,
+/// [`readable`](Self::readable) still returns at once, and a loop around it spins.
 ///
 /// # Regular files
 ///
-/// They are always ready, and Linux refuses to watch them: read them on another thread, by
+/// Regular files are always ready, and Linux refuses to watch them: read them on another thread, with
 /// [`task::unblock`](crate::task::unblock) or the crate `async-fs`.
 ///
 /// # Examples
@@ -72,7 +73,7 @@ use std::task::{Context, Poll};
 /// # .unwrap();
 /// ```
 ///
-/// A library's socket, which is read by the library alone:
+/// A library's socket, which only the library reads:
 ///
 /// ```
 /// use mainspring::io::{AsyncFd, Interest};
@@ -109,7 +110,7 @@ use std::task::{Context, Poll};
 #[derive(Debug)]
 pub struct AsyncFd<T: AsFd> {
     registered: Registered<Fd<T>>,
-    /// The only way that is watched; `None` is both.
+    /// The only way that is watched; `None` means both.
     only: Option<Way>,
 }
 
@@ -119,17 +120,17 @@ impl<T: AsFd> AsyncFd<T> {
     ///
     /// # Errors
     ///
-    /// The system's; `inner` is dropped then. One of kind [`Unsupported`](ErrorKind::Unsupported) says that the poller does
-    /// not take such a thing, as a [regular file](Self#regular-files) on Linux; one of kind
-    /// [`AlreadyExists`](ErrorKind::AlreadyExists) that this runtime watches this very descriptor already, as Linux tells;
-    /// and one of kind [`Other`](ErrorKind::Other) that there is no runtime on this thread.
+    /// The system's; `inner` is dropped then. One of kind [`Unsupported`](ErrorKind::Unsupported) means that the poller
+    /// does not accept such a descriptor, for example a [regular file](Self#regular-files) on Linux; one of kind
+    /// [`AlreadyExists`](ErrorKind::AlreadyExists), which Linux reports, that this runtime watches this very descriptor
+    /// already; and one of kind [`Other`](ErrorKind::Other) that there is no runtime on this thread.
     pub fn new(inner: T) -> io::Result<AsyncFd<T>> {
         rustix::io::ioctl_fionbio(&inner, true)?;
         AsyncFd::unchanged(inner, None)
     }
 
-    /// Like [`new`](Self::new), but watches one direction only; to wait for the other is an error. It saves the wake-ups for
-    /// the other, and BSD's poller does not take every end of a pipe for both.
+    /// Like [`new`](Self::new), but watches only one direction; waiting for the other is an error. It saves the wake-ups
+    /// for the other, and BSD's poller does not accept every end of a pipe for both.
     ///
     /// # Errors
     ///
@@ -155,12 +156,12 @@ impl<T: AsFd> AsyncFd<T> {
         AsyncFd::unchanged(inner, Some(interest))
     }
 
-    /// Watches a descriptor, for one direction or for both, and leaves its mode as it is: for one that is in non-blocking
-    /// mode already, that is never read or written here, or whose mode others share.
+    /// Watches a descriptor, for one direction or for both, and leaves its mode as it is: for a descriptor that is in
+    /// non-blocking mode already, that is never read or written here, or whose mode is shared.
     ///
-    /// If it is in blocking mode, a read or a write through this type may stop the whole runtime: each
-    /// [`readable`](Self::readable) that returns because of an event is good for one read, and only a call that fails with
-    /// [`WouldBlock`](ErrorKind::WouldBlock) makes the next one wait.
+    /// If it is in blocking mode, a read or a write through this type may stop the whole runtime. Each
+    /// [`readable`](Self::readable) that returns because of an event allows one read, and only a call that fails with
+    /// [`WouldBlock`](ErrorKind::WouldBlock) makes the next [`readable`](Self::readable) wait.
     ///
     /// # Errors
     ///
@@ -168,7 +169,7 @@ impl<T: AsFd> AsyncFd<T> {
     ///
     /// # Examples
     ///
-    /// The end of a child process by a pidfd, which nobody reads:
+    /// The end of a child process, by a pidfd, which is never read:
     ///
     /// ```
     /// # #[cfg(target_os = "linux")]
@@ -190,14 +191,15 @@ impl<T: AsFd> AsyncFd<T> {
         Ok(AsyncFd { registered, only })
     }
 
-    /// Returns a reference to what is watched.
+    /// Returns a reference to the watched object.
     ///
-    /// Read or write by it inside of [`try_io`](Self::try_io) only, which hands it out, too.
+    /// Use it to read or write only inside of [`try_io`](Self::try_io), which provides it, too.
     pub fn get_ref(&self) -> &T {
         self.registered.socket()
     }
 
-    /// Returns a reference to what is watched. To put another descriptor in its place does not make that one watched.
+    /// Returns a mutable reference to the watched object. If another descriptor is put in its place, that one is not
+    /// watched.
     ///
     /// ```
     /// # mainspring::block_on(async {
@@ -212,11 +214,11 @@ impl<T: AsFd> AsyncFd<T> {
         self.registered.socket_mut()
     }
 
-    /// Stops watching and gives back what was watched. It stays in the mode that it is in.
+    /// Stops watching and returns the watched object. Its mode stays as it is.
     ///
     /// # Errors
     ///
-    /// The system's, if the poller does not let it go; it is dropped then.
+    /// The system's, if the poller cannot remove the descriptor; the object is dropped then.
     ///
     /// # Examples
     ///
@@ -233,8 +235,8 @@ impl<T: AsFd> AsyncFd<T> {
         Ok(self.registered.into_inner()?.0)
     }
 
-    /// Waits until the direction is ready, as far as is known; see [above](Self#what-the-readiness-is). Any number of tasks
-    /// may wait at once.
+    /// Waits until the direction is ready, as far as the runtime knows; see [above](Self#what-the-readiness-is). Any
+    /// number of tasks may wait at once.
     ///
     /// # Errors
     ///
@@ -248,7 +250,8 @@ impl<T: AsFd> AsyncFd<T> {
         self.registered.ready(self.way(interest)?).await
     }
 
-    /// Waits until there is something to read, or the end, or an error: [`ready`](Self::ready) for that direction.
+    /// Waits until there is something to read, the end was reached, or there is an error: [`ready`](Self::ready) for that
+    /// direction.
     ///
     /// # Errors
     ///
@@ -294,15 +297,15 @@ impl<T: AsFd> AsyncFd<T> {
 
     /// Performs a call of your own if the direction is ready for it, without waiting.
     ///
-    /// `op` must fail with [`WouldBlock`](ErrorKind::WouldBlock) if, and only if, it found that there was nothing to do. The
-    /// direction then counts as not ready until the next event. If there was an event meanwhile, or a signal interrupted
-    /// `op`, it is called again.
+    /// `op` must fail with [`WouldBlock`](ErrorKind::WouldBlock) if, and only if, it found that there was nothing to do.
+    /// The direction then counts as not ready until the next event. If there was an event meanwhile, or a signal
+    /// interrupted `op`, `op` is called again.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) if the direction is not ready, as far as is known; `op` may not have been called
-    /// then, and is not before the runtime has looked at its descriptors for the first time. Those of `op`, and those of
-    /// [`ready`](Self::ready).
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if the direction is not ready, as far as the runtime knows; `op` may not
+    /// have been called then, and is not called before the runtime has looked at its descriptors for the first time. Also
+    /// the errors of `op`, and those of [`ready`](Self::ready).
     pub fn try_io<R>(&self, interest: Interest, mut op: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
         self.registered.try_io(self.way(interest)?, |fd| op(fd))
     }
@@ -316,11 +319,11 @@ impl<T: AsFd> AsyncFd<T> {
     ///
     /// # Cancel safety
     ///
-    /// `op` is not called any more once the future is dropped; what it has done is done.
+    /// Once the future is dropped, `op` is no longer called; what it has already done remains done.
     ///
     /// # Examples
     ///
-    /// How often a timer of the system's has expired:
+    /// How often a system timer has expired:
     ///
     /// ```
     /// # #[cfg(target_os = "linux")]
@@ -362,7 +365,7 @@ impl<T: AsFd> AsyncFd<T> {
         self.registered.poll_io(cx, self.way(interest)?, |fd| op(fd))
     }
 
-    /// The way, if it is watched.
+    /// Returns the way, if it is watched.
     fn way(&self, interest: Interest) -> io::Result<Way> {
         let way = interest.way();
         if self.only.is_some_and(|only| only != way) {
@@ -374,10 +377,10 @@ impl<T: AsFd> AsyncFd<T> {
     }
 }
 
-/// Says of the poller's refusals what to do.
+/// Turns the poller's refusals into errors that say what to do.
 fn explain(error: io::Error) -> io::Error {
     let (kind, message) = match error.kind() {
-        // The poller asks for no permission: so it says that it does not watch such things.
+        // The poller checks no permissions, so this error means that it does not watch such descriptors.
         ErrorKind::PermissionDenied => (
             ErrorKind::Unsupported,
             "the system's poller does not take such a descriptor: a regular file or a directory is always ready. Read it \

@@ -1,7 +1,7 @@
-//! Reading and writing by reference: whoever has a `&S` that reads and writes need not say so again for `S`, or for what
-//! holds an `S`.
+//! Reading and writing by reference: if `&S` reads and writes, these macros implement the same for `S`, and for a type
+//! that holds an `S`.
 
-/// Implements `AsyncRead` for a type through the reader to which a reference leads.
+/// Implements `AsyncRead` for a type, by a reader that a shared reference to the type leads to.
 macro_rules! read_by_ref {
     ([$($generics:tt)*] $type:ty, [$($bounds:tt)*] |$it:ident| $reader:expr) => {
         impl<$($generics)*> futures_io::AsyncRead for $type
@@ -29,7 +29,7 @@ macro_rules! read_by_ref {
     };
 }
 
-/// Implements `AsyncWrite` for a type through the writer to which a reference leads.
+/// Implements `AsyncWrite` for a type, by a writer that a shared reference to the type leads to.
 macro_rules! write_by_ref {
     ([$($generics:tt)*] $type:ty, [$($bounds:tt)*] |$it:ident| $writer:expr) => {
         impl<$($generics)*> futures_io::AsyncWrite for $type

@@ -1,9 +1,11 @@
-//! The traits of asynchronous reading and writing, any descriptor, what an operation waits for, and copying in both directions.
+//! The traits for asynchronous reading and writing, waiting for any descriptor, the events an operation waits for, and
+//! copying in both directions.
 //!
-//! The traits are those of the `futures-io` crate, so whatever speaks them works with Mainspring's sockets.
-//! They are bare: methods such as `read`, `write_all`, `copy` or `lines` come from the extension traits of
-//! the [`futures`](https://docs.rs/futures) crate, which are implemented for everything that implements
-//! these. What it lacks is here: [`copy_bidirectional`] joins two streams in both directions, with limits for silence.
+//! The traits are those of the `futures-io` crate, so code that uses them works with Mainspring's sockets. They are
+//! minimal: methods such as `read`, `write_all`, `copy` or `lines` come from the extension traits of the
+//! [`futures`](https://docs.rs/futures) crate, which are implemented for every type that implements these traits. What that
+//! crate lacks is here: [`copy_bidirectional`] copies between two streams in both directions, with limits on how long they
+//! may be idle.
 //!
 //! ```no_run
 //! # #[cfg(feature = "net")] {
@@ -28,21 +30,21 @@
 //!
 //! # Any descriptor
 //!
-//! What the system's poller takes, a program can wait for, though this crate has never heard of it: that is `AsyncFd` (on
-//! Unix, and without the feature `net`). Some that are often wanted:
+//! A program can wait for any descriptor that the system's poller accepts, even if this crate does not know its kind: with
+//! `AsyncFd` (on Unix, even without the feature `net`). Descriptors that are often wanted:
 //!
 //! | what | how it is made | then |
 //! |---|---|---|
-//! | a pipe | `File::from(OwnedFd)`; those of children are in `process`, with the feature of that name | `AsyncRead`, `AsyncWrite` |
-//! | the end of a process | `rustix::process::pidfd_open` (Linux); that of a child is in `process`, too | `readable` |
+//! | a pipe | `File::from(OwnedFd)`; pipes of children are in `process`, with the feature of that name | `AsyncRead`, `AsyncWrite` |
+//! | the end of a process | `rustix::process::pidfd_open` (Linux); the end of a child is in `process`, too | `readable` |
 //! | signals | they are in `signal`, with the feature of that name | |
-//! | changes of files | `rustix::fs::inotify::init` (Linux) | `async_io` around a read |
+//! | file changes | `rustix::fs::inotify::init` (Linux) | `async_io` around a read |
 //! | an alarm of the wall clock | `rustix::time::timerfd_create` (Linux) | `async_io` around a read |
 //! | a terminal | `std::io::stdin()`; mind its mode | `AsyncRead` |
 //! | a library's socket | a `BorrowedFd`, or a copy of it | `async_io` around the library's calls |
 //! | a socket of this crate | as it is: the sockets of `net` have `try_io`, `async_io` and `poll_io`, too | |
 //!
-//! A regular file is none of them: the system takes it for always ready. Read it [on another
+//! A regular file is not among them: the system treats it as always ready. Read it [on another
 //! thread](crate::task#work-that-blocks).
 
 #[cfg(unix)]
@@ -63,9 +65,9 @@ use crate::reactor::Way;
 
 /// What an operation on a socket, or on another descriptor, waits for.
 ///
-/// The sockets of `net`, and `AsyncFd`, have three methods that take it, with a system call of your own: `try_io`, which
-/// does not wait; `async_io`, which does; and `poll_io`, for what implements a future itself. The call says that there is
-/// nothing to do by failing with [`WouldBlock`](std::io::ErrorKind::WouldBlock).
+/// The sockets of `net`, and `AsyncFd`, have three methods that take an interest and a system call of your own: `try_io`,
+/// which does not wait; `async_io`, which waits; and `poll_io`, for code that implements a future itself. The call reports
+/// that there is nothing to do by failing with [`WouldBlock`](std::io::ErrorKind::WouldBlock).
 ///
 /// ```
 /// # #[cfg(all(unix, feature = "net"))] {
@@ -88,9 +90,9 @@ use crate::reactor::Way;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Interest {
-    /// There is something to read, receive or accept, or the end, or an error.
+    /// There is something to read, receive or accept; or the end was reached, or there is an error.
     Readable,
-    /// There is room to write or send, or an error.
+    /// There is room to write or send, or there is an error.
     Writable,
 }
 

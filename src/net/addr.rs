@@ -1,21 +1,21 @@
-//! What can stand for a socket address.
+//! The values that can be used as a socket address.
 //!
-//! Ground rule: a literal address is understood on the spot. Only a name is looked up, and never on the
+//! Ground rule: a literal address is converted at once. Only a name is looked up, and never on the
 //! runtime's thread, because the system's resolver blocks.
 
 use super::resolve;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// What can stand for one or more socket addresses.
+/// A value that can be used as one or more socket addresses.
 ///
 /// The counterpart of [`std::net::ToSocketAddrs`]. It is implemented for
 ///
 /// * [`SocketAddr`], [`SocketAddrV4`], [`SocketAddrV6`], and pairs of an IP address and a port;
 /// * `&str` and `String` of the form `host:port`, and pairs of a host and a port. A host that is an IP
-///   address is used as it is. Any other is looked up with the system's resolver on a thread for
-///   [work that blocks](crate::task#work-that-blocks), so that the runtime does not stand still; dropping the
-///   future abandons the lookup, which has its thread until the resolver answers;
+///   address is used as it is. Any other host is looked up with the system's resolver on a thread for
+///   [work that blocks](crate::task#work-that-blocks), so that the runtime does not block; dropping the
+///   future abandons the lookup, which keeps its thread until the resolver answers;
 /// * `&[SocketAddr]`, which are tried in turn;
 /// * references to all of these.
 ///
@@ -23,8 +23,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 ///
 /// # Errors
 ///
-/// An operation that takes an address fails with [`ErrorKind::InvalidInput`] if the address is no address or
-/// stands for none, and with the resolver's error if the name cannot be looked up.
+/// An operation that takes an address fails with [`ErrorKind::InvalidInput`] if the value is not an address or
+/// yields no address, and with the resolver's error if the name cannot be looked up.
 ///
 /// # Examples
 ///
@@ -46,19 +46,19 @@ pub trait ToSocketAddrs: sealed::ToTarget {}
 mod sealed {
     /// Does what the public trait promises.
     pub trait ToTarget {
-        /// Understands the address.
+        /// Returns the address, as far as it is known without a lookup.
         fn to_target(&self) -> std::io::Result<super::Target>;
     }
 }
 
 use self::sealed::ToTarget;
 
-/// An address, as far as it is understood without a lookup.
+/// An address, as far as it is known without a lookup.
 #[derive(Debug)]
 pub enum Target {
     /// One literal address.
     One(SocketAddr),
-    /// Several of them.
+    /// Several literal addresses.
     Many(Vec<SocketAddr>),
     /// A name to be looked up, and a port.
     Name(String, u16),
@@ -80,7 +80,7 @@ impl Addrs {
     }
 }
 
-/// The addresses that `addr` stands for.
+/// Returns the addresses that `addr` stands for.
 pub(super) async fn addrs(addr: impl ToSocketAddrs) -> io::Result<Addrs> {
     let addrs = match addr.to_target()? {
         Target::One(addr) => return Ok(Addrs::One([addr])),
@@ -96,23 +96,23 @@ pub(super) async fn addrs(addr: impl ToSocketAddrs) -> io::Result<Addrs> {
     Ok(Addrs::Many(addrs))
 }
 
-/// Looks the addresses up that `host` stands for: at least one, in the order in which they should be tried.
+/// Looks up the addresses that `host` stands for: at least one, in the order in which they should be tried.
 ///
-/// A host that is an IP address is understood on the spot. Any other name is looked up with the system's resolver, on a
-/// thread for [work that blocks](crate::task#work-that-blocks). While that takes, the runtime runs on, and virtual time does
-/// not move by itself.
+/// A host that is an IP address is converted at once. Any other name is looked up with the system's resolver, on a
+/// thread for [work that blocks](crate::task#work-that-blocks). Meanwhile the runtime runs on, and virtual time does not
+/// advance on its own.
 ///
 /// The port is part of the address, as in `"localhost:80"` or `("localhost", 80)`; 0 will do if it does not matter.
-/// [`TcpStream::connect`](super::TcpStream::connect) and its kind look names up themselves.
+/// [`TcpStream::connect`](super::TcpStream::connect) and similar methods look up names themselves.
 ///
 /// # Errors
 ///
-/// Those of [`ToSocketAddrs`]; and the system's, if it cannot make a thread.
+/// The errors of [`ToSocketAddrs`]; and the system's error, if it cannot make a thread.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future abandons the lookup, which has its thread until the resolver answers. A lookup that was begun again
-/// has another one.
+/// Dropping the future abandons the lookup, which keeps its thread until the resolver answers. A new lookup of the same name
+/// has another thread.
 ///
 /// # Examples
 ///

@@ -1,10 +1,10 @@
-//! The sockets' descriptors, for system calls that this crate does not make, and the ways to and from the standard library.
+//! The sockets' descriptors, for system calls that this crate does not make, and conversions to and from the standard library.
 //!
 //! Ground rules:
 //!
 //! * A descriptor is lent, not given. It stays non-blocking and registered with the reactor, and must not be closed.
-//! * The reactor is edge-triggered: it hears of an event once. A foreign system call that finds nothing has to be made inside
-//!   of [`try_io`](TcpStream::try_io); otherwise the socket is still taken to be ready.
+//! * The reactor is edge-triggered: it is told of an event once. A foreign system call that finds nothing must be made inside
+//!   [`try_io`](TcpStream::try_io); otherwise the socket still counts as ready.
 
 #[cfg(unix)]
 use super::unix::{UnixDatagram, UnixListener, UnixStream};
@@ -71,37 +71,37 @@ the socket is not told, `readable` and `writable` return at once from then on, a
     "The system's socket, for options that [`TcpSocket`] does not have.";
 }
 
-/// Takes over a socket of TCP that is neither connected nor listens, such as one of the crate `socket2`. That is not checked:
-/// if it is another one, the system's errors say so later.
+/// Takes over a TCP socket that is neither connected nor listening, such as a socket of the crate `socket2`. This is not
+/// checked: for any other socket, the system's errors report it later.
 impl From<Owned> for TcpSocket {
     fn from(socket: Owned) -> TcpSocket {
         TcpSocket { socket: socket.into() }
     }
 }
 
-/// Gives the system's socket away.
+/// Returns the system's socket.
 impl From<TcpSocket> for Owned {
     fn from(socket: TcpSocket) -> Owned {
         socket.socket.into()
     }
 }
 
-/// `try_io`, `async_io` and `poll_io`, by the given way to perform a caller's operation on a socket.
+/// Implements `try_io`, `async_io` and `poll_io`, with the given way to perform a caller's operation on a socket.
 macro_rules! perform {
     ($($(#[$attribute:meta])* $socket:ty: |$it:ident, $op:ident| $perform:expr;)*) => {$(
         $(#[$attribute])*
         impl $socket {
-            /// Performs a system call of your own on this socket if that is ready for it, without waiting.
+            /// Performs a system call of your own if this socket is ready for it, without waiting.
             ///
             /// `op` must fail with [`WouldBlock`](io::ErrorKind::WouldBlock) if, and only if, the socket was not ready. The
             /// socket then counts as not ready until the next event. If there was an event meanwhile, or a signal interrupted
-            /// `op`, it is called again.
+            /// `op`, `op` is called again.
             ///
             /// # Errors
             ///
-            /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the socket is not ready, as far as is known; `op` may not have
-            /// been called then. Those of `op`; and one of kind [`Other`](io::ErrorKind::Other) after the runtime has shut
-            /// down.
+            /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the socket is not known to be ready; it is then not certain that
+            /// `op` was called. The errors of `op`; and an error of kind [`Other`](io::ErrorKind::Other) after the runtime has
+            /// shut down.
             pub fn try_io<R>(&self, interest: Interest, mut op: impl FnMut() -> io::Result<R>) -> io::Result<R> {
                 self.registered.try_io(interest.way(), |$it| {
                     let $op = &mut op;
@@ -114,11 +114,11 @@ macro_rules! perform {
             ///
             /// # Errors
             ///
-            /// Those of `op`; and one of kind [`Other`](io::ErrorKind::Other) after the runtime has shut down.
+            /// The errors of `op`; and an error of kind [`Other`](io::ErrorKind::Other) after the runtime has shut down.
             ///
             /// # Cancel safety
             ///
-            /// `op` is not called any more once the future is dropped; what it has done is done.
+            /// `op` is not called any more once the future is dropped. Its earlier effects remain.
             pub async fn async_io<R>(&self, interest: Interest, mut op: impl FnMut() -> io::Result<R>) -> io::Result<R> {
                 let perform = |$it: &_| {
                     let $op = &mut op;
@@ -150,8 +150,8 @@ macro_rules! perform {
 perform! {
     TcpStream: |socket, op| mio::net::TcpStream::try_io(socket, op);
     UdpSocket: |socket, op| mio::net::UdpSocket::try_io(socket, op);
-    // Where the poller does not know edges, mio has to see that an operation would block, and offers no way to show it to
-    // a listener.
+    // Where the poller is not edge-triggered, mio has to see that an operation would block, and for a listener it offers no
+    // way to show that.
     #[cfg(unix)]
     TcpListener: |_socket, op| op();
     #[cfg(unix)]
@@ -162,21 +162,21 @@ perform! {
     UnixDatagram: |_socket, op| op();
 }
 
-/// The ways to wait and do nothing. `$try` is what may be done after.
+/// The methods that only wait. `$try` is the method that may be called afterwards.
 macro_rules! wait {
     ($($(#[$attribute:meta])* $socket:ty: $path:literal, $try:literal;)*) => {$(
         $(#[$attribute])*
         impl $socket {
-            /// Waits until there is something to read or to receive, or the peer has ended, or there is an error. A `try_`
-            /// method may still find nothing.
+            /// Waits until there is something to read or to receive, or the peer has ended its side, or there is an error. A
+            /// `try_` method may still find nothing.
             ///
-            /// It goes by what the methods of this socket have found. Make a system call of your own that reads or writes by
-            /// the [descriptor](#trait-implementations) inside of [`try_io`](Self::try_io): if it finds nothing elsewhere,
-            /// this returns at once from then on.
+            /// This method relies on what the methods of this socket have found. Make a system call of your own that reads or
+            /// writes through the [descriptor](#trait-implementations) inside [`try_io`](Self::try_io): if such a call is made
+            /// elsewhere and finds nothing, this method returns at once from then on.
             ///
             /// # Errors
             ///
-            /// Only after the runtime has shut down.
+            /// Fails only after the runtime has shut down.
             ///
             /// # Cancel safety
             ///
@@ -199,13 +199,13 @@ macro_rules! wait {
                 self.registered.ready(Way::Read).await
             }
 
-            /// Waits until something can be written or sent, or there is an error. A `try_` method may still have to wait.
+            /// Waits until something can be written or sent, or there is an error. A `try_` method may still find no room.
             ///
-            /// It goes by what the methods of this socket have found, as [`readable`](Self::readable) does.
+            /// This method relies on what the methods of this socket have found, as [`readable`](Self::readable) does.
             ///
             /// # Errors
             ///
-            /// Only after the runtime has shut down.
+            /// Fails only after the runtime has shut down.
             ///
             /// # Cancel safety
             ///
@@ -218,7 +218,7 @@ macro_rules! wait {
             ///
             /// # Errors
             ///
-            /// Only after the runtime has shut down.
+            /// Fails only after the runtime has shut down.
             pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 self.registered.poll_ready(cx, Way::Read)
             }
@@ -227,7 +227,7 @@ macro_rules! wait {
             ///
             /// # Errors
             ///
-            /// Only after the runtime has shut down.
+            /// Fails only after the runtime has shut down.
             pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 self.registered.poll_ready(cx, Way::Write)
             }

@@ -1,14 +1,14 @@
 //! Writing from several buffers at once.
 //!
-//! The system takes a list of buffers more slowly than one buffer. So what is small is copied together first: the head and the
+//! The system takes a list of buffers more slowly than one buffer. So small buffers are first copied into one: the head and the
 //! body of a short HTTP answer, say.
 
 use std::io::{self, IoSlice, Write};
 
-/// As many bytes are copied at the most.
+/// The maximum number of bytes that are copied.
 const MOST: usize = 1024;
 
-/// Writes from `bufs` in turn, by one call of the system. Returns how many bytes it took.
+/// Writes from `bufs` in turn, with one system call. Returns how many bytes the system took.
 pub(super) fn write(mut socket: impl Write, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
     let mut filled = bufs.iter().filter(|buf| !buf.is_empty());
     let first = filled.next();
@@ -31,7 +31,7 @@ pub(super) fn write(mut socket: impl Write, bufs: &[IoSlice<'_>]) -> io::Result<
 mod tests {
     use super::*;
 
-    /// Takes what it is given, up to a number of bytes, and counts the calls of each kind.
+    /// Takes the bytes that it is given, up to a limit, and counts the calls of each kind.
     #[derive(Default)]
     struct Socket {
         room: usize,

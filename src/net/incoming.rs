@@ -1,4 +1,4 @@
-//! The connections to a listener as a stream.
+//! A stream of the connections to a listener.
 
 use super::{TcpListener, TcpStream};
 use futures_core::Stream;
@@ -7,7 +7,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The connections to a [`TcpListener`], or to a Unix listener, as a stream, made by [`incoming`](TcpListener::incoming).
+/// A stream of the connections to a [`TcpListener`] or a Unix listener, made by [`incoming`](TcpListener::incoming).
 ///
 /// No connection is lost if a future that waits for the next one is dropped.
 ///

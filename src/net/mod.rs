@@ -1,41 +1,41 @@
 //! TCP and UDP sockets, and Unix sockets.
 //!
-//! * [`TcpListener`] accepts connections, and [`TcpStream`] is one. A [`TcpSocket`] is not either yet: for options that have
-//!   to be set before.
+//! * [`TcpListener`] accepts connections, and [`TcpStream`] is a connection. A [`TcpSocket`] is neither yet: it is for options
+//!   that must be set beforehand.
 //! * [`UdpSocket`] sends and receives datagrams.
 //! * `unix` has the same for sockets within one machine: `UnixListener`, `UnixStream`, `UnixDatagram`. Unix only.
-//! * [`lookup_host`] looks a name up, as all that take [`ToSocketAddrs`] do by themselves.
+//! * [`lookup_host`] looks up a name. All methods that take [`ToSocketAddrs`] do so themselves.
 //!
-//! A socket belongs to the runtime in which it was made, and its events come from there; but it is `Send` and
-//! `Sync`, may be used and dropped on any thread, and outlives its runtime as an error: once the runtime
-//! has shut down every operation on it fails.
+//! A socket belongs to the runtime in which it was made, and gets its events from that runtime. But it is `Send`
+//! and `Sync`, and may be used and dropped on any thread. It may outlive its runtime: once the runtime has shut
+//! down, every operation on the socket fails.
 //!
 //! An operation is tried at once, and the task waits only if it would block. Operations on sockets take part
-//! in the cooperative budget: a task that always finds data ready still lets the others run.
+//! in the cooperative budget: a task that always finds data ready still lets other tasks run.
 //!
 //! # System calls of your own
 //!
-//! A socket lends its descriptor (`AsFd`, on Windows `AsSocket`) for what this crate does not do: `sendmsg` and its kind,
-//! `splice`, options. A call that reads, writes or accepts belongs inside of `try_io`, `async_io` or `poll_io`, which every
-//! socket has, for then the socket learns from its `WouldBlock` that it has to wait; see [`io`](crate::io). A descriptor
-//! that is no socket of this crate is waited for with `io::AsyncFd`. A call that has two descriptors, as `splice` has, must not
-//! say `WouldBlock` because of the other one.
+//! A socket lends its descriptor (`AsFd`, on Windows `AsSocket`) for system calls that this crate does not make: `sendmsg` and
+//! similar calls, `splice`, options. Make a call that reads, writes or accepts inside `try_io`, `async_io` or `poll_io`, which
+//! streams, datagram sockets and, on Unix, listeners have: then the socket learns from the call's `WouldBlock` that it has to
+//! wait; see [`io`](crate::io). To wait for a descriptor that is not a socket of this crate, use `io::AsyncFd`. A call on two
+//! descriptors, such as `splice`, must not return `WouldBlock` because of the other descriptor.
 //!
 //! # Cancel safety
 //!
 //! Every future here may be dropped at any time. An operation that moves bytes either has completed, or has
-//! moved none: what a dropped `recv` has not returned is still there for the next.
+//! moved none: data that a dropped `recv` has not returned is still there for the next `recv`.
 //!
 //! # Which methods may be used by several tasks
 //!
 //! * The `async` methods with `&self` (`accept`, `recv_from`, `readable`, …): any number of tasks at once.
 //! * The `poll_` methods and the [`AsyncRead`](crate::io::AsyncRead) and
 //!   [`AsyncWrite`](crate::io::AsyncWrite) traits keep one waker for each direction, the latest. One task may
-//!   read while another writes, but of two that read through them only the last is woken.
+//!   read while another writes, but if two tasks read through them, only the last one is woken.
 //!
 //! # Example
 //!
-//! An echo server that lives on when an `accept` fails:
+//! An echo server that keeps running when an `accept` fails:
 //!
 //! ```no_run
 //! use futures::io::{AsyncReadExt, copy};

@@ -1,4 +1,4 @@
-//! The two halves of a stream, TCP's or Unix's.
+//! The two halves of a TCP or Unix stream.
 
 use super::TcpStream;
 use crate::io::{read_by_ref, write_by_ref};
@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// The reading half of a [`TcpStream`], or of a Unix stream, made by [`into_split`](TcpStream::into_split).
 ///
-/// Dropping it ends nothing: the connection is closed when both halves are gone. What the stream can do beside reading, its
-/// `try_io` and its descriptor among it, is reached with [`as_ref`](AsRef::as_ref).
+/// Dropping this half ends nothing: the connection is closed when both halves are gone. Everything else that the stream can
+/// do, including its `try_io` and its descriptor, is available through [`as_ref`](AsRef::as_ref).
 ///
 /// ```
 /// use futures::{AsyncReadExt, AsyncWriteExt};
@@ -38,9 +38,9 @@ pub struct OwnedReadHalf<S = TcpStream>(Arc<S>);
 
 /// The writing half of a [`TcpStream`], or of a Unix stream, made by [`into_split`](TcpStream::into_split).
 ///
-/// Dropping it ends the writing direction, so that the peer sees the end of the stream although the other
-/// half may live on. To avoid that, [`reunite`](Self::reunite) the halves. What the stream can do beside writing, its
-/// `try_io` and its descriptor among it, is reached with [`as_ref`](AsRef::as_ref).
+/// Dropping this half ends the writing direction, so that the peer sees the end of the stream even if the other
+/// half still exists. To avoid that, [`reunite`](Self::reunite) the halves. Everything else that the stream can do,
+/// including its `try_io` and its descriptor, is available through [`as_ref`](AsRef::as_ref).
 ///
 /// ```
 /// use futures::{AsyncReadExt, AsyncWriteExt};
@@ -62,13 +62,13 @@ pub struct OwnedReadHalf<S = TcpStream>(Arc<S>);
 /// ```
 #[derive(Debug)]
 pub struct OwnedWriteHalf<S = TcpStream> {
-    /// `None` only after `reunite`, to keep `drop` from ending anything.
+    /// `None` only after `reunite`, so that `drop` does not end the writing direction.
     stream: Option<Arc<S>>,
     /// Ends the writing direction.
     end: fn(&S) -> io::Result<()>,
 }
 
-/// `end` ends the writing direction.
+/// Splits a stream into its halves. `end` ends the writing direction.
 pub(super) fn into_split<S>(
     stream: S,
     end: fn(&S) -> io::Result<()>,
@@ -77,7 +77,7 @@ pub(super) fn into_split<S>(
     (OwnedReadHalf(stream.clone()), OwnedWriteHalf { stream: Some(stream), end })
 }
 
-/// What ending the writing direction has come to. A connection that is already gone counts as closed.
+/// The result of ending the writing direction. A connection that is already gone counts as closed.
 pub(super) fn closed(ended: io::Result<()>) -> io::Result<()> {
     ended.or_else(|error| if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) })
 }
@@ -93,7 +93,7 @@ macro_rules! addresses {
             ///
             /// # Errors
             ///
-            /// The system's.
+            /// The system's errors.
             pub fn local_addr(&self) -> io::Result<$addr> {
                 self.as_ref().local_addr()
             }
@@ -102,7 +102,7 @@ macro_rules! addresses {
             ///
             /// # Errors
             ///
-            /// The system's.
+            /// The system's errors.
             pub fn peer_addr(&self) -> io::Result<$addr> {
                 self.as_ref().peer_addr()
             }
@@ -127,22 +127,22 @@ impl<S> AsRef<S> for OwnedWriteHalf<S> {
 }
 
 impl<S> OwnedReadHalf<S> {
-    /// Puts the stream together again.
+    /// Puts the two halves together into the stream again.
     ///
     /// # Errors
     ///
-    /// The halves are given back if they come from different streams.
+    /// Returns the halves if they come from different streams.
     pub fn reunite(self, other: OwnedWriteHalf<S>) -> Result<S, ReuniteError<S>> {
         reunite(self, other)
     }
 }
 
 impl<S> OwnedWriteHalf<S> {
-    /// Puts the stream together again.
+    /// Puts the two halves together into the stream again.
     ///
     /// # Errors
     ///
-    /// The halves are given back if they come from different streams.
+    /// Returns the halves if they come from different streams.
     pub fn reunite(self, other: OwnedReadHalf<S>) -> Result<S, ReuniteError<S>> {
         reunite(other, self)
     }
@@ -165,7 +165,7 @@ fn reunite<S>(read: OwnedReadHalf<S>, mut write: OwnedWriteHalf<S>) -> Result<S,
     Ok(Arc::into_inner(read.0).expect("a stream has one half of each kind, and both are here"))
 }
 
-/// The error of `reunite` for halves of different streams, with the halves.
+/// The error of `reunite` if the halves come from different streams. It contains both halves.
 ///
 /// ```no_run
 /// use mainspring::net::{ReuniteError, TcpStream};

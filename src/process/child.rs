@@ -14,11 +14,11 @@ use std::task::{Context, Poll, ready};
 /// A child process, made by [`Command::spawn`](super::Command::spawn).
 ///
 /// It belongs to the runtime in which it was spawned, and may be used and dropped on any thread. Dropping it leaves the
-/// process running, unless it was spawned with [`kill_on_drop`](super::Command::kill_on_drop); what happens to one that nobody
-/// waits for is said [there](super#a-child-that-nobody-waits-for). After its runtime has shut down, [`wait`](Self::wait) fails
-/// if it would have to wait, and [`try_wait`](Self::try_wait) works on.
+/// process running, unless it was spawned with [`kill_on_drop`](super::Command::kill_on_drop). What happens to a process that
+/// is no longer awaited is described [there](super#a-child-that-nobody-waits-for). After its runtime has shut down,
+/// [`wait`](Self::wait) fails if it would have to wait, and [`try_wait`](Self::try_wait) still works.
 ///
-/// On Linux it has one descriptor until its end was seen, and one for each pipe.
+/// On Linux it has one descriptor until the child's end was seen, and one for each pipe.
 ///
 /// # Examples
 ///
@@ -34,11 +34,11 @@ use std::task::{Context, Poll, ready};
 /// ```
 #[derive(Debug)]
 pub struct Child {
-    /// The pipe to the child's standard input, if it was to be [piped](std::process::Stdio::piped). Take it out to use it.
+    /// The pipe to the child's standard input, if it was set to [piped](std::process::Stdio::piped). Take it out to use it.
     pub stdin: Option<ChildStdin>,
-    /// The pipe from the child's standard output, if it was to be piped.
+    /// The pipe from the child's standard output, if it was set to piped.
     pub stdout: Option<ChildStdout>,
-    /// The pipe from the child's standard error, if it was to be piped.
+    /// The pipe from the child's standard error, if it was set to piped.
     pub stderr: Option<ChildStderr>,
     /// `None` only in `drop`.
     watched: Option<Watched>,
@@ -46,7 +46,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Takes over a child of std. If its pipes cannot be watched, it is killed.
+    /// Takes over std's child. If its pipes cannot be watched, it is killed.
     pub(super) fn new(
         mut child: std::process::Child,
         kill_on_drop: bool,
@@ -54,7 +54,7 @@ impl Child {
     ) -> io::Result<Child> {
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let watched = Some(Watched::new(child, runtime));
-        // From here on a return drops it.
+        // From here on, an early return drops it.
         let mut child = Child { stdin: None, stdout: None, stderr: None, watched, kill_on_drop: true };
         child.stdin = pipes.0.map(ChildStdin::new).transpose()?;
         child.stdout = pipes.1.map(ChildStdout::new).transpose()?;
@@ -63,17 +63,17 @@ impl Child {
         Ok(child)
     }
 
-    /// The number of the process. `None` once its end was seen by [`wait`](Self::wait), [`try_wait`](Self::try_wait) or a
-    /// kill: the system may give it to another one.
+    /// Returns the number of the process, or `None` once its end was seen by [`wait`](Self::wait),
+    /// [`try_wait`](Self::try_wait) or a kill: the system may then give the number to another process.
     pub fn id(&self) -> Option<u32> {
         self.watched.as_ref()?.id()
     }
 
-    /// Waits until the process has ended, and returns its status, each time. Its standard input is closed before, if it is
-    /// still there, so that a child which reads it to the end does not wait for ever.
+    /// Waits until the process has ended, and returns its status, on each call. The child's standard input is closed first,
+    /// if it is still here, so that a child that reads it to the end does not wait forever.
     ///
-    /// A child that writes more to its pipes than they hold (64 KiB on Linux) waits until somebody reads:
-    /// [`wait_with_output`](Self::wait_with_output) does both.
+    /// A child that writes more to its pipes than they hold (64 KiB on Linux) waits until its output is read:
+    /// [`wait_with_output`](Self::wait_with_output) reads and waits at the same time.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ impl Child {
         self.watched().wait().await
     }
 
-    /// The status of the process, if it has ended. It does not wait, and leaves standard input open.
+    /// Returns the status of the process, if it has ended. Does not wait, and leaves standard input open.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl Child {
         self.watched().try_wait()
     }
 
-    /// Kills the process by SIGKILL and waits until it has ended. If it has ended already, that is no error.
+    /// Kills the process by SIGKILL and waits until it has ended. It is no error if the process has ended already.
     ///
     /// # Errors
     ///
@@ -118,28 +118,29 @@ impl Child {
     ///
     /// # Cancel safety
     ///
-    /// The process was killed by the first poll; to wait for its end can be left to [`wait`](Self::wait).
+    /// The first poll kills the process; waiting for its end can be left to [`wait`](Self::wait).
     pub async fn kill(&mut self) -> io::Result<()> {
         self.start_kill()?;
         self.wait().await.map(drop)
     }
 
-    /// Kills the process by SIGKILL, and does not wait. If it has ended already, that is no error.
+    /// Kills the process by SIGKILL, and does not wait. It is no error if the process has ended already.
     ///
-    /// To ask a process to end, send another signal to its [`id`](Self::id), for example by `rustix::process::kill_process`.
+    /// To ask a process to end, send another signal to its [`id`](Self::id), for example with
+    /// `rustix::process::kill_process`.
     ///
     /// # Errors
     ///
-    /// The system's, if this process may not kill that one.
+    /// The system's, if this process is not allowed to kill the other.
     pub fn start_kill(&mut self) -> io::Result<()> {
         self.watched().kill()
     }
 
-    /// Waits until the process has ended, and reads meanwhile all that it writes to the pipes that are still here. Its standard
-    /// input is closed before, if it is still there.
+    /// Waits until the process has ended, and meanwhile reads everything that it writes to the pipes that are still here. The
+    /// child's standard input is closed first, if it is still here.
     ///
-    /// Reading goes on until all who have the pipes have closed them: also those whom the child has started, and which outlive
-    /// it.
+    /// Reading goes on until all processes that have the pipes have closed them, including processes that the child has
+    /// started and that outlive it.
     ///
     /// # Errors
     ///
@@ -147,7 +148,7 @@ impl Child {
     ///
     /// # Cancel safety
     ///
-    /// What was read is lost if the future is dropped, and the child is dropped with it.
+    /// The output that was read is lost if the future is dropped, and the child is dropped with it.
     ///
     /// # Examples
     ///
@@ -185,11 +186,11 @@ impl Drop for Child {
     fn drop(&mut self) {
         let Some(mut watched) = self.watched.take() else { return };
         if self.kill_on_drop {
-            // It has ended, or is somebody else's now.
+            // After an error, the child has ended, or is no longer ours.
             let _ = watched.kill();
         }
         if matches!(watched.try_wait(), Ok(None)) {
-            // If the runtime is gone, or goes before the child, the task is dropped; see `Watched`.
+            // If the runtime is gone, or is dropped before the child ends, the task is dropped; see `Watched`.
             let runtime = watched.runtime().clone();
             let reaps = async move { watched.wait().await.map(drop) };
             task::Builder::new().name("reaps a child").spawn_on(reaps, &runtime).detach();

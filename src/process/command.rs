@@ -1,4 +1,4 @@
-//! What is to be started, and how.
+//! What to start, and how.
 
 use super::Child;
 use crate::runtime::{Handle, context};
@@ -10,10 +10,10 @@ use std::process::{self, ExitStatus, Output, Stdio};
 
 /// A process to be started: [`std::process::Command`], with children that can be awaited.
 ///
-/// The methods that it shares with std's are those of the same name there. What std has besides is reached by
-/// [`as_std_mut`](Self::as_std_mut), or done before: a `Command` is also made of one of std's.
+/// The methods that it shares with std's command do what the methods of the same name do there. What else std offers can be
+/// set through [`as_std_mut`](Self::as_std_mut), or beforehand: a `Command` can also be made from one of std's.
 ///
-/// To start a process blocks the thread for as long as the system takes to make one and to find its program.
+/// Starting a process blocks the thread for as long as the system takes to create the process and to find its program.
 ///
 /// # Examples
 ///
@@ -31,11 +31,11 @@ use std::process::{self, ExitStatus, Output, Stdio};
 pub struct Command {
     std: process::Command,
     kill_on_drop: bool,
-    /// Which of the standard streams were said by the program.
+    /// Which of the standard streams the program has set.
     said: [bool; 3],
 }
 
-/// Methods that do what std's do.
+/// Methods that do what std's methods do.
 macro_rules! as_std {
     ($($(#[$doc:meta])* $name:ident $([$($generics:tt)*])? ($($arg:ident: $type:ty),*);)*) => {$(
         $(#[$doc])*
@@ -47,7 +47,7 @@ macro_rules! as_std {
 }
 
 impl Command {
-    /// A command that starts this program, which is looked for in `PATH` if it is a bare name.
+    /// Makes a command that starts this program, which is searched for in `PATH` if it is a bare name.
     pub fn new(program: impl AsRef<OsStr>) -> Command {
         process::Command::new(program).into()
     }
@@ -61,13 +61,13 @@ impl Command {
         env(key: impl AsRef<OsStr>, value: impl AsRef<OsStr>);
         /// Sets variables of the child's environment.
         envs[I: IntoIterator<Item = (K, V)>, K: AsRef<OsStr>, V: AsRef<OsStr>](vars: I);
-        /// Takes a variable out of the child's environment.
+        /// Removes a variable from the child's environment.
         env_remove(key: impl AsRef<OsStr>);
-        /// Takes all variables out of the child's environment.
+        /// Removes all variables from the child's environment.
         env_clear();
-        /// Sets the directory in which the child begins.
+        /// Sets the directory in which the child starts.
         current_dir(dir: impl AsRef<Path>);
-        /// Sets the name by which the child is called, its argument number zero.
+        /// Sets the name by which the child is called: its argument number zero.
         arg0(arg: impl AsRef<OsStr>);
         /// Sets the child's user.
         uid(id: u32);
@@ -98,10 +98,10 @@ impl Command {
         self
     }
 
-    /// Whether a child is killed by SIGKILL when its [`Child`], or the future of its [`status`](Self::status) or
-    /// [`output`](Self::output), is dropped before it ends. By default it runs on.
+    /// Sets whether a child is killed by SIGKILL when its [`Child`], or the future of its [`status`](Self::status) or
+    /// [`output`](Self::output), is dropped before the child ends. By default the child runs on.
     ///
-    /// What the child itself has started is not killed.
+    /// Processes that the child itself has started are not killed.
     ///
     /// # Examples
     ///
@@ -124,18 +124,18 @@ impl Command {
         self
     }
 
-    /// The command of std.
+    /// Returns std's command.
     pub fn as_std(&self) -> &process::Command {
         &self.std
     }
 
-    /// The command of std, to be changed. [`output`](Self::output) does not learn of standard streams that are set by this, and
-    /// sets them itself.
+    /// Returns std's command, to change it. [`output`](Self::output) does not know of standard streams that are set this way,
+    /// and sets them itself.
     pub fn as_std_mut(&mut self) -> &mut process::Command {
         &mut self.std
     }
 
-    /// The command of std. It forgets [`kill_on_drop`](Self::kill_on_drop).
+    /// Returns std's command. The setting of [`kill_on_drop`](Self::kill_on_drop) is lost.
     pub fn into_std(self) -> process::Command {
         self.std
     }
@@ -145,8 +145,8 @@ impl Command {
     /// # Errors
     ///
     /// The system's, such as [`NotFound`](io::ErrorKind::NotFound) if there is no such program; one of kind
-    /// [`Other`](io::ErrorKind::Other) if there is no runtime on this thread. If it fails because a pipe cannot be watched, as
-    /// for want of memory, the child was started, and is killed.
+    /// [`Other`](io::ErrorKind::Other) if there is no runtime on this thread. If it fails because a pipe cannot be watched,
+    /// for example for lack of memory, the child was already started, and is killed.
     ///
     /// # Examples
     ///
@@ -161,7 +161,7 @@ impl Command {
     /// # .unwrap();
     /// ```
     pub fn spawn(&mut self) -> io::Result<Child> {
-        // Asked first: without a runtime nothing is started.
+        // This comes first: without a runtime nothing is started.
         let runtime = context::with(Handle::clone)?;
         Child::new(self.std.spawn()?, self.kill_on_drop, runtime)
     }
@@ -189,15 +189,16 @@ impl Command {
         let child = self.spawn();
         async move {
             let mut child = child?;
-            // Pipes that nobody can read.
+            // These pipes cannot be read by anyone.
             drop((child.stdout.take(), child.stderr.take()));
             child.wait().await
         }
     }
 
-    /// Starts a child at once, and returns a future that reads all it writes and waits until it has ended.
+    /// Starts a child at once, and returns a future that reads everything the child writes and waits until the child has
+    /// ended.
     ///
-    /// The output is piped and the input empty, where the program did not say otherwise by [`stdin`](Self::stdin) and its kind.
+    /// The output is piped and the input is empty, unless the program has set them by [`stdin`](Self::stdin) and the like.
     ///
     /// # Errors
     ///
@@ -205,7 +206,8 @@ impl Command {
     ///
     /// # Cancel safety
     ///
-    /// What was read is lost if the future is dropped; the child runs on, unless [`kill_on_drop`](Self::kill_on_drop) was set.
+    /// The output that was read is lost if the future is dropped; the child runs on, unless
+    /// [`kill_on_drop`](Self::kill_on_drop) was set.
     ///
     /// # Examples
     ///
@@ -224,7 +226,7 @@ impl Command {
         async move { child?.wait_with_output().await }
     }
 
-    /// Sets the streams of which the program has said nothing.
+    /// Sets the streams that the program has not set.
     fn default_streams(&mut self, input: fn() -> Stdio, output: fn() -> Stdio) {
         let [stdin, stdout, stderr] = self.said;
         if !stdin {
@@ -239,7 +241,7 @@ impl Command {
     }
 }
 
-/// [`output`](Command::output) does not learn of standard streams that were set before, and sets them itself.
+/// [`output`](Command::output) does not know of standard streams that were set before, and sets them itself.
 impl From<process::Command> for Command {
     fn from(std: process::Command) -> Command {
         Command { std, kill_on_drop: false, said: [false; 3] }

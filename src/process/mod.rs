@@ -1,4 +1,4 @@
-//! Child processes, awaited: [`Command`] is std's with an asynchronous end. Unix only; feature `process`.
+//! Child processes, awaited: [`Command`] is std's with an asynchronous wait. Unix only; feature `process`.
 //!
 //! ```
 //! use mainspring::process::Command;
@@ -12,12 +12,13 @@
 //! # .unwrap();
 //! ```
 //!
-//! The end of a child is told by a pidfd (Linux 5.3 and later), which the runtime's poller watches; where there is none, by
-//! SIGCHLD (see [`signal`](crate::signal)). The [pipes](ChildStdout) are `AsyncRead` and `AsyncWrite`. There is no thread.
+//! The end of a child is reported by a pidfd (Linux 5.3 and later), which the runtime's poller watches; where there is
+//! none, by SIGCHLD (see [`signal`](crate::signal)). The [pipes](ChildStdout) are `AsyncRead` and `AsyncWrite`. No thread
+//! is used.
 //!
 //! # A child that takes too long
 //!
-//! [`Child::wait`] may be dropped at any time, so a [`timeout`](crate::timeout) goes around it:
+//! [`Child::wait`] may be dropped at any time, so a [`timeout`](crate::timeout) can be put around it:
 //!
 //! ```
 //! use mainspring::process::Command;
@@ -42,20 +43,21 @@
 //!
 //! # A child that nobody waits for
 //!
-//! A [`Child`] that is dropped leaves its process running, unless it was to be [killed](Command::kill_on_drop) then. Someone has
-//! to ask for its status when it ends, or it stays in the system's table, as a zombie. That is done
+//! A [`Child`] that is dropped leaves its process running, unless it was set to be [killed](Command::kill_on_drop) then.
+//! Its status has to be asked for when it ends; otherwise it stays in the system's table, as a zombie. The status is asked
+//! for
 //!
 //! * at once, if it has ended already;
-//! * else by a small task of the runtime that it was spawned in, as soon as it ends. The task shows in a
-//!   [dump](crate::dump) by its name, `reaps a child`, and [`shutdown_timeout`](crate::Runtime::shutdown_timeout) waits for it
-//!   as for any other;
-//! * and once that runtime is gone or does not run, whenever a child of this module is spawned or dropped, in whatever
-//!   runtime. If that never happens, the child stays a zombie until this process ends.
+//! * otherwise by a small task of the runtime that it was spawned in, as soon as it ends. The task appears in a
+//!   [dump](crate::dump) under its name, `reaps a child`, and [`shutdown_timeout`](crate::Runtime::shutdown_timeout) waits
+//!   for it as for any other;
+//! * and once that runtime is gone or does not run, whenever a child of this module is spawned or dropped, in any runtime.
+//!   If that never happens, the child stays a zombie until this process ends.
 //!
 //! # Virtual time
 //!
-//! Paused time does not wait for another process: a timeout over a child elapses at once, unless somebody holds a
-//! [`stand_still`](crate::time::stand_still).
+//! Paused time does not wait for another process: a timeout around a child elapses at once, unless a
+//! [`stand_still`](crate::time::stand_still) is held.
 
 mod child;
 mod command;

@@ -8,11 +8,11 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// What a child reads as its standard input.
+/// The pipe to a child's standard input.
 ///
-/// The child reads to its end once this is dropped, or closed by
+/// The child sees the end of its input once this is dropped, or closed by
 /// [`close`](https://docs.rs/futures/latest/futures/io/trait.AsyncWriteExt.html#method.close). A write to a child that has
-/// closed its input, or ended, fails with [`BrokenPipe`](ErrorKind::BrokenPipe).
+/// closed its input, or has ended, fails with [`BrokenPipe`](ErrorKind::BrokenPipe).
 ///
 /// # Cancel safety
 ///
@@ -40,13 +40,13 @@ pub struct ChildStdin {
     pipe: Option<AsyncFd<File>>,
 }
 
-/// What a child writes to its standard output.
+/// The pipe from a child's standard output.
 ///
-/// It ends when the child, and all others who have got the pipe from it, have closed it or ended.
+/// It ends when the child, and all other processes that got the pipe from it, have closed it or ended.
 ///
 /// # Cancel safety
 ///
-/// A read that is dropped before it is ready has taken nothing out.
+/// A read that is dropped before it is ready has consumed nothing.
 ///
 /// # Examples
 ///
@@ -73,18 +73,18 @@ pub struct ChildStdout {
     pipe: AsyncFd<File>,
 }
 
-/// What a child writes to its standard error. It is read as a [`ChildStdout`] is.
+/// The pipe from a child's standard error. It is read like a [`ChildStdout`].
 #[derive(Debug)]
 pub struct ChildStderr {
     pipe: AsyncFd<File>,
 }
 
-/// A pipe that the runtime watches.
+/// Makes the runtime watch a pipe.
 fn watch(pipe: OwnedFd, interest: Interest) -> io::Result<AsyncFd<File>> {
     AsyncFd::with_interest(File::from(pipe), interest)
 }
 
-/// A pipe that nobody watches any more, as another child would want it.
+/// Stops watching a pipe, and returns it in the mode that another child expects.
 fn unwatch(pipe: AsyncFd<File>) -> io::Result<OwnedFd> {
     let pipe = pipe.into_inner()?;
     rustix::io::ioctl_fionbio(&pipe, false)?;
@@ -100,11 +100,12 @@ impl ChildStdin {
         Ok(ChildStdin { pipe: Some(watch(pipe.into(), Interest::Writable)?) })
     }
 
-    /// Gives the pipe up, in blocking mode: [`Stdio::from`](std::process::Stdio) makes it the output of another child.
+    /// Returns the pipe, in blocking mode: [`Stdio::from`](std::process::Stdio) makes it the output of another child.
     ///
     /// # Errors
     ///
-    /// The system's, and one of kind [`BrokenPipe`](ErrorKind::BrokenPipe) if it was closed; it is closed then.
+    /// The system's, and one of kind [`BrokenPipe`](ErrorKind::BrokenPipe) if the pipe was closed. After an error the pipe
+    /// is closed.
     pub fn into_owned_fd(self) -> io::Result<OwnedFd> {
         unwatch(self.pipe.ok_or_else(closed)?)
     }
@@ -132,7 +133,7 @@ impl AsyncWrite for ChildStdin {
         Poll::Ready(Ok(()))
     }
 
-    /// Closes the pipe: the child reads to its end.
+    /// Closes the pipe: the child sees the end of its input.
     fn poll_close(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.pipe = None;
         Poll::Ready(Ok(()))
@@ -146,11 +147,12 @@ macro_rules! output {
                 Ok($type { pipe: watch(pipe.into(), Interest::Readable)? })
             }
 
-            /// Gives the pipe up, in blocking mode: [`Stdio::from`](std::process::Stdio) makes it the input of another child.
+            /// Returns the pipe, in blocking mode: [`Stdio::from`](std::process::Stdio) makes it the input of another
+            /// child.
             ///
             /// # Errors
             ///
-            /// The system's; the pipe is closed then.
+            /// The system's; after an error the pipe is closed.
             ///
             /// # Examples
             ///

@@ -1,13 +1,14 @@
-//! A child process whose end is watched for, and what becomes of one that is dropped before.
+//! A child process whose end is watched for, and what happens to a child that is dropped before it ends.
 //!
 //! Ground rules:
 //!
-//! * Whether a child has ended is asked of std, by its number alone, and told by a pidfd or SIGCHLD: so neither another
-//!   child's end nor a signal that stands for several is mistaken for it.
-//! * Who waits for SIGCHLD watches first and asks after.
-//! * A child is asked for its status until it was given, so that its number stays its own; and before it is killed, because
-//!   another part of this process may have taken the status, or this is a child by `fork`, whose siblings it must not kill.
-//! * None is forgotten: what is dropped while it runs goes to the orphans.
+//! * std is asked whether a child has ended, by the child's number alone. A pidfd or SIGCHLD only tells when to ask. So
+//!   neither another child's end nor a signal that stands for several children is mistaken for it.
+//! * A task that waits for SIGCHLD starts watching for the signal first, and asks for the status after that.
+//! * A child's status is asked for until it is returned, so that its number stays its own. It is also asked for before a
+//!   kill, because another part of this process may have taken the status, or this process may be a child by `fork`, which
+//!   must not kill its siblings.
+//! * No child is forgotten: a child that is dropped while it runs is added to the orphans.
 
 use crate::io::{AsyncFd, Interest};
 use crate::runtime::Handle;
@@ -17,7 +18,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, PoisonError};
 
-/// Those who run on, and whom no task waits for.
+/// The children that run on, and for which no task waits.
 static ORPHANS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
 /// A child process of a runtime.
@@ -26,9 +27,9 @@ pub(super) struct Watched {
     runtime: Handle,
     /// `None` only in `drop`.
     child: Option<Child>,
-    /// `None` where there is none, and once the child's end was seen.
+    /// `None` where there is no pidfd, and once the child's end was seen.
     pidfd: Option<AsyncFd<OwnedFd>>,
-    /// Its status was given, or is not to be had: somebody else in this process has asked for it.
+    /// Its status was returned, or is not available: another part of this process has asked for it.
     ended: bool,
 }
 
@@ -36,7 +37,7 @@ impl Watched {
     /// Watches for the child's end in `runtime`, which this thread is in.
     pub(super) fn new(child: Child, runtime: Handle) -> Watched {
         reap_orphans();
-        // Whatever the reason for a refusal, such as too many descriptors: the child is there, and SIGCHLD comes anyway.
+        // Whatever the reason for a failure, such as too many descriptors: the child exists, and SIGCHLD comes anyway.
         let pidfd = pidfd(&child);
         Watched { runtime, child: Some(child), pidfd, ended: false }
     }
@@ -45,12 +46,12 @@ impl Watched {
         &self.runtime
     }
 
-    /// The child's number, which nobody else has as long as it has not ended.
+    /// Returns the child's number, which no other process has as long as the child has not ended.
     pub(super) fn id(&self) -> Option<u32> {
         if self.ended { None } else { self.child.as_ref().map(Child::id) }
     }
 
-    /// Kills the child. Nothing happens if it has ended.
+    /// Kills the child. Nothing happens if the child has ended.
     pub(super) fn kill(&mut self) -> io::Result<()> {
         if self.ended {
             return Ok(());
@@ -62,7 +63,7 @@ impl Watched {
         }
     }
 
-    /// The child's status, if it has ended.
+    /// Returns the child's status, if it has ended.
     pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let asked = self.child().try_wait();
         self.note(asked.as_ref().map(Option::is_some));
@@ -86,7 +87,7 @@ impl Watched {
     }
 
     async fn wait_for_signals(&mut self) -> io::Result<ExitStatus> {
-        // Whatever thread and executor polls this.
+        // This must work on whatever thread and executor polls this.
         let mut signals = {
             let _entered = self.runtime.enter();
             signal(SignalKind::child())?
@@ -99,7 +100,7 @@ impl Watched {
         }
     }
 
-    /// Takes note of an answer, which says whether the child has ended.
+    /// Records an answer, which says whether the child has ended.
     fn note(&mut self, answer: Result<bool, &io::Error>) {
         if answer.unwrap_or_else(is_nobodys) {
             self.ended = true;
@@ -122,7 +123,7 @@ impl Drop for Watched {
     }
 }
 
-/// Asks all orphans for their status.
+/// Asks for the status of all orphans.
 fn reap_orphans() {
     let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
     orphans.retain_mut(|child| match child.try_wait() {
@@ -131,16 +132,17 @@ fn reap_orphans() {
     });
 }
 
-/// Whether the child's status cannot be had any more: this process ignores SIGCHLD, or somebody else in it has taken it.
+/// Returns whether the child's status is no longer available: this process ignores SIGCHLD, or another part of it has taken
+/// the status.
 fn is_nobodys(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::CHILD.raw_os_error())
 }
 
-/// Android has them, too, and rustix does not show them there.
+/// Android has pidfds, too, but rustix does not offer them there.
 #[cfg(target_os = "linux")]
 fn pidfd(child: &Child) -> Option<AsyncFd<OwnedFd>> {
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
-    // Nobody reads it: so its mode does not matter.
+    // It is never read, so its mode does not matter.
     let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok()?;
     AsyncFd::unchanged(pidfd, Interest::Readable).ok()
 }
@@ -150,7 +152,8 @@ fn pidfd(_: &Child) -> Option<AsyncFd<OwnedFd>> {
     None
 }
 
-/// Those of all children are in `tests/process.rs`; these are of what they do not do on Linux: without a pidfd.
+/// The tests for all children are in `tests/process.rs`. These test what does not happen on Linux: children without a
+/// pidfd.
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -168,7 +171,7 @@ mod tests {
     #[test]
     fn without_a_pidfd_children_are_awaited_by_their_signals() {
         block_on(async {
-            // One after the other, several at once, and one that ends before anybody waits.
+            // One after the other, several at once, and one that ends before it is awaited.
             for _ in 0..50 {
                 assert!(start("true", "").wait().await.unwrap().success());
             }

@@ -1,20 +1,21 @@
-//! The alarm ends a park at the exact nanosecond: epoll counts whole milliseconds and takes its time, an absolute timerfd in
+//! The alarm ends a park at the exact nanosecond. epoll counts whole milliseconds and takes its time; an absolute timerfd in
 //! the same epoll set rings within tens of microseconds. Elsewhere the poller's own timeout has to do.
 //!
-//! To set it takes several times as long as a look at the poller, so it is set when a sleep wants another time than it is set
-//! to, and not even then if that is later and sleeps are many. A server whose requests have a timeout each wants a later time
-//! for each sleep, and the next request ends it. The alarm of the first is left there; when it rings, in vain, it is set to what
-//! is wanted by then. That is one idle wake-up among many that are none.
+//! Setting the alarm takes several times as long as a look at the poller. So it is set only when a sleep wants a time other
+//! than the one to which it is set, and not even then if that time is later and sleeps are many. In a server where each
+//! request has a timeout, each sleep wants a later time than the one before, and the next request ends the sleep. The alarm
+//! stays set for the first sleep; when it rings, for nothing, it is set to the time that is wanted by then. That is one idle
+//! wake-up among many that are not idle.
 //!
 //! Ground rules:
 //!
-//! * It is made for the first sleep that has an end: a runtime without such sleeps does without.
-//! * The alarm only ever ends a park *sooner*. An alarm that cannot be had, or fails, costs precision and nothing else: the
-//!   poller's timeout stands, and the next sleep asks for an alarm again.
-//! * That timeout does not count while the machine is suspended. An alarm by the boot time, which does, therefore has no
-//!   stand-in: it is made at once, and not to get it is an error.
+//! * The alarm is made for the first sleep that has an end: a runtime without such sleeps does without it.
+//! * The alarm only ever ends a park *sooner*. An alarm that cannot be made, or fails, costs precision and nothing else: the
+//!   poller's timeout remains, and the next sleep asks for an alarm again.
+//! * The poller's timeout does not count while the machine is suspended. An alarm by the boot time does, so nothing can
+//!   replace it: it is made at once, and it is an error if it cannot be made.
 //! * It rings at the wanted time or before it, never after.
-//! * It is never read. Setting it resets its count, and as it is registered edge-triggered, each ringing is one event.
+//! * It is never read. Setting it resets its count. Because it is registered edge-triggered, each ringing is one event.
 
 use mio::Token;
 
@@ -42,26 +43,26 @@ mod timerfd {
 
     const NANOS_PER_SEC: u64 = 1_000_000_000;
 
-    /// It may ring too soon where more sleeps than this are expected to begin until then.
+    /// The alarm may ring too soon if more sleeps than this are expected to begin before it rings.
     const MANY: u64 = 16;
 
-    /// Sleeps that begin farther apart count as if they began so many nanoseconds apart: no poll is longer.
+    /// Sleeps that begin farther apart than this, in nanoseconds, count as if they began this far apart: no poll is longer.
     const RARE: u64 = LONGEST.as_nanos() as u64;
 
     #[derive(Debug)]
     pub(in crate::reactor) struct Alarm {
         clock: TimerfdClockId,
-        /// `None`: no sleep has wanted it, it could not be had, or it has failed.
+        /// `None`: no sleep has wanted it, it could not be made, or it has failed.
         timer: Option<OwnedFd>,
         /// What it is set to, in nanoseconds of its clock; `None` once it has rung.
         set_to: Option<u64>,
-        /// When the last sleep began that has an end, by its clock.
+        /// When the last sleep that has an end began, by the alarm's clock.
         began: u64,
-        /// How far apart such sleeps begin, of late.
+        /// How far apart such sleeps have begun recently.
         apart: u64,
         #[cfg(test)]
         pub(in crate::reactor) settings: usize,
-        /// As if the kernel granted none.
+        /// As if the kernel granted no alarm.
         #[cfg(test)]
         pub(in crate::reactor) refused: bool,
     }
@@ -69,7 +70,7 @@ mod timerfd {
     impl Alarm {
         /// # Errors
         ///
-        /// The kernel's, if it grants no alarm by the boot time.
+        /// The kernel's errors, if it grants no alarm by the boot time.
         pub(in crate::reactor) fn new(registry: &Registry, clock: ClockId) -> io::Result<Alarm> {
             let (clock, timer) = match clock {
                 ClockId::Monotonic => (TimerfdClockId::Monotonic, None),
@@ -98,7 +99,8 @@ mod timerfd {
             Ok(timer)
         }
 
-        /// A sleep begins, which it is to end if that has an end. `registry` is the one that it was made with.
+        /// Prepares the alarm for a sleep that begins, which it must end if the sleep has an end. `registry` is the one with
+        /// which the alarm was made.
         pub(in crate::reactor) fn set(&mut self, registry: &Registry, until: Until) {
             let at = match until {
                 Until::Time { timeout, alarm_ns } => {
@@ -114,7 +116,7 @@ mod timerfd {
             if at == self.set_to || self.may_ring_before(at) {
                 return;
             }
-            // All zeroes would switch the timer off; the first nanosecond is as much in the past.
+            // All zeroes would switch the timer off; the first nanosecond is in the past just as well.
             let ns = at.map_or(0, |at| at.max(1));
             let value = Itimerspec {
                 it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
@@ -141,20 +143,21 @@ mod timerfd {
             }
         }
 
-        /// A sleep that has an end begins `now`.
+        /// Notes that a sleep that has an end begins `now`.
         fn count(&mut self, now: u64) {
             let apart = now.saturating_sub(self.began).min(RARE);
             self.apart = self.apart - self.apart / 8 + apart / 8;
             self.began = now;
         }
 
-        /// Whether it rings before `at`, and may, because many sleeps are expected to begin until then.
+        /// Returns whether the alarm rings before `at`, and may do so, because many sleeps are expected to begin before it
+        /// rings.
         fn may_ring_before(&self, at: Option<u64>) -> bool {
             let sooner = self.set_to.filter(|&set_to| at.is_none_or(|at| set_to < at));
             sooner.is_some_and(|set_to| set_to.saturating_sub(self.began) > MANY * self.apart)
         }
 
-        /// It has rung. To ring again, even at the same time, it has to be set again.
+        /// Notes that the alarm has rung. To ring again, even at the same time, it has to be set again.
         pub(in crate::reactor) fn rang(&mut self) {
             self.set_to = None;
         }
@@ -167,7 +170,8 @@ mod timerfd {
 
         const MICRO: u64 = 1_000;
 
-        /// Sleeps that begin at these times, by nanoseconds, and each may last as long as `timeout`; how often it was set.
+        /// Begins sleeps at these times, in nanoseconds, each of which may last as long as `timeout`. Returns how often the
+        /// alarm was set.
         fn settings(alarm: &mut Alarm, times: impl Iterator<Item = u64>, timeout: Duration) -> usize {
             let poll = mio::Poll::new().expect("a poller");
             let before = alarm.settings;
@@ -244,7 +248,7 @@ mod timerfd {
         fn sleeps_of_which_each_is_short_set_it_as_often_as_they_are_long() {
             let mut alarm = alarm();
             settings(&mut alarm, many(HOUR), SECOND);
-            // A hundred microseconds lie so near that few sleeps begin until then.
+            // A hundred microseconds are so near that few sleeps begin before then.
             let short = Duration::from_micros(100);
             assert_eq!(settings(&mut alarm, many(HOUR + 1000 * MICRO), short), 100);
         }

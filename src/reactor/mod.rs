@@ -1,4 +1,4 @@
-//! Parks the runtime's thread until there is something to do, and tells who waits for what happened.
+//! Parks the runtime's thread until there is something to do, and wakes the tasks that wait for what happened.
 //!
 //! ```text
 //!   Reactor::park ----> mio's poll: I/O events, the alarm, an unpark, a timeout
@@ -7,11 +7,12 @@
 //!
 //! Ground rules:
 //!
-//! * [`Reactor`] belongs to the thread that runs the tasks; [`Io`] is everybody's.
-//! * A poll that ends at a time has a timeout, between one nanosecond and an hour, whatever else is to end it; a look has zero, on
-//!   purpose. Where no timer waits there is none: nothing can be late, and what the kernel does for a timeout takes 0.15 µs.
+//! * [`Reactor`] belongs to the thread that runs the tasks; [`Io`] is shared by all threads.
+//! * A poll that ends at some time has a timeout, between one nanosecond and an hour, whatever else may end it. A look has a
+//!   timeout of zero, on purpose. If no timer waits, there is no timeout: nothing can be late, and what the kernel does for a
+//!   timeout takes 0.15 µs.
 //! * A park may end early for no reason. The caller looks at the clock and at its queues, and parks again.
-//! * One panicking waker keeps no other from being woken.
+//! * A waker that panics does not keep the others from being woken.
 
 // With neither sockets nor descriptors nothing is registered, and the reactor only parks.
 #![cfg_attr(not(any(feature = "net", unix)), allow(dead_code, unused_imports))]
@@ -44,14 +45,14 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-/// The longest that a single poll waits for a time. Longer waits have overflowed in pollers (mio #1948), and an idle
-/// wake-up an hour costs nothing.
+/// The longest timeout of a single poll. Longer timeouts have overflowed in pollers (mio #1948), and one idle wake-up an hour
+/// costs nothing.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
-/// How many events one poll can bring. What is left over comes with the next.
+/// The maximum number of events that one poll returns. The rest come with the next poll.
 const EVENTS: usize = 1024;
 
-/// Wakers whose memory is kept between batches.
+/// The number of wakers for which memory is kept between batches.
 const KEEP: usize = 2 * EVENTS;
 
 /// The half of the reactor that belongs to the runtime's thread.
@@ -60,12 +61,14 @@ pub(crate) struct Reactor {
     poll: Poll,
     events: Events,
     alarm: Alarm,
-    /// Somebody else has slept on the poller's descriptor, and may again: what makes that readable is taken at each look.
+    /// Another event loop has slept on the poller's descriptor, and may do so again: each look consumes what makes the
+    /// descriptor readable.
     lent: bool,
     /// The wakers of the batch under way; empty in between.
     wakers: Vec<Waker>,
     io: Arc<Io>,
-    /// Polls left until one is interrupted by a signal that nobody has sent, and how often that is to happen.
+    /// The number of polls left until one is interrupted by a simulated signal, and the number of polls from one such signal
+    /// to the next.
     #[cfg(test)]
     interruption: Option<(usize, usize)>,
 }
@@ -73,11 +76,11 @@ pub(crate) struct Reactor {
 /// How long to park.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// Not at all: only see what has happened.
+    /// Not at all: only look at what has happened.
     Now,
     /// Until a moment, at the latest.
     Time {
-        /// How far off it is.
+        /// How far off the moment is.
         timeout: Duration,
         /// The same moment in nanoseconds of the clock that the alarm counts by.
         alarm_ns: u64,
@@ -89,9 +92,9 @@ pub(crate) enum Until {
 /// How a park went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parked {
-    /// Somebody has called [`Io::unpark`] since the last park.
+    /// A thread has called [`Io::unpark`] since the last park.
     pub(crate) notified: bool,
-    /// How many events are there to dispatch.
+    /// The number of events that are to be dispatched.
     pub(crate) events: usize,
     /// The alarm rang.
     pub(crate) alarm: bool,
@@ -104,18 +107,18 @@ pub(crate) struct Parked {
 impl Reactor {
     /// # Errors
     ///
-    /// The system's, when it grants no poller or no waker for it.
+    /// The system's errors, when it grants no poller or no waker for the poller.
     #[cfg(test)]
     pub(crate) fn new() -> Result<Reactor> {
         Reactor::with_alarm(ClockId::Monotonic)
     }
 
-    /// A reactor whose alarm goes by this clock.
+    /// Makes a reactor whose alarm uses this clock.
     ///
     /// # Errors
     ///
-    /// The system's, when it grants no poller or no waker for it; and when it grants no alarm by the
-    /// [boot time](ClockId::Boottime), for which no other timeout can stand in.
+    /// The system's errors, when it grants no poller or no waker for the poller; and when it grants no alarm by the [boot
+    /// time](ClockId::Boottime), which no other timeout can replace.
     pub(crate) fn with_alarm(clock: ClockId) -> Result<Reactor> {
         Reactor::with_capacity(EVENTS, clock)
     }
@@ -140,19 +143,19 @@ impl Reactor {
         &self.io
     }
 
-    /// Waits for events, an unpark, or the time to come. May also return for no reason, as when a signal
-    /// interrupts it.
+    /// Waits until there are events, until an unpark, or until the time has come. May also return for no reason, for example
+    /// when a signal interrupts it.
     ///
     /// # Errors
     ///
-    /// The poller's, which do not occur in practice.
+    /// The poller's errors, which do not occur in practice.
     ///
     /// # Panics
     ///
-    /// If this is another process than the one that made it.
+    /// If this is not the process that made the reactor.
     pub(crate) fn park(&mut self, until: Until) -> Result<Parked> {
         let timeout = timeout(until);
-        // Also before a look: each event is told of once, and would be the parent's.
+        // Also before a look: each event is reported once, and would be the parent's.
         self.io.assert_own_process();
         let slept = timeout != Some(Duration::ZERO) && self.io.wakefulness.fall_asleep();
         if slept {
@@ -179,13 +182,13 @@ impl Reactor {
         Ok(parked)
     }
 
-    /// The thread will sleep in somebody else's loop until then, or until the poller's descriptor is readable: events, the
-    /// alarm and an unpark make it so. False: it must not sleep, because there is something to do now or was an unpark; the
-    /// descriptor is readable already, for a loop that looks at nothing else.
+    /// Prepares for a sleep of the thread in another event loop, until then or until the poller's descriptor is readable:
+    /// events, the alarm and an unpark make it readable. Returns false if the thread must not sleep, because there is
+    /// something to do now or was an unpark. Then the descriptor is readable already, for a loop that looks at nothing else.
     ///
     /// # Panics
     ///
-    /// If this is another process than the one that made it.
+    /// If this is not the process that made the reactor.
     #[track_caller]
     pub(crate) fn lend(&mut self, until: Until) -> bool {
         self.io.assert_own_process();
@@ -199,8 +202,8 @@ impl Reactor {
         asleep
     }
 
-    /// The thread is back. Whoever has called for it is heard hereby: all that may have been told of is to be looked at
-    /// after this.
+    /// Notes that the thread is back, and consumes a notification if there is one. So everything that it may have announced
+    /// must be looked at after this.
     pub(crate) fn take_back(&mut self) {
         if self.lent {
             self.io.wakefulness.wake_up();
@@ -223,8 +226,8 @@ impl Reactor {
         self.poll.poll(&mut self.events, timeout)
     }
 
-    /// Delivers the events of the last park and wakes those who wait for them. Returns how many events found
-    /// their source.
+    /// Delivers the events of the last park and wakes the tasks that wait for them. Returns how many events found their
+    /// source.
     ///
     /// # Panics
     ///
@@ -240,7 +243,8 @@ impl Reactor {
         delivered
     }
 
-    /// From here on every operation, also those under way, and every registration fails at once.
+    /// Shuts the reactor down: from here on every operation, even one that is under way, and every registration fails at
+    /// once.
     ///
     /// # Panics
     ///
@@ -253,14 +257,14 @@ impl Reactor {
 }
 
 impl Drop for Reactor {
-    /// Nobody shall wait for a reactor that is gone.
+    /// No task may wait for a reactor that is gone.
     fn drop(&mut self) {
         self.shutdown();
     }
 }
 
-/// What the poller is told. Never zero unless asked for: that would spin (mio #1614). mio rounds up to
-/// its own units, so it gets the exact value.
+/// The timeout for the poller. It is never zero unless zero was asked for: that would spin (mio #1614). mio rounds up to its
+/// own units, so it gets the exact value.
 fn timeout(until: Until) -> Option<Duration> {
     match until {
         Until::Now => Some(Duration::ZERO),

@@ -1,6 +1,6 @@
-//! Models of the reactor: every interleaving of a few operations on two or three threads. mio runs in none.
+//! Models of the reactor: every interleaving of a few operations on two or three threads. mio runs in none of them.
 //!
-//! Run with `bash ci/loom.sh`, which can also show that each of these is able to fail.
+//! Run with `bash ci/loom.sh`, which can also show that each model is able to fail.
 
 use super::poller::Wakefulness;
 use super::registration::{poll, step};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Counts wakes. The count is no part of the models.
+/// Counts wakes. The count is not part of the models.
 #[derive(Default)]
 struct Count(AtomicUsize);
 
@@ -69,7 +69,7 @@ impl Sleep {
     }
 }
 
-/// Nothing is slept over: if it is, loom finds that the thread sleeps for ever.
+/// No news is missed: otherwise loom finds that the thread sleeps forever.
 fn sleep_until_told(tellers: usize) {
     let sleep = Sleep::new();
     let (news, tellers): (Vec<_>, Vec<_>) = (0..tellers).map(|_| sleep.tell()).unzip();
@@ -96,7 +96,7 @@ fn loom_unpark_against_sleep() {
 #[test]
 fn loom_two_unparks_against_sleep() {
     let mut model = loom::model::Builder::new();
-    // Exhaustive, it takes a quarter of a minute, and more on a busy machine.
+    // An exhaustive run takes a quarter of a minute, and more on a busy machine.
     model.preemption_bound.get_or_insert(3);
     model.check(|| sleep_until_told(2));
 }
@@ -196,7 +196,7 @@ fn loom_event_against_a_waiter() {
     });
 }
 
-/// One waiter goes while the event is handed out; the other may not lose by it.
+/// One waiter goes away while the event is handed out; the other must not lose its wake-up.
 #[test]
 fn loom_event_against_a_waiter_that_leaves() {
     loom::model(|| {
@@ -216,7 +216,7 @@ fn loom_event_against_a_waiter_that_leaves() {
     });
 }
 
-/// tokio #2924, #8435: a task that waits is told of the shutdown, and no clear erases its mark.
+/// tokio #2924, #8435: a task that waits is told of the shutdown, and no clear erases the mark of the shutdown.
 #[test]
 fn loom_shutdown_against_wait_and_clear() {
     loom::model(|| {

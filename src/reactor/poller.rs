@@ -1,4 +1,4 @@
-//! The half of the reactor that everybody shares: the registered sources, and the way to end a park.
+//! The half of the reactor that all threads share: the registered sources, and the way to end a park.
 //!
 //! A source's key in the slab is its token in the poller.
 //!
@@ -23,24 +23,25 @@
 //!
 //! Ground rules:
 //!
-//! * A key that the poller knew is retired after its source was taken out of the poller, and freed only by `deliver`, once the
-//!   batch that may still name it has been handed out. So a newcomer never gets an event that was meant
-//!   for the key's last owner (mio #219).
+//! * A key that the poller knew is retired after its source was taken out of the poller, and freed only by `deliver`, once
+//!   the batch that may still name it has been handed out. So a new source never gets an event that was meant for the key's
+//!   last owner (mio #219).
 //! * The lock is held for bookkeeping only: no waker is woken, cloned or dropped under it. The lock of a
 //!   direction may be taken inside it, never the other way round.
-//! * Once closed, always closed: nothing is registered any more, and all there was is marked.
+//! * Once closed, always closed: nothing is registered any more, and all sources that were registered are marked.
 //! * The descriptors belong to the reactor and are closed with it, however long an [`Io`] lives on in wakers, handles and
-//!   sockets. A thread that uses them at that moment holds a reference, so that no number is used that is somebody else's
-//!   by then.
-//! * They also belong to the process that made them. A child by `fork` has the same poller, and what it did with it its
-//!   parent would feel: also a look, because each event is told of once. So it is asked where a `block_on` begins, at each
-//!   park, where a source comes or goes, and where the runtime is dropped; a child lets go of its copies then.
+//!   sockets. A thread that uses them at that moment holds a reference, so that it uses no number that belongs to another
+//!   descriptor by then.
+//! * The descriptors also belong to the process that made them. A child by `fork` has the same poller, and whatever it did
+//!   with the poller would affect the parent: even a look, because each event is reported once. So the process is checked
+//!   when a `block_on` begins, at each park, when a source comes or goes, and when the runtime is dropped; a child lets go of
+//!   its copies then.
 //! * Only the reactor's thread performs 6 and 7. Any thread performs 8 and 9.
-//! * A thread that has something for the reactor's publishes it first and then calls [`unpark`](Io::unpark), always. Then
-//!   no news is slept over: if the call comes before 6, then 6 fails and there is no sleep; if it comes after, the sleep is
-//!   ended.
+//! * A thread that has something for the reactor's thread always publishes it first and then calls [`unpark`](Io::unpark).
+//!   Then no news is missed: if the call comes before 6, then 6 fails and there is no sleep; if the call comes after, the
+//!   sleep is ended.
 //! * A notification stays until the reactor's thread has seen it, so a second one costs no system call.
-//! * [`Wakefulness`] touches no poller, so that it can be modelled. The write of arrow 8 is [`Io`]'s.
+//! * [`Wakefulness`] touches no poller, so that it can be modelled. [`Io`] does the write of arrow 8.
 
 use super::source::{Occurrence, Source, Start};
 use crate::fork::Process;
@@ -55,7 +56,7 @@ use std::task::Waker;
 /// The token of mio's waker.
 pub(super) const WAKER: Token = Token(usize::MAX);
 
-/// Sources whose memory is kept although none is registered.
+/// The number of sources for which memory is kept although none is registered.
 const KEEP: usize = 1024;
 
 /// Registers sources and ends parks, from any thread.
@@ -115,7 +116,7 @@ impl Io {
         lock(&self.sources).poller.clone()
     }
 
-    /// Ends the sleep that the thread takes in somebody else's loop, if it takes one. While it does not, this costs a load.
+    /// Ends the thread's sleep in another event loop, if it sleeps there. While it does not, this costs a load.
     #[inline]
     pub(crate) fn end_lent_sleep(&self) {
         if self.wakefulness.is_parked() {
@@ -123,8 +124,8 @@ impl Io {
         }
     }
 
-    /// Lets go of the descriptors if another process made them, of which this one is a child by `fork`: says whether that
-    /// is so.
+    /// Lets go of the descriptors if this process is a child by `fork` of the process that made them. Returns whether that is
+    /// so.
     #[inline]
     pub(crate) fn forsake_in_child(&self) -> bool {
         let is_child = Process::current() != self.process;
@@ -142,7 +143,7 @@ impl Io {
 
     /// # Panics
     ///
-    /// If another process made this, of which this one is a child by `fork`.
+    /// If this process is a child by `fork` of the process that made this.
     #[track_caller]
     pub(crate) fn assert_own_process(&self) {
         assert!(
@@ -152,11 +153,11 @@ impl Io {
         );
     }
 
-    /// Gives a new source a key. It starts out as [`ready`](Start::Ready) or not, in both directions.
+    /// Gives a new source a key. The source starts out as [`ready`](Start::Ready) or not, in both directions.
     ///
     /// # Errors
     ///
-    /// One of kind `Other` once the reactor is shut down, or in a child by `fork`.
+    /// An error of kind `Other` once the reactor is shut down, or in a child by `fork`.
     pub(super) fn register(&self, start: Start) -> io::Result<(Arc<Source>, usize)> {
         self.forsake_in_child();
         let entry = Arc::new(Source::new(start));
@@ -172,20 +173,20 @@ impl Io {
     ///
     /// # Errors
     ///
-    /// Those of `enter`, and as for [`register`](Io::register).
+    /// The errors of `enter`, and the same as for [`register`](Io::register).
     pub(super) fn enter(&self, enter: impl FnOnce(&Registry) -> io::Result<()>) -> io::Result<()> {
         self.forsake_in_child();
         enter(&self.poller().ok_or_else(closed)?.registry)
     }
 
-    /// Calls `leave` to take a source out of the poller, if that is there. Its key is to be [retired](Io::retire) after this. A child
-    /// by `fork` leaves its parent's poller alone.
+    /// Calls `leave` to take a source out of the poller, if there is a poller. The source's key must be [retired](Io::retire)
+    /// after this. A child by `fork` leaves its parent's poller alone.
     pub(super) fn leave(&self, leave: impl FnOnce(&Registry) -> io::Result<()>) -> io::Result<()> {
         self.forsake_in_child();
         self.poller().map_or(Ok(()), |poller| leave(&poller.registry))
     }
 
-    /// Whether there is anything to look at.
+    /// Returns whether there is anything to look at.
     pub(crate) fn has_sources(&self) -> bool {
         !lock(&self.sources).slots.is_empty()
     }
@@ -201,7 +202,7 @@ impl Io {
             sources.slots[key].take()
         };
         drop(sources);
-        // With it may go the last of somebody's waker.
+        // This may drop the last reference to a waker.
         drop(source);
     }
 
@@ -211,7 +212,7 @@ impl Io {
         let mut delivered = 0;
         let mut sources = lock(&self.sources);
         for what in batch {
-            // No such source: it was dropped after the poller had reported it.
+            // If there is no such source, it was dropped after the poller had reported it.
             if let Some(Some(source)) = sources.slots.get(what.key) {
                 source.occur(what, wakers);
                 delivered += 1;
@@ -228,7 +229,7 @@ impl Io {
         delivered
     }
 
-    /// Refuses everything from here on, lets go of the descriptors, and collects the wakers of all who wait.
+    /// Refuses everything from here on, lets go of the descriptors, and collects the wakers of all tasks that wait.
     pub(super) fn close(&self, wakers: &mut Vec<Waker>) {
         let mut sources = lock(&self.sources);
         let poller = sources.poller.take();
@@ -267,7 +268,7 @@ impl Unpark for Io {
     }
 }
 
-/// What every operation says after a shutdown.
+/// The error that every operation returns after a shutdown.
 pub(super) fn closed() -> io::Error {
     io::Error::other("the Mainspring runtime that this belongs to has shut down")
 }
@@ -279,7 +280,7 @@ const PARKED: u8 = 1;
 /// Something has happened since the reactor's thread last woke up.
 const NOTIFIED: u8 = 2;
 
-/// Whether the reactor's thread sleeps, and whether it has been told of something.
+/// Whether the reactor's thread sleeps, and whether it has been notified.
 #[derive(Debug)]
 pub(crate) struct Wakefulness(AtomicU8);
 
@@ -303,14 +304,14 @@ impl Wakefulness {
         self.0.compare_exchange(AWAKE, PARKED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether the thread sleeps, or is about to. For that thread itself, which does not sleep in this reactor then, but
-    /// in somebody else's loop.
+    /// Returns whether the thread sleeps, or is about to. Only for that thread itself, which then sleeps not in this reactor
+    /// but in another event loop.
     fn is_parked(&self) -> bool {
         // Relaxed: that thread writes it, but for a notification, which is as good.
         self.0.load(Ordering::Relaxed) == PARKED
     }
 
-    /// Arrow 7. True: there was a notification, which is hereby seen.
+    /// Arrow 7. True: there was a notification, which counts as seen from now on.
     pub(crate) fn wake_up(&self) -> bool {
         // While this thread was not parked it may find AWAKE, which needs no read-modify-write. Relaxed: a
         // notification that is not visible yet stays for the next time.

@@ -1,19 +1,21 @@
-//! Operations on registered sources: try, and if it would block, wait for the reactor.
+//! Operations on registered sources: try the operation, and if it would block, wait for the reactor.
 //!
-//! Every operation of every socket and descriptor goes through [`step`], so the reaction to readiness, to
-//! `WouldBlock`, to `EINTR`, to a shutdown is written once.
+//! Every operation of every socket and descriptor goes through [`step`], so the reaction to readiness, to `WouldBlock`, to
+//! `EINTR` and to a shutdown is written once.
 //!
 //! Ground rules:
 //!
-//! * The snapshot is taken before the operation and used to clear after it, and after leaving a waker the readiness is
-//!   looked at once more before waiting (see `source.rs`).
-//! * A socket enters the poller when the first of its operations has to wait. What never waits, such as a connection whose
-//!   request is there when it is accepted and that is closed after the answer, costs no system call but its own. The poller tells
-//!   what enters of what it is ready for, so nothing that came before is missed. (On Windows it enters when it is made.)
-//! * What waits to read enters for reading only, until it has to wait to write, which is rare: each event less is looked for, told and
-//!   handed out. Who has to wait to write first, such as one that connects, enters for both: it will read.
-//! * A result is charged to the cooperative budget, be it good or bad: a listener that fails again and
-//!   again still lets others run (tokio #6221). Waiting is free.
+//! * The snapshot is taken before the operation, and the readiness is cleared with it afterwards. After a waker was left, the
+//!   readiness is looked at once more before waiting (see `source.rs`).
+//! * A socket enters the poller when the first of its operations has to wait. A socket that never waits, such as a connection
+//!   whose request is there when it is accepted and that is closed after the answer, costs no system call except its own.
+//!   When a socket enters, the poller reports what it is ready for, so nothing that came before is missed. (On Windows a
+//!   socket enters when it is made.)
+//! * A socket that waits to read enters for reading only, until it has to wait to write, which is rare: so fewer events are
+//!   looked for, reported and handed out. A socket that has to wait to write first, such as one that connects, enters for
+//!   both: it will read.
+//! * A result is charged to the cooperative budget, whether it is a success or an error: a listener that fails again and
+//!   again still lets other tasks run (tokio #6221). Waiting is free.
 
 #[cfg(unix)]
 pub(crate) use self::fd::{Fd, Watched};
@@ -33,7 +35,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-/// A socket, or anything else with a descriptor, and its place in the reactor, which it leaves before it is closed.
+/// A socket, or anything else with a descriptor, and its place in the reactor. It leaves the reactor before it is closed.
 #[derive(Debug)]
 pub(crate) struct Registered<S: Watched> {
     /// `None` only after [`into_inner`](Self::into_inner) and in `drop`.
@@ -42,9 +44,9 @@ pub(crate) struct Registered<S: Watched> {
     source: Arc<Source>,
     /// Its place in the reactor's slab.
     key: usize,
-    /// The ways of which the poller tells, a bit each; none while it is not there.
+    /// The ways that the poller watches, a bit each; none while the socket is not in the poller.
     entered: AtomicU8,
-    /// Who holds it puts it there.
+    /// The thread that holds this lock puts the socket into the poller.
     #[cfg(unix)]
     entering: Mutex<()>,
 }
@@ -53,13 +55,13 @@ pub(crate) struct Registered<S: Watched> {
 impl<S: Watched + UnwindSafe> UnwindSafe for Registered<S> {}
 impl<S: Watched + RefUnwindSafe> RefUnwindSafe for Registered<S> {}
 
-/// Whoever reads hears on Linux of urgent data, too (see `source::URGENT`).
+/// On Linux a reader is told of urgent data, too (see `source::URGENT`).
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const READ: Interest = Interest::READABLE.add(Interest::PRIORITY);
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const READ: Interest = Interest::READABLE;
 
-/// What the poller tells of those who wait for these ways.
+/// What the poller is asked to report for these ways.
 fn interest(ways: u8) -> Interest {
     match ways {
         READS => READ,
@@ -78,14 +80,15 @@ const fn bit(way: Way) -> u8 {
 }
 
 impl<S: Watched> Registered<S> {
-    /// Registers a socket, which must be in non-blocking mode. Its first operation is tried at once; it enters the poller when one
-    /// has to wait.
+    /// Registers a socket, which must be in non-blocking mode. Its first operation is tried at once. The socket enters the
+    /// poller when an operation has to wait.
     #[cfg(any(feature = "net", test))]
     pub(crate) fn new(io: &Arc<Io>, socket: S) -> io::Result<Registered<S>> {
         Registered::register(io, socket, Start::Ready)
     }
 
-    /// Registers a descriptor of any kind, for one way or for both. It enters the poller, and is ready when that has said so.
+    /// Registers a descriptor of any kind, for one way or for both. It enters the poller, and is ready when the poller has
+    /// said so.
     #[cfg(unix)]
     pub(crate) fn watched(io: &Arc<Io>, socket: S, way: Option<Way>) -> io::Result<Registered<S>> {
         let registered = Registered::register(io, socket, Start::Told)?;
@@ -109,11 +112,11 @@ impl<S: Watched> Registered<S> {
         Ok(registered)
     }
 
-    /// Puts it into the poller for these ways at the least.
+    /// Puts the socket into the poller for at least these ways.
     #[cfg(unix)]
     #[cold]
     fn enter(&self, ways: u8) -> io::Result<()> {
-        // Of two that have to wait the first may be refused; then the second asks for itself.
+        // If two operations have to wait, the poller may refuse the first; then the second asks for itself.
         let _entering = lock(&self.entering);
         let before = self.entered.load(Ordering::Relaxed);
         let after = before | ways;
@@ -128,7 +131,7 @@ impl<S: Watched> Registered<S> {
         Ok(())
     }
 
-    /// As the poller changes the socket as it takes it, nobody else may have it meanwhile.
+    /// The poller changes the socket when it takes it, so no other code may have the socket meanwhile.
     #[cfg(not(unix))]
     fn enter_at_once(mut self) -> io::Result<Registered<S>> {
         let token = Token(self.key);
@@ -144,7 +147,7 @@ impl<S: Watched> Registered<S> {
         Ok(())
     }
 
-    /// Takes its socket out of the poller, if it is there.
+    /// Takes the socket out of the poller, if it is there.
     fn leave(&self, socket: &mut S) -> io::Result<()> {
         if self.entered.load(Ordering::Relaxed) == 0 {
             return Ok(());
@@ -174,8 +177,8 @@ impl<S: Watched> Registered<S> {
         &self.io
     }
 
-    /// Performs `op` now or as soon as the way is ready. The waker of the latest caller is kept, so one task
-    /// at a time can wait so for one way.
+    /// Performs `op` now or as soon as the way is ready. Only the waker of the latest caller is kept, so one task at a time
+    /// can wait for a way with this method.
     pub(crate) fn poll_io<R>(
         &self,
         cx: &mut Context<'_>,
@@ -185,8 +188,9 @@ impl<S: Watched> Registered<S> {
         self.poll_telling(cx, way, || op(self.socket()), |_| false)
     }
 
-    /// Like [`poll_io`](Self::poll_io), for an operation that moves up to `len` bytes of a stream: if it
-    /// moves fewer, the next one waits. Only for what never stops short of more, as packets and lines of a terminal do.
+    /// Like [`poll_io`](Self::poll_io), for an operation that moves up to `len` bytes of a stream: if it moves fewer, the
+    /// next operation waits. Only for streams that never stop short while there is more; packets and lines of a terminal do
+    /// stop short.
     #[cfg(any(feature = "net", test))]
     pub(crate) fn poll_stream(
         &self,
@@ -198,8 +202,8 @@ impl<S: Watched> Registered<S> {
         self.poll_segmented(cx, way, len, |socket| Ok((op(socket)?, true)))
     }
 
-    /// Like [`poll_stream`](Self::poll_stream), for a stream in segments, at whose ends the system ends a read: `op` says with each
-    /// result whether it would have gone on, had there been more.
+    /// Like [`poll_stream`](Self::poll_stream), for a stream in segments: the system ends a read at the end of a segment.
+    /// With each result `op` says whether it would have gone on if there had been more.
     #[cfg(any(feature = "net", test))]
     pub(crate) fn poll_segmented(
         &self,
@@ -208,15 +212,15 @@ impl<S: Watched> Registered<S> {
         len: usize,
         mut op: impl FnMut(&S) -> io::Result<(usize, bool)>,
     ) -> Poll<io::Result<usize>> {
-        // epoll promises a new event once there is more, kqueue's and IOCP's emulations are less clear.
-        // The kernel moves at most 2 GiB at a time, so of a longer buffer "fewer" would say nothing.
+        // epoll promises a new event once there is more; kqueue's and IOCP's emulations are less clear. The kernel moves at
+        // most 2 GiB at a time, so for a longer buffer "fewer" would say nothing.
         let telling = cfg!(any(target_os = "linux", target_os = "android")) && len < 1 << 30;
         let took_all = |&(n, goes_on): &_| telling && goes_on && 0 < n && n < len;
         self.poll_telling(cx, way, || op(self.socket()), took_all).map_ok(|(n, _)| n)
     }
 
-    /// As [`poll_io`](Self::poll_io). `took_all` says of a result that nothing is left for another operation; the next one
-    /// then waits without asking the kernel.
+    /// As [`poll_io`](Self::poll_io). `took_all` says whether a result leaves nothing for another operation; if so, the next
+    /// operation waits without asking the kernel.
     fn poll_telling<R>(
         &self,
         cx: &mut Context<'_>,
@@ -229,7 +233,7 @@ impl<S: Watched> Registered<S> {
         poll(cx, direction, attempt, |waker| direction.leave_waker(waker))
     }
 
-    /// Performs `op` now or as soon as the way is ready. Any number of tasks can wait so.
+    /// Performs `op` now or as soon as the way is ready. Any number of tasks can wait at the same time.
     pub(crate) async fn async_io<R>(
         &self,
         way: Way,
@@ -245,12 +249,12 @@ impl<S: Watched> Registered<S> {
         self.or_wait(way, done).unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))
     }
 
-    /// Waits until the way is ready, and performs nothing. Any number of tasks can wait so.
+    /// Waits until the way is ready, and performs nothing. Any number of tasks can wait at the same time.
     pub(crate) async fn ready(&self, way: Way) -> io::Result<()> {
         self.wait(way, look).await
     }
 
-    /// The poll form of [`ready`](Self::ready), of which the waker of the latest caller is kept.
+    /// The poll form of [`ready`](Self::ready). Only the waker of the latest caller is kept.
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>, way: Way) -> Poll<io::Result<()>> {
         let direction = self.source.direction(way);
         poll(cx, direction, || self.or_wait(way, look(direction)), |waker| direction.leave_waker(waker))
@@ -268,7 +272,7 @@ impl<S: Watched> Registered<S> {
         poll_fn(|cx| poll(cx, direction, &mut attempt, |waker| waiter.leave_waker(waker))).await
     }
 
-    /// If there is no result, somebody is going to wait: the poller is to tell of that way.
+    /// If there is no result, the caller is going to wait: makes the poller watch that way.
     #[inline]
     fn or_wait<R>(&self, way: Way, done: Option<io::Result<R>>) -> Option<io::Result<R>> {
         // Relaxed: the bits say of no other memory anything. What the poller tells is found by way of the readiness.
@@ -288,15 +292,15 @@ impl<S: Watched> Registered<S> {
 impl<S: Watched> Drop for Registered<S> {
     fn drop(&mut self) {
         if let Some(mut socket) = self.socket.take() {
-            // An error means that the poller no longer knows it, say because somebody has closed the
-            // descriptor. The place in the slab is given back all the same.
+            // An error means that the poller no longer knows the socket, for example because other code has closed the
+            // descriptor. The place in the slab is given back nevertheless.
             let _ = self.leave(&mut socket);
         }
         self.io.retire(self.key, self.entered.load(Ordering::Relaxed) != 0);
     }
 }
 
-/// Tries until there is a result or nothing is ready (`None`).
+/// Tries the operation until there is a result or nothing is ready (`None`).
 pub(super) fn step<R>(
     direction: &Direction,
     op: &mut impl FnMut() -> io::Result<R>,
@@ -325,13 +329,13 @@ pub(super) fn step<R>(
     }
 }
 
-/// Says whether the direction is ready, and tries nothing.
+/// Returns a result if the direction is ready, and tries nothing.
 fn look(direction: &Direction) -> Option<io::Result<()>> {
     let seen = direction.readiness.load();
     if seen.is_shut_down() { Some(Err(closed())) } else { seen.is_ready().then_some(Ok(())) }
 }
 
-/// The result of `attempt`, or a waker left with `leave_waker`.
+/// Returns the result of `attempt`, or leaves a waker with `leave_waker`.
 pub(super) fn poll<R>(
     cx: &mut Context<'_>,
     direction: &Direction,
@@ -351,7 +355,7 @@ pub(super) fn poll<R>(
     }
 }
 
-/// Descriptors, as the poller takes them: while others use them.
+/// Descriptors, which the poller can take while other code uses them.
 #[cfg(unix)]
 mod fd {
     use mio::event::Source;
@@ -361,7 +365,7 @@ mod fd {
     use std::ops::{Deref, DerefMut};
     use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-    /// What the poller can tell of: mio's [`Source`], but for the exclusive access.
+    /// What the poller can watch: mio's [`Source`], except that it needs no exclusive access.
     pub(crate) trait Watched {
         fn register(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()>;
         fn reregister(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()>;
@@ -422,8 +426,7 @@ mod tests {
         assert_eq!(asked, [(true, false, urgent), (false, true, false), (true, true, urgent)]);
     }
 
-    /// An event after the attempt, but before the waker was left, wakes nobody: it must be seen by looking
-    /// once more.
+    /// An event after the attempt, but before the waker was left, wakes no task: it must be seen by looking once more.
     #[test]
     fn an_event_before_the_waker_is_left_is_seen() {
         let source = Source::new(Start::Told);

@@ -1,4 +1,5 @@
-//! A registered source: two directions, each with what is known of it, in one atomic word, and those who wait for it.
+//! A registered source: two directions, each with what is known about it, in one atomic word, and the wakers of the tasks
+//! that wait for it.
 //!
 //! ```text
 //!   63                                   4  3        2         1       0
@@ -18,27 +19,28 @@
 //!                                               c wake them
 //! ```
 //!
-//! Steps 5 and b take the direction's lock. Either 5 comes before b, and the waker is woken; or b before 5, and as
-//! the lock orders a before 6, step 6 sees the event. That is why there is no event that nobody hears.
+//! Steps 5 and b take the direction's lock. Either 5 comes before b, and the waker is woken; or b before 5, and as the lock
+//! orders a before 6, step 6 sees the event. So no event is missed.
 //!
-//! A `poll_` method keeps one waker for its direction, the latest: one task at a time can wait so. The async methods, of
-//! which many may wait at once, have a place each.
+//! A `poll_` method keeps one waker for its direction, the latest: one task at a time can wait this way. Many async methods
+//! may wait at once; each has a place of its own.
 //!
 //! Ground rules:
 //!
-//! * A socket's directions start out `READY`: the first operation is tried, not waited for. Those of any other descriptor
-//!   do not, because a program may have nothing to try; the poller tells of what is ready when it is registered.
-//! * An operation takes a snapshot *before* it asks the kernel, and clears with that snapshot. An event that
-//!   came in between has moved the tick, so its news is not erased with the old ones.
+//! * A socket's directions start out `READY`: the first operation is tried, not waited for. The directions of any other
+//!   descriptor do not, because a program may have nothing to try; the poller reports what is ready when the descriptor is
+//!   registered.
+//! * An operation takes a snapshot *before* it asks the kernel, and clears with that snapshot. An event that came in between
+//!   has moved the tick, so it is not erased along with the old ones.
 //! * The tick is compared at its full width, and each direction has its own: neither a wrap nor the
 //!   traffic of the other direction can be mistaken for "nothing new" or keep a clear from working
 //!   (tokio #6133, #8331, #8054).
 //! * `SHUTDOWN` and `URGENT` are never cleared.
-//! * A waker is cloned before the lock is taken, and dropped and woken after it is released: all three may run
-//!   anybody's code. Whichever of them panics, the direction stays as it was before or as it is afterwards.
+//! * A waker is cloned before the lock is taken, and dropped and woken after it is released: all three may run foreign code.
+//!   If any of them panics, the direction stays as it was before or as it is afterwards.
 //! * A waker that is there already is not cloned again.
-//! * An event wakes everybody who waits for its direction. So a waiter that is woken and then dropped has
-//!   not swallowed a wake-up that another one needed.
+//! * An event wakes all waiters of its direction. So a waiter that is woken and then dropped has not swallowed a wake-up that
+//!   another waiter needed.
 
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use slab::Slab;
@@ -60,12 +62,12 @@ pub(crate) enum Way {
     Write,
 }
 
-/// What is taken for granted of a source that has just been registered.
+/// What is assumed about a source that has just been registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     /// Its first operation is tried.
     Ready,
-    /// Its first operation waits until the poller has told of it.
+    /// Its first operation waits until the poller has reported that it is ready.
     #[cfg_attr(not(any(unix, test)), allow(dead_code))]
     Told,
 }
@@ -77,7 +79,7 @@ pub(super) struct Direction {
     waiting: Mutex<Waiting>,
 }
 
-/// The wakers of those who wait for a direction.
+/// The wakers of the tasks that wait for a direction.
 #[derive(Debug)]
 struct Waiting {
     /// The latest caller of a `poll_` method.
@@ -86,13 +88,13 @@ struct Waiting {
     places: Slab<Option<Waker>>,
 }
 
-/// What the kernel said of one source.
+/// What the kernel reported about one source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Occurrence {
     pub(super) key: usize,
-    /// The bits to set for reading; 0 says nothing.
+    /// The bits to set for reading; 0: no news.
     pub(super) read: u64,
-    /// The bits to set for writing; 0 says nothing.
+    /// The bits to set for writing; 0: no news.
     pub(super) write: u64,
 }
 
@@ -135,7 +137,7 @@ impl Source {
         }
     }
 
-    /// Takes note of an event and collects the wakers of those who wait for it.
+    /// Records an event and collects the wakers of the tasks that wait for it.
     pub(super) fn occur(&self, what: Occurrence, wakers: &mut Vec<Waker>) {
         for (direction, bits) in [(&self.read, what.read), (&self.write, what.write)] {
             if bits != 0 {
@@ -145,7 +147,7 @@ impl Source {
         }
     }
 
-    /// Marks both directions as shut down and collects everybody's waker.
+    /// Marks both directions as shut down and collects all wakers.
     pub(super) fn shut_down(&self, wakers: &mut Vec<Waker>) {
         for direction in [&self.read, &self.write] {
             direction.readiness.shut_down();
@@ -160,7 +162,7 @@ impl Direction {
         Direction { readiness: Readiness::new(start), waiting: Mutex::new(waiting) }
     }
 
-    /// Leaves the waker of a `poll_` method, in the place of an earlier one.
+    /// Leaves the waker of a `poll_` method. It replaces an earlier waker.
     pub(super) fn leave_waker(&self, waker: &Waker) {
         self.leave(waker, |waiting| &mut waiting.polled);
     }
@@ -182,7 +184,7 @@ impl Direction {
     }
 }
 
-/// The place of one async method among those who wait for a direction. Dropping it gives the place back.
+/// The place of one async method among the waiters of a direction. Dropping it gives the place back.
 #[derive(Debug)]
 pub(super) struct Waiter<'a> {
     direction: &'a Direction,
@@ -195,7 +197,7 @@ impl<'a> Waiter<'a> {
         Waiter { direction, place: None }
     }
 
-    /// Leaves the waker of the task that waits, in the place of an earlier one.
+    /// Leaves the waker of the waiting task. It replaces an earlier waker.
     pub(super) fn leave_waker(&mut self, waker: &Waker) {
         match self.place {
             Some(place) => self.direction.leave(waker, |waiting| &mut waiting.places[place]),
@@ -218,17 +220,17 @@ impl Drop for Waiter<'_> {
 
 /// An operation may be tried.
 pub(super) const READY: u64 = 1 << 0;
-/// The peer, or an error, has ended this direction: operations no longer block. Stays until one does.
+/// The peer, or an error, has ended this direction: operations no longer block. The bit stays set until one does.
 pub(super) const CLOSED: u64 = 1 << 1;
 /// The reactor is gone. Every operation fails, for good.
 const SHUTDOWN: u64 = 1 << 2;
-/// Urgent data was announced. A read stops short at its mark with more behind it, so from here on a short
-/// read no longer says that the socket is empty.
+/// Urgent data was announced. A read stops short at the mark of that data although there is more behind it, so from here on a
+/// short read no longer says that the socket is empty.
 pub(super) const URGENT: u64 = 1 << 3;
 
 const TICK: u64 = 1 << 4;
 
-/// What is known of a direction.
+/// What is known about a direction.
 #[derive(Debug)]
 pub(super) struct Readiness(AtomicU64);
 
@@ -274,13 +276,13 @@ impl Readiness {
         self.update(Ordering::Release, |word| Some((word | bits).wrapping_add(TICK)));
     }
 
-    /// The operation begun at `seen` would block: nothing is ready, and what looked closed is not.
+    /// The operation begun at `seen` would block: nothing is ready, and a direction that looked closed is not closed.
     pub(super) fn clear(&self, seen: Seen) {
         self.clear_bits(seen, READY | CLOSED);
     }
 
-    /// The operation begun at `seen` took all there was: the next one waits for news. What is closed stays
-    /// so, because the end of a stream is announced once only; and after urgent data nothing is cleared.
+    /// The operation begun at `seen` took all there was: the next operation waits for news. A closed direction stays closed,
+    /// because the end of a stream is announced only once. After urgent data nothing is cleared.
     pub(super) fn clear_ready(&self, seen: Seen) {
         if self.load().0 & URGENT == 0 {
             self.clear_bits(seen, READY);
@@ -331,7 +333,7 @@ mod tests {
         assert!(!r.load().is_ready());
     }
 
-    /// tokio #6133 and #8331: a tick compared in fewer bits than it has takes 2^bits events for none.
+    /// tokio #6133 and #8331: a tick that is compared in fewer bits than it has mistakes 2^bits events for none.
     #[test]
     fn any_power_of_two_of_events_moves_the_tick() {
         for bits in 0..=18 {

@@ -1,4 +1,4 @@
-//! `Builder`: the knobs of a runtime.
+//! `Builder`: the options of a runtime.
 
 use std::io;
 use std::time::SystemTime;
@@ -9,7 +9,7 @@ use super::Runtime;
 use super::random::{self, Seeds};
 use crate::clock::Clock;
 
-/// Configures a [`Runtime`]. The defaults suit nearly everybody.
+/// Configures a [`Runtime`]. The defaults suit nearly every program.
 ///
 /// ```
 /// use mainspring::runtime::Builder;
@@ -54,13 +54,13 @@ impl Builder {
         }
     }
 
-    /// Sets after how many polls, at the most, the runtime looks at its I/O and its timers while there is always a task to
-    /// run. By default there is no such number: the runtime looks 50 µs after it looked last, or up to a millisecond while
-    /// tasks are ready that were so at that look, and as soon as it finds that the next deadline has passed, however many
-    /// polls that takes. Only while its time is
-    /// [paused](crate::time::pause), or goes by a [`TestClock`](crate::time::TestClock), it counts: 61 polls.
+    /// Sets the maximum number of polls after which the runtime looks at its I/O and its timers while there is always a task
+    /// to run. By default there is no such number: the runtime looks 50 µs after its last look, or up to a millisecond after
+    /// it while tasks are ready that were ready at that look, and as soon as it finds that the next deadline has passed,
+    /// however many polls that takes. Only while its time is [paused](crate::time::pause), or follows a
+    /// [`TestClock`](crate::time::TestClock), does it count polls: 61.
     ///
-    /// A low number serves I/O and timers more promptly if polls are long, and costs a system call each time.
+    /// With a low number, I/O and timers are served more promptly if polls are long, and each look costs a system call.
     ///
     /// # Panics
     ///
@@ -72,9 +72,9 @@ impl Builder {
         self
     }
 
-    /// Sets whether tasks that were woken go before tasks that yielded, and among them those that a timer woke first; see
-    /// [`spawn`](crate::spawn#in-which-order-tasks-run). Default: yes. If not, all ready tasks wait in one queue, first
-    /// in, first out.
+    /// Sets whether tasks that were woken run before tasks that yielded, and tasks that a timer woke before other woken
+    /// tasks; see [`spawn`](crate::spawn#in-which-order-tasks-run). Default: yes. Otherwise all ready tasks wait in one
+    /// queue, first in, first out.
     ///
     /// ```
     /// use mainspring::runtime::Builder;
@@ -88,9 +88,9 @@ impl Builder {
         self
     }
 
-    /// Sets how much of a backlog of timers a turn works off at the most: a timer that fires costs one, and so
-    /// does one that is moved within the wheel. What is left waits for the next turn, which does not sleep.
-    /// Default: 512, which takes some tens of microseconds.
+    /// Sets the maximum number of timers of a backlog that one turn processes: a timer that fires counts as one, and so does
+    /// a timer that is moved within the wheel. The rest waits for the next turn, which does not sleep. Default: 512, which
+    /// takes some tens of microseconds.
     ///
     /// A lower number keeps turns short when very many timers come due at once; a higher one fires such a
     /// burst sooner.
@@ -105,18 +105,18 @@ impl Builder {
         self
     }
 
-    /// Sets how far a park may outlast the deadline of a timer that asks for no tolerance of its own, so that timers
-    /// end together. Default: [`Tolerance::Adaptive`].
+    /// Sets how far a park may outlast the deadline of a timer that has no tolerance of its own, so that several timers end
+    /// together. Default: [`Tolerance::Adaptive`].
     ///
     /// # Panics
     ///
-    /// `build` does, if a fixed ratio does not lie between 0 and 1.
+    /// `build` panics if a fixed ratio is not between 0 and 1.
     pub fn timer_tolerance(mut self, tolerance: Tolerance) -> Builder {
         self.tolerance = tolerance;
         self
     }
 
-    /// Sets which clock the runtime's timers go by. Default: [`Clock::Monotonic`].
+    /// Sets the clock that the runtime's timers follow. Default: [`Clock::Monotonic`].
     ///
     /// ```
     /// use std::time::Duration;
@@ -138,13 +138,12 @@ impl Builder {
         self
     }
 
-    /// Sets whether the runtime's time stands from the beginning, as after
-    /// [`time::pause`](crate::time::pause). Default: no.
+    /// Sets whether the runtime's time is paused from the beginning, as after [`time::pause`](crate::time::pause). Default:
+    /// no.
     ///
-    /// It then jumps to the next deadline whenever this runtime has nothing left to run, also while another thread works
-    /// for it: a timeout over a blocking call on a thread pool elapses at once, unless a
-    /// [`stand_still`](crate::time::stand_still) is held meanwhile. See
-    /// [an example](crate::time#while-other-threads-work).
+    /// Paused time jumps to the next deadline whenever this runtime has nothing left to run, even while another thread works
+    /// for it: a timeout around a blocking call on a thread pool elapses at once, unless a
+    /// [`stand_still`](crate::time::stand_still) is held meanwhile. See [an example](crate::time#while-other-threads-work).
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -159,38 +158,37 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// `build` does, if the clock is a [`TestClock`](crate::time::TestClock), which is turned by its owner.
+    /// `build` panics if the clock is a [`TestClock`](crate::time::TestClock), which its owner advances.
     pub fn start_paused(mut self, paused: bool) -> Builder {
         self.paused = paused;
         self
     }
 
-    /// Sets whether a runtime whose time is [paused](crate::time::pause) turns its clock on to the next deadline by
-    /// itself when it has nothing else to do. Default: yes. If not, time moves only by
-    /// [`advance`](crate::time::advance) and [`advance_to`](crate::time::advance_to).
+    /// Sets whether a runtime whose time is [paused](crate::time::pause) automatically advances its clock to the next
+    /// deadline when it has nothing else to do. Default: yes. Otherwise time moves only by [`advance`](crate::time::advance)
+    /// and [`advance_to`](crate::time::advance_to).
     pub fn auto_advance(mut self, auto_advance: bool) -> Builder {
         self.auto_advance = auto_advance;
         self
     }
 
-    /// Sets what [`time::wall_now`](crate::time::wall_now) shows when the runtime is built; from then on it goes by the
-    /// runtime's time. Default: what the system's clock shows, and as that does, until the runtime's time becomes
-    /// virtual.
+    /// Sets what [`time::wall_now`](crate::time::wall_now) returns when the runtime is built; from then on it follows the
+    /// runtime's time. By default it follows the system's clock until the runtime's time becomes virtual.
     pub fn wall_clock(mut self, now: SystemTime) -> Builder {
         self.wall = Some(now);
         self
     }
 
-    /// Sets where the runtime's random numbers begin: everything that draws any in this runtime, which is the
-    /// [jitter](crate::time::Interval::set_jitter) of intervals, gets its own sequence from this number. The same seed gives the
-    /// same sequences, in the order in which they are first drawn from.
+    /// Sets the seed of the runtime's random numbers. Everything that draws random numbers in this runtime, which is the
+    /// [jitter](crate::time::Interval::set_jitter) of intervals, gets its own sequence from this seed. The same seed produces
+    /// the same sequences, in the order in which they are first drawn from.
     ///
     /// Default: if time is virtual from the beginning, by [`start_paused`](Builder::start_paused) or a
-    /// [`TestClock`](crate::time::TestClock), always the same number, so that two runs of a program are the same. Otherwise
-    /// a number by chance, so that many servers that are started together do not stay in step.
+    /// [`TestClock`](crate::time::TestClock), always the same number, so that two runs of a program are the same. Otherwise a
+    /// random number, so that many servers that are started together do not stay in step.
     ///
-    /// What other crates draw they draw elsewhere. `futures::select!` picks at random among the branches that are ready:
-    /// a program whose runs are to be the same uses `select_biased!`.
+    /// Other crates draw their random numbers elsewhere. `futures::select!` picks at random among the branches that are
+    /// ready: a program that must do the same in each run uses `select_biased!`.
     ///
     /// ```
     /// use std::time::Duration;
@@ -225,9 +223,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Those of the system's poller: mostly that the process, or the machine, has no descriptor left. One of the
-    /// kind [`Unsupported`](io::ErrorKind::Unsupported) if the platform does not have the [clock](Builder::clock)
-    /// that was asked for.
+    /// The errors of the system's poller: mostly that the process, or the machine, has no descriptor left. An error of the
+    /// kind [`Unsupported`](io::ErrorKind::Unsupported) if the platform does not have the [clock](Builder::clock) that was
+    /// asked for.
     #[track_caller]
     pub fn build(self) -> io::Result<Runtime> {
         Runtime::with(&self)

@@ -3,9 +3,10 @@
 //!
 //! Ground rules:
 //!
-//! * A borrow of the thread-local lasts for one lookup, and no user code runs in it.
-//! * Guards nest. Each takes its own entry off the stack, wherever that lies, so that a thread whose guards are all
-//!   dropped is in no runtime. One that is not on top panics: until then others were in the wrong runtime.
+//! * A borrow of the thread-local lasts for one lookup, and no user code runs during it.
+//! * Guards nest. Each guard removes its own entry from the stack, wherever the entry lies, so that a thread is in no runtime
+//!   after all its guards were dropped. A guard panics if its entry is not on top: until then other code was in the wrong
+//!   runtime.
 //! * A poll of a task, or of `block_on`'s future, leaves the stack as it found it; see [`Guarded`].
 //! * In the destructor of another thread-local the context may be gone already; then there is no runtime, and nothing
 //!   panics.
@@ -25,7 +26,7 @@ use crate::clock;
 
 thread_local! {
     static STACK: RefCell<Stack> = const { RefCell::new(Stack { top: None, below: Vec::new() }) };
-    /// What there is to know of the top without a borrow.
+    /// What can be known about the top entry without a borrow.
     static TOP: Top = const { Top { serial: Cell::new(0), given: Cell::new(0) } };
     /// Whether a `block_on` or a `turn` runs on this thread.
     static RUNNING: Cell<bool> = const { Cell::new(false) };
@@ -40,7 +41,7 @@ struct Stack {
 /// A runtime that was entered.
 struct Entry {
     handle: Handle,
-    /// Which of the entries of this thread: a later one has a higher serial.
+    /// Identifies the entry on this thread: a later entry has a higher serial.
     serial: u64,
     /// Where it was entered.
     at: &'static Location<'static>,
@@ -103,14 +104,14 @@ impl From<NoRuntime> for io::Error {
     }
 }
 
-/// While it lives, its runtime is the one this thread is in. Made by [`Handle::enter`].
+/// While this guard lives, this thread is in the guard's runtime. Made by [`Handle::enter`].
 ///
-/// Guards are dropped in the reverse order of their making, as happens by itself with local variables.
+/// Guards must be dropped in the reverse order of their making, as happens automatically with local variables.
 ///
 /// # Panics
 ///
-/// As it is dropped, if a guard that was made later is still alive. The thread has then left the guard's runtime all
-/// the same. During another panic there is no second one.
+/// When it is dropped, if a guard that was made later is still alive. The thread has left the guard's runtime nevertheless.
+/// During another panic it does not panic.
 ///
 /// ```
 /// use mainspring::{Handle, Runtime};
@@ -143,7 +144,7 @@ impl Drop for EnterGuard<'_> {
             let mut stack = stack.borrow_mut();
             let top = stack.top.as_ref().filter(|top| top.serial != self.serial).map(|top| top.at);
             let Some(later) = top else { return (stack.pop(), None) };
-            // It is not there if the poll that has kept it has taken it away.
+            // The entry is missing if the poll that kept it has removed it.
             let place = stack.below.iter().rposition(|entry| entry.serial == self.serial);
             (place.map(|place| stack.below.remove(place)), Some(later))
         });
@@ -172,10 +173,10 @@ pub(super) fn enter(handle: &Handle) -> EnterGuard<'_> {
 }
 
 pin_project! {
-    /// A future whose polls leave the thread in the runtime in which they began.
+    /// A future that leaves the thread, after each poll, in the runtime in which the poll began.
     ///
-    /// Who holds a guard of [`Handle::enter`] across an `.await` puts all that is polled meanwhile into its runtime:
-    /// their timers would be armed where they may never fire. So the guard's entry is taken away, and the poll panics.
+    /// A guard of [`Handle::enter`] that is held across an `.await` puts everything that is polled meanwhile into its
+    /// runtime: timers would be armed where they may never fire. So the guard's entry is removed, and the poll panics.
     #[derive(Debug)]
     pub(super) struct Guarded<F> {
         #[pin]
@@ -183,7 +184,7 @@ pin_project! {
     }
 }
 
-/// `future`, which is a task's or `block_on`'s.
+/// Wraps `future`, which is the future of a task or of `block_on`.
 #[inline]
 pub(super) fn guarded<F: Future>(future: F) -> Guarded<F> {
     Guarded { future }
@@ -203,7 +204,7 @@ impl<F: Future> Future for Guarded<F> {
     }
 }
 
-/// Takes all entries above that of this serial away.
+/// Removes all entries above the one with this serial.
 ///
 /// # Panics
 ///
@@ -232,18 +233,18 @@ fn leave_above(serial: u64) {
 ///
 /// # Errors
 ///
-/// [`NoRuntime`] if it is in none.
+/// [`NoRuntime`] if this thread is in no runtime.
 #[inline]
 pub(crate) fn with<R>(look: impl FnOnce(&Handle) -> R) -> Result<R, NoRuntime> {
     let look = |stack: &RefCell<Stack>| stack.borrow().top.as_ref().map(|entry| look(&entry.handle));
     STACK.try_with(look).ok().flatten().ok_or(NoRuntime(()))
 }
 
-/// What makes timers of the runtime this thread is in.
+/// Returns what makes timers for the runtime this thread is in.
 ///
 /// # Errors
 ///
-/// [`NoRuntime`] if it is in none.
+/// [`NoRuntime`] if this thread is in no runtime.
 #[inline]
 pub(crate) fn timers() -> Result<Timers, NoRuntime> {
     with(|handle| handle.timers().clone())
@@ -253,7 +254,7 @@ pub(crate) fn timers() -> Result<Timers, NoRuntime> {
 ///
 /// # Errors
 ///
-/// [`NoRuntime`], as an [`io::Error`], if it is in none.
+/// [`NoRuntime`], as an [`io::Error`], if this thread is in no runtime.
 #[cfg(any(feature = "net", unix))]
 pub(crate) fn io() -> io::Result<std::sync::Arc<crate::reactor::Io>> {
     Ok(with(|handle| handle.io().clone())?)
@@ -263,10 +264,10 @@ pub(crate) fn io() -> io::Result<std::sync::Arc<crate::reactor::Io>> {
 pub(super) struct BlockOnGuard(());
 
 impl BlockOnGuard {
-    /// `None` if it runs one already.
+    /// Returns `None` if the thread runs one already.
     pub(super) fn start() -> Option<BlockOnGuard> {
         let nested = RUNNING.try_with(|running| running.replace(true)).unwrap_or(false);
-        // Only the outer one may come to be: to drop one that is refused would take the mark away.
+        // Only the outer call may make a guard: dropping a guard for a refused call would remove the mark.
         if nested { None } else { Some(BlockOnGuard(())) }
     }
 }

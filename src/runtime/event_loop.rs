@@ -1,5 +1,5 @@
-//! The event loop: turns that run tasks, park, dispatch I/O and fire timers. `Pace` says when a turn's tasks have had their
-//! time.
+//! The event loop: turns that run tasks, park, dispatch I/O and fire timers. `Pace` decides when a turn's tasks have run long
+//! enough.
 //!
 //! ```text
 //!        ┌──────────────────────────────────────────────────────────────┐
@@ -13,7 +13,7 @@
 //!                                   Driver::process(now) ───────────────┘
 //! ```
 //!
-//! Where time is paused, and nothing is left to run, a turn is a step instead:
+//! If time is paused, and nothing is left to run, a turn is a step instead:
 //!
 //! ```text
 //!   Reactor::park(now) ─▶ did anything arrive? ──yes──────────────────────────▶ Driver::process(now)
@@ -27,16 +27,16 @@
 //! Ground rules:
 //!
 //! * "There is work" skips the sleep, never the look: I/O and timers are served in every turn.
-//! * I/O goes before timers: what has arrived in time is seen before the timeout that waits for it. A look
-//!   that may not have told of everything, because a signal interrupted it or the batch was full, is followed
-//!   by another, a bounded number of times.
-//! * The clock is read once before a sleep and once after it, and once in a turn that does not sleep. From these
-//!   readings timers fire, and from these the length of a turn is taken.
+//! * I/O goes before timers: what has arrived in time is seen before the timeout that waits for it. A look that may not have
+//!   reported everything, because a signal interrupted it or the batch was full, is followed by another look, a bounded
+//!   number of times.
+//! * The clock is read once before a sleep and once after it, and once in a turn that does not sleep. Timers fire by these
+//!   readings, and the length of a turn is computed from them.
 //! * A backlog of timers that exceeds the budget keeps the next turn from sleeping.
 //! * Timers that are due stay in the wheel while they and the tasks that they wake have had more than their share.
-//! * Whether a task is ready is asked once more directly before a sleep: a subscriber of `tracing` may have woken one.
-//! * Paused time moves in a step and nowhere else, by one deadline a step, and only after a look that found
-//!   nothing: what has arrived, and what a step wakes, runs to rest before the next.
+//! * Directly before a sleep the loop checks once more whether a task is ready: a subscriber of `tracing` may have woken one.
+//! * Except by `advance_to`, paused time moves only in a step, by one deadline a step, and only after a look that found nothing:
+//!   what has arrived, and what a step wakes, comes to rest before the next step.
 
 use std::time::Duration;
 
@@ -51,13 +51,13 @@ use crate::executor::{Executor, Lane};
 use crate::reactor::{Reactor, Until};
 use crate::trace;
 
-/// So many looks at the I/O a turn takes at the most before it fires timers.
+/// The maximum number of looks at the I/O that a turn takes before it fires timers.
 const LOOKS: usize = 64;
 
-/// What firing so many timers takes is measured, and charged to the lane of their tasks.
+/// If at least this number of timers fire, the time that this takes is measured, and charged to the lane of their tasks.
 const MANY: usize = 16;
 
-/// What takes turns with the tasks on the runtime's thread.
+/// The event loop, which alternates with the tasks on the runtime's thread.
 pub(super) struct EventLoop {
     reactor: Reactor,
     driver: Driver,
@@ -66,7 +66,7 @@ pub(super) struct EventLoop {
     timer_budget: usize,
     /// Timers were left over when the budget of the last turn ran out.
     backlog: bool,
-    /// Whether paused time moves by itself.
+    /// Whether paused time moves automatically.
     auto_advance: bool,
     /// The turn under way: how many polls there had been before, and how many timers it has fired. `pace` knows when it began.
     polls_before: u64,
@@ -92,7 +92,7 @@ impl EventLoop {
         }
     }
 
-    /// A `block_on` begins, or a turn in somebody else's loop if it is `hosted`. What the thread did before is no turn.
+    /// Begins a `block_on`, or, if `hosted`, a turn in another event loop. What the thread did before is not part of a turn.
     pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor, hosted: bool) {
         self.reactor.take_back();
         self.pace.set_hosted(hosted);
@@ -107,12 +107,12 @@ impl EventLoop {
         self.fired = fired;
     }
 
-    /// A turn in somebody else's loop ends.
+    /// Ends a turn in another event loop.
     pub(super) fn end(&mut self, handle: &Handle) {
         self.end_turn(handle, self.driver.handle().now());
     }
 
-    /// The turn that began last has come to its end.
+    /// Ends the turn that began last.
     fn end_turn(&mut self, handle: &Handle, now: Nanos) {
         let duration = now.saturating_duration_since(self.pace.looked);
         let polls = handle.counters().polls.get().wrapping_sub(self.polls_before);
@@ -123,12 +123,12 @@ impl EventLoop {
         }
     }
 
-    /// One turn; it sleeps if it `may_sleep` and no timer is due, at `most` for so long.
+    /// Takes one turn. If it `may_sleep` and no timer is due, it sleeps, no longer than `most`.
     ///
     /// # Panics
     ///
-    /// With the first panic of a foreign waker, after all wakers of that step have been woken. Nothing is
-    /// lost by it: the next turn goes on.
+    /// With the first panic of a foreign waker, after all wakers of that step have been woken. Nothing is lost: the next turn
+    /// goes on.
     pub(super) fn turn(&mut self, handle: &Handle, executor: &Executor, may_sleep: bool, most: Duration) {
         handle.counters().turns.add(1);
         let idle = may_sleep && !self.backlog;
@@ -164,8 +164,8 @@ impl EventLoop {
         self.begin_turn(handle, now, fired);
     }
 
-    /// Sees what has happened, sleeping `until` then if nothing has and no task is ready. Says whether anything arrived,
-    /// or may have.
+    /// Sees what has happened; if nothing has happened and no task is ready, sleeps `until` then. Returns whether anything
+    /// arrived, or may have arrived.
     fn look(&mut self, handle: &Handle, executor: &Executor, mut until: Until) -> bool {
         let counters = handle.counters();
         let mut arrived = false;
@@ -180,14 +180,14 @@ impl EventLoop {
             }
             let parked = match self.reactor.park(until) {
                 Ok(parked) => parked,
-                // The poller is ours, valid and open: what it can fail with is a defect of this program.
+                // The poller is our own, valid and open: any error of it is a defect of this program.
                 Err(error) => panic!("the system's poller failed: {error}"),
             };
             if parked.slept {
                 counters.wakeups.add(1);
                 counters.by_io.add(u64::from(parked.events > 0));
                 counters.by_thread.add(u64::from(parked.notified));
-                // Where there is no alarm the poller's timeout ends the sleep, and leaves no other trace.
+                // If there is no alarm, the poller's timeout ends the sleep, and leaves no other trace.
                 let nothing_else = !parked.notified && !parked.partial && parked.events == 0;
                 let timed_out = nothing_else && matches!(until, Until::Time { .. });
                 let by_timer = parked.alarm || timed_out;
@@ -204,7 +204,7 @@ impl EventLoop {
         true
     }
 
-    /// Until when to sleep, if it is `now`.
+    /// Returns until when to sleep, if the time is `now`.
     fn next_wake(&mut self, now: Nanos) -> Until {
         let Some(at) = self.driver.next_wake() else { return Until::Event };
         if at == Nanos::NEVER {
@@ -220,7 +220,7 @@ impl EventLoop {
         Until::Time { timeout, alarm_ns: self.offset.alarm_ns(self.driver.handle(), at) }
     }
 
-    /// Until when to sleep, if it is for no longer than `most`, which is a time of the system's clock.
+    /// Shortens a sleep to `most`, if it would be longer. `most` is a time of the system's clock.
     fn at_most(&self, most: Duration, until: Until) -> Until {
         match until {
             _ if most.is_zero() => Until::Now,
@@ -231,12 +231,12 @@ impl EventLoop {
         }
     }
 
-    /// The thread is about to sleep in somebody else's loop, until the poller's descriptor is readable. Returns for how long
-    /// it may at the most, if there is a limit.
+    /// Prepares for a sleep of the thread in another event loop, until the poller's descriptor is readable. Returns how long
+    /// the thread may sleep, if there is a limit.
     ///
     /// # Panics
     ///
-    /// If this is another process than the one that made the runtime.
+    /// If this is not the process that made the runtime.
     #[track_caller]
     pub(super) fn lend(&mut self, handle: &Handle, executor: &Executor) -> Option<Duration> {
         // From here on, what another thread sends or arms is noticed below, or keeps the descriptor readable.
@@ -258,7 +258,7 @@ impl EventLoop {
         }
     }
 
-    /// Whether a step would move paused time.
+    /// Returns whether a step would move paused time.
     fn wants_step(&mut self, handle: &Handle) -> bool {
         let clock = handle.virtual_time();
         let by_itself = self.auto_advance && !clock.is_held();
@@ -266,15 +266,15 @@ impl EventLoop {
             || (by_itself && self.driver.next_deadline().is_some_and(|at| at < Nanos::NEVER))
     }
 
-    /// Whether timers that are due were left to the next turn.
+    /// Returns whether timers that are due were left to the next turn.
     pub(super) fn has_backlog(&self) -> bool {
         self.backlog
     }
 
-    /// The turn of an idle runtime whose time is paused: moves it on, if it may be moved.
+    /// Takes the turn of an idle runtime whose time is paused: advances time, if it may be advanced.
     fn step(&mut self, handle: &Handle, executor: &Executor, most: Duration) {
         let clock = handle.virtual_time();
-        // Asked first: see there.
+        // Asked first: the method says why.
         let by_itself = self.auto_advance && !clock.is_held();
         // From here on a timer that another thread arms is noticed by the look, or ends the park.
         let armed = self.driver.next_wake().is_some_and(|at| at < Nanos::NEVER);
@@ -289,7 +289,7 @@ impl EventLoop {
                 clock.settle(self.driver.handle().now());
             }
             (Some(deadline), None) if by_itself => self.advance_to(deadline),
-            // A timer that another thread has armed or cancelled meanwhile: the next step looks at it.
+            // Another thread has armed or cancelled a timer meanwhile: the next step looks at it.
             _ if by_itself && armed => {}
             _ => {
                 let until = self.at_most(most, Until::Event);

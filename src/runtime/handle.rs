@@ -18,10 +18,10 @@ use crate::clock::RuntimeClock;
 use crate::executor::Remote;
 use crate::reactor::Io;
 
-/// A runtime, seen from anywhere: it may be cloned, sent and shared.
+/// A handle to a runtime, for use on any thread. It may be cloned, sent and shared.
 ///
-/// A handle keeps nothing running: once the [`Runtime`](super::Runtime) is dropped, what is spawned through
-/// the handle is cancelled at once.
+/// A handle keeps nothing running: once the [`Runtime`](super::Runtime) is dropped, a task that is spawned through the handle
+/// is cancelled at once.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -54,11 +54,11 @@ impl Handle {
         Handle { shared: Arc::new(shared) }
     }
 
-    /// The runtime this thread is in.
+    /// Returns the handle of the runtime this thread is in.
     ///
     /// # Panics
     ///
-    /// If it is in none; [`try_current`](Handle::try_current) says so instead.
+    /// If this thread is in no runtime; [`try_current`](Handle::try_current) returns an error instead.
     #[track_caller]
     pub fn current() -> Handle {
         match Handle::try_current() {
@@ -67,24 +67,24 @@ impl Handle {
         }
     }
 
-    /// The runtime this thread is in.
+    /// Returns the handle of the runtime this thread is in.
     ///
     /// # Errors
     ///
-    /// [`NoRuntime`] if it is in none.
+    /// [`NoRuntime`] if this thread is in no runtime.
     pub fn try_current() -> Result<Handle, NoRuntime> {
         context::with(Handle::clone)
     }
 
-    /// Makes this runtime the one this thread is in, until the guard is dropped: sleeps and sockets that are
-    /// made meanwhile belong to it, and so do tasks that are [spawned](crate::spawn), if this is the runtime's own thread.
-    /// It does not run the runtime.
+    /// Makes this runtime the one this thread is in, until the guard is dropped: sleeps and sockets that are made meanwhile
+    /// belong to it, and so do tasks that are [spawned](crate::spawn), if this is the runtime's own thread. This method does
+    /// not run the runtime.
     ///
     /// # Panics
     ///
-    /// When guards are dropped out of order: [`EnterGuard`]. And in a task, or in `block_on`'s future, that holds a guard
-    /// across an `.await`: other tasks, which run meanwhile, would be in this runtime. That poll panics, and no other
-    /// task is harmed.
+    /// When guards are dropped out of order; see [`EnterGuard`]. And in a task, or in `block_on`'s future, that holds a guard
+    /// across an `.await`: other tasks, which run meanwhile, would be in this runtime. That poll panics, and no other task is
+    /// affected.
     ///
     /// ```
     /// use std::time::Duration;
@@ -103,12 +103,13 @@ impl Handle {
         context::enter(self)
     }
 
-    /// What the runtime has done so far. From any thread, at any time; it takes the timers' lock for a moment.
+    /// Returns what the runtime has done so far. Can be called on any thread, at any time; takes the timers' lock for a
+    /// moment.
     pub fn metrics(&self) -> Metrics {
         Metrics::new(&self.shared.counters, &self.shared.timers, self.shared.remote.alive_here())
     }
 
-    /// How many timers wait in each slot of the runtime's timing wheel: for a view of it. Takes about a
+    /// Returns how many timers wait in each slot of the runtime's timing wheel, for a view of the wheel. Takes about a
     /// microsecond, whatever the number of timers.
     ///
     /// ```
@@ -128,17 +129,17 @@ impl Handle {
         self.shared.timers.occupancy()
     }
 
-    /// Whether the runtime was dropped.
+    /// Returns whether the runtime was dropped.
     pub fn is_shutdown(&self) -> bool {
         self.shared.remote.is_closed()
     }
 
-    /// A seed for somebody who draws random numbers in this runtime.
+    /// Returns a seed for code that draws random numbers in this runtime.
     pub(crate) fn seed(&self) -> u64 {
         self.shared.seeds.next()
     }
 
-    /// What makes timers for this runtime.
+    /// Returns what makes timers for this runtime.
     #[inline]
     pub(crate) fn timers(&self) -> &mainspring_driver::Handle {
         &self.shared.timers
@@ -148,7 +149,7 @@ impl Handle {
         &self.shared.io
     }
 
-    /// What time it is there.
+    /// Returns the runtime's clock.
     pub(crate) fn clock(&self) -> &Arc<RuntimeClock> {
         &self.shared.clock
     }

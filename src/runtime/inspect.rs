@@ -11,14 +11,14 @@
 //!
 //! Ground rules:
 //!
-//! * Tasks are their owner thread's, so only there a snapshot is taken.
-//! * A request is a task that is in no list of tasks. So it is answered once, without a lock or a borrow, and what becomes
-//!   of a task that panics or does not get to its end becomes of it.
-//! * Nobody waits here. Who wants to does it elsewhere, and decides for how long.
-//! * No poll reads a clock for `running_poll`. That a poll lasts is known from two looks that find the same one; that it
-//!   does not last longer, from the event loop's own reading of the clock, before its stretch of polls. Both bounds hold: the
-//!   clock is read after the look that finds a poll first, before the look that finds it again, and for the upper bound
-//!   after the look.
+//! * Tasks belong to their owner thread, so a snapshot is taken only there.
+//! * A request is a task that is in no list of tasks. So it is answered once, without a lock or a borrow. If it panics or
+//!   does not complete, it is treated like any other task.
+//! * Nothing waits here. A caller that wants to wait does so elsewhere, and decides for how long.
+//! * No poll reads a clock for `running_poll`. The lower bound of a poll's duration comes from two looks that find the same
+//!   poll. The upper bound comes from the event loop's own reading of the clock, before its stretch of polls. Both bounds
+//!   hold: the clock is read after the look that finds a poll first, before the look that finds it again, and for the upper
+//!   bound after the look.
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -38,14 +38,14 @@ use crate::executor::{Id, Spawned, TaskList};
 pub(crate) struct Snapshot {
     pub(crate) now: Nanos,
     pub(crate) tasks: TaskList,
-    /// Those of the tasks that have one.
+    /// The names of the tasks that have one.
     pub(crate) names: BTreeMap<Id, Arc<str>>,
-    /// By (deadline, number).
+    /// Ordered by (deadline, number).
     pub(crate) timers: Vec<Pending>,
 }
 
 impl Snapshot {
-    /// The timers, with these tasks.
+    /// Makes a snapshot of the timers and of these tasks.
     pub(super) fn with(handle: &Handle, tasks: TaskList) -> Snapshot {
         let (timers, names) = (handle.timers(), handle.names().all());
         Snapshot { now: timers.now(), tasks, names, timers: timers.pending() }
@@ -80,11 +80,11 @@ impl<A: FnOnce(Option<Snapshot>)> Drop for Request<A> {
     }
 }
 
-/// The poll that somebody saw last, and when it was seen first.
+/// The poll that was seen last, and when it was first seen.
 #[derive(Debug, Default)]
 pub(super) struct LastSeen(Mutex<Option<(PollId, Instant)>>);
 
-/// A poll, as different from all others: the turn it belongs to, and its word.
+/// What identifies a poll: the turn it belongs to, and its word.
 pub(crate) type PollId = (u64, u64);
 
 /// A poll that is under way.
@@ -100,7 +100,7 @@ pub(crate) struct RunningPoll {
 }
 
 impl LastSeen {
-    /// This poll was seen by a look between `before` and `after`. Returns for how long it is known.
+    /// Notes that a look between `before` and `after` saw this poll. Returns how long the poll is known to have lasted.
     fn known_for(&self, poll: PollId, before: Instant, after: Instant) -> Duration {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match *last {
@@ -119,15 +119,15 @@ impl Handle {
         self.remote().task_list_here().map(|tasks| Snapshot::with(self, tasks))
     }
 
-    /// Has `answer` called once: by a task of the runtime, or with `None` as the runtime is dropped; if it was dropped
-    /// before, here and now.
+    /// Has `answer` called once: by a task of the runtime, or with `None` when the runtime is dropped; if it was dropped
+    /// before, at once, on this thread.
     #[track_caller]
     pub(crate) fn request_snapshot(&self, answer: impl FnOnce(Option<Snapshot>) + Send + 'static) {
         let spawned = Spawned { id: Id::HIDDEN, at: Location::caller() };
         drop(self.remote().spawn_as(guarded(Request { answer: Some(answer) }), spawned));
     }
 
-    /// What is being polled, if anything is. From any thread.
+    /// What is being polled, if anything is. Can be called on any thread.
     pub(crate) fn running_poll(&self) -> Option<RunningPoll> {
         let before = Instant::now();
         let found = self.remote().polling().get().filter(|poll| poll.id != Some(Id::HIDDEN))?;
@@ -135,7 +135,7 @@ impl Handle {
         let poll = (self.counters().turns.get(), found.word);
         let at_least = self.last_seen().known_for(poll, before, after);
         let timers = self.timers();
-        // A clock that is advanced by the program, or stopped, tells nothing of how long somebody had to wait.
+        // A clock that is advanced by the program, or stopped, says nothing about how long anything had to wait.
         let counts = timers.clock_changes() == 0 && !timers.clock().is_test();
         let at_most = counts.then(|| timers.now().saturating_duration_since(Nanos::new(found.since)));
         let name = found.id.and_then(|id| self.names().get(id));

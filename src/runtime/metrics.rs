@@ -2,9 +2,9 @@
 //!
 //! Ground rules:
 //!
-//! * Only the runtime's own thread writes, so a load and a store are enough to count, and a reader sees each
-//!   count as it was a moment ago. Different counts are not read in one instant.
-//! * Nothing here takes a system call, an allocation, or a reading of the clock that the turn would not take anyway.
+//! * Only the runtime's own thread writes, so a load and a store are enough to count, and a reader sees each count as it was
+//!   a moment ago. Different counts are not read at the same instant.
+//! * Nothing here needs a system call, an allocation, or a reading of the clock that the turn would not need anyway.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,12 +24,12 @@ pub(super) struct Counters {
     pub(super) polls: Counter,
     pub(super) events: Counter,
     pub(super) tasks: Counter,
-    /// Under a lock, because its parts belong together; taken when a turn is longer than all before.
+    /// Under a lock, because its parts belong together. The lock is taken when a turn is longer than all before.
     longest: Mutex<LongestTurn>,
 }
 
 impl Counters {
-    /// A turn was longer than all before.
+    /// Records a turn that was longer than all before.
     pub(super) fn set_longest(&self, turn: LongestTurn) {
         *self.longest.lock().unwrap_or_else(PoisonError::into_inner) = turn;
     }
@@ -58,7 +58,7 @@ impl Counter {
     }
 }
 
-/// The longest turn of a runtime, and what it was made of; see [`Metrics::longest_turn`].
+/// The longest turn of a runtime, and what it consisted of; see [`Metrics::longest_turn`].
 ///
 /// ```
 /// mainspring::block_on(async {
@@ -70,8 +70,8 @@ impl Counter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LongestTurn {
-    /// From the runtime's reading of the clock after one look at the I/O to that at the next look, or before the next
-    /// sleep. By the runtime's own clock: while that is paused, no turn takes any time.
+    /// From the runtime's reading of the clock after one look at the I/O to its reading at the next look, or before the next
+    /// sleep. Measured by the runtime's own clock: while that is paused, no turn takes any time.
     pub duration: Duration,
     /// Polls of tasks, and of `block_on`'s own future.
     pub polls: u64,
@@ -87,8 +87,8 @@ impl fmt::Display for LongestTurn {
 
 /// What a runtime has done so far. Made by [`Handle::metrics`](super::Handle::metrics).
 ///
-/// Everything is counted always, in memory that is there from the beginning. What that costs stands at [`Lateness`] for a
-/// timer that fires; the other counts are a few additions a turn. To read them takes less than 100 ns.
+/// Everything is always counted, in memory that is there from the beginning. What this costs for a timer that fires is
+/// documented at [`Lateness`]; the other counts are a few additions a turn. Reading them takes less than 100 ns.
 ///
 /// ```
 /// use std::time::Duration;
@@ -116,7 +116,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// What was counted; `tasks` is better knowledge of how many are alive, if there is any.
+    /// Reads the counts. `tasks` is a better count of the tasks that are alive, if there is one.
     pub(super) fn new(counters: &Counters, timers: &Timers, tasks: Option<usize>) -> Metrics {
         Metrics {
             turns: counters.turns.get(),
@@ -138,13 +138,14 @@ impl Metrics {
         self.turns
     }
 
-    /// Returns in how many turns the runtime went to sleep, and so was woken again: by a timer, an event or another thread.
-    /// There may be several of these causes at once, or none: a signal, or the end of the hour that no sleep outlasts.
+    /// Returns in how many turns the runtime went to sleep and was woken again: by a timer, an event or another thread. There
+    /// may be several of these causes at once, or none: then a signal ended the sleep, or the hour after which a sleep
+    /// until a time ends at the latest.
     pub fn wakeups(&self) -> u64 {
         self.wakeups
     }
 
-    /// Returns at how many wake-ups the time had come for which the runtime had set its alarm.
+    /// Returns at how many wake-ups the time had come to which the runtime had set its alarm.
     pub fn wakeups_by_timer(&self) -> u64 {
         self.by_timer
     }
@@ -154,32 +155,32 @@ impl Metrics {
         self.by_io
     }
 
-    /// Returns at how many wake-ups another thread had called: to wake a task or spawn one, or because it armed a timer that is
-    /// due before the alarm.
+    /// Returns at how many wake-ups another thread had called the runtime: to wake a task or spawn one, or because it armed a
+    /// timer that is due before the alarm.
     pub fn wakeups_by_thread(&self) -> u64 {
         self.by_thread
     }
 
-    /// Returns how many parks were meant to last longer than until the earliest deadline, so that several timers end with one wake-up:
-    /// the [tolerance](crate::time::Tolerance) of all timers that are due till then allowed it. What ended a park sooner
-    /// (an event, another thread) does not change that it counts.
+    /// Returns how many parks were meant to last beyond the earliest deadline, so that several timers end with one wake-up:
+    /// the [tolerance](crate::time::Tolerance) of all timers that are due by then allowed it. A park counts even if something
+    /// else (an event, another thread) ended it sooner.
     pub fn parks_coalesced(&self) -> u64 {
         self.timers.parks_coalesced
     }
 
-    /// Returns the longest turn so far: for so long the runtime looked neither at its I/O nor at its timers.
+    /// Returns the longest turn so far: the longest time in which the runtime looked neither at its I/O nor at its timers.
     pub fn longest_turn(&self) -> LongestTurn {
         self.longest
     }
 
-    /// Returns how many tasks were spawned and have not ended. On the runtime's own thread exact; elsewhere as of the last
-    /// stretch of polls, without those that other threads have spawned since.
+    /// Returns how many tasks were spawned and have not ended. On the runtime's own thread the number is exact. On other
+    /// threads it is the number after the last stretch of polls, without tasks that other threads have spawned since.
     pub fn tasks_alive(&self) -> usize {
         self.tasks as usize
     }
 
-    /// Returns how many polls of tasks and of `block_on`'s own future there were. Counted after a stretch of them, of at most
-    /// [`event_interval`](super::Builder::event_interval).
+    /// Returns how many polls of tasks and of `block_on`'s own future there were. They are counted after a stretch of polls,
+    /// of at most [`event_interval`](super::Builder::event_interval).
     pub fn polls(&self) -> u64 {
         self.polls
     }
@@ -194,12 +195,12 @@ impl Metrics {
         self.timers.live
     }
 
-    /// Returns how many timers were registered: sleeps that were ready at once never are.
+    /// Returns how many timers were registered. Sleeps that are ready at once are never registered.
     pub fn timers_armed(&self) -> u64 {
         self.timers.armed
     }
 
-    /// Returns how many registered timers came to their deadline.
+    /// Returns how many registered timers reached their deadline.
     pub fn timers_fired(&self) -> u64 {
         self.timers.fired
     }
@@ -209,7 +210,7 @@ impl Metrics {
         self.timers.cancelled
     }
 
-    /// Returns how often registered timers were reset to a later time, or to the same.
+    /// Returns how often registered timers were reset to a later time, or to the same time.
     pub fn timers_reset(&self) -> u64 {
         self.timers.reset
     }

@@ -1,9 +1,9 @@
 //! The runtime: one thread that runs tasks, parks until the next timer or the next I/O event, and fires what
 //! is due.
 //!
-//! [`block_on`] makes a runtime, runs a future on it and drops it. A [`Runtime`] of one's
-//! own can be configured with a [`Builder`], be used for several `block_on` one after the other, and be
-//! reached from other threads through its [`Handle`].
+//! [`block_on`] makes a runtime, runs a future on it and drops it. A [`Runtime`] that a program makes itself can be
+//! configured with a [`Builder`], can be used for several calls of `block_on` one after the other, and can be reached from
+//! other threads through its [`Handle`].
 //!
 //! ```
 //! use mainspring::runtime::Runtime;

@@ -1,6 +1,6 @@
-//! Models of the turn: what other threads send, against a thread that is about to park. mio runs in none.
+//! Models of the turn: what other threads send, against a thread that is about to park. mio runs in none of them.
 //!
-//! Run with `bash ci/loom.sh`, which can also show that each of these is able to fail.
+//! Run with `bash ci/loom.sh`, which can also show that each model is able to fail.
 
 use crate::executor::{End, Executor};
 use crate::reactor::Wakefulness;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Poll, Waker};
 
-/// As the reactor's unparker, with a poller that loom knows.
+/// Works like the reactor's unparker, with a poller that loom knows.
 struct Sleep {
     wakefulness: Wakefulness,
     poller: Poller,
@@ -39,8 +39,8 @@ fn executor() -> (Executor, Arc<Sleep>) {
     (Executor::new(sleep.clone()), sleep)
 }
 
-/// As `block_on` does it, without timers and I/O; `poll` is that of the root future. If a wake is slept over,
-/// loom finds that the thread sleeps for ever.
+/// Runs the executor as `block_on` does, without timers and I/O; `poll` polls the root future. If a wake is missed, loom
+/// finds that the thread sleeps forever.
 fn drive(executor: &Executor, sleep: &Sleep, mut poll: impl FnMut() -> bool) {
     let _entered = executor.enter();
     let mut sleeps = 0;

@@ -1,6 +1,6 @@
-//! When the tasks of a turn have had their time.
+//! Decides when the tasks of a turn have run long enough.
 //!
-//! They run in stretches:
+//! Tasks run in stretches:
 //!
 //! ```text
 //!   begin ─▶ stretch: so many polls ─▶ is_over: reads the clock ──yes──▶ park
@@ -8,23 +8,23 @@
 //!               └──────────────────────────────────┘
 //! ```
 //!
-//! They end when nothing is ready, when the next deadline has passed, or when it is time to look at the sockets: [`INTERVAL`]
-//! after the last look, or at a deadline that comes no more than [`NEAR`] later, whose task that look would make late. While
-//! tasks are ready that were ready at that look it is not yet time, for up to [`LONGEST`]: what another look finds goes
-//! behind them.
+//! The stretches end when nothing is ready, when the next deadline has passed, or when it is time to look at the sockets.
+//! That is [`INTERVAL`] after the last look, or at a deadline that comes no more than [`NEAR`] later, because the look would
+//! make the task of that deadline late. While tasks are ready that were ready at the last look, it is not yet time, for up to
+//! [`LONGEST`]: what another look finds goes behind those tasks.
 //!
-//! A reading of the clock costs more than a cheap poll. So it is read after as many polls as are expected
-//! to fit into the time that is left, by what polls cost of late: after each one that takes a millisecond, and once for
-//! sixty that take nothing. At the beginning of a turn it is read sooner, because what has just become ready may be
-//! of another kind.
+//! A reading of the clock costs more than a cheap poll. So the clock is read after the number of polls that is expected to
+//! fit into the time that is left, judging by the cost of recent polls: after each poll that takes a millisecond, and once
+//! for sixty polls that take nothing. At the beginning of a turn it is read sooner, because tasks that have just become ready
+//! may be of another kind.
 //!
 //! Ground rules:
 //!
-//! * While tasks that a timer woke are waiting, a deadline that passes does not end the turn: its task would wait
-//!   behind them. Nor does it while timers have had more than their share: none would fire.
-//! * Under a loop of somebody else there is no [`LONGEST`], since what that loop finds need not wait.
-//! * Where time stands, or is moved by the program, the clock says nothing about how long polls take. A turn is bounded
-//!   by a count of polls then, and so are the lanes: two runs do the same.
+//! * While tasks that a timer woke are waiting, a deadline that passes does not end the turn: its task would wait behind
+//!   them. Nor does it end the turn while timers have had more than their share: no timer would fire.
+//! * Under another event loop there is no [`LONGEST`], since what that loop finds need not wait.
+//! * If time is paused, or is advanced by the program, the clock says nothing about how long polls take. Then a count of
+//!   polls bounds the turn and the lanes: two runs do the same.
 
 use mainspring_driver::Nanos;
 
@@ -36,19 +36,19 @@ use crate::executor::{Executor, Lane};
 /// How long a turn may go on without a look at the sockets, in nanoseconds.
 const INTERVAL: u64 = 50_000;
 
-/// How long while tasks are ready that were ready at that look.
+/// How long it may go on while tasks are ready that were ready at that look, in nanoseconds.
 const LONGEST: u64 = 1_000_000;
 
 /// A turn that would end less than this before the next deadline, in nanoseconds, lasts until then.
 const NEAR: u64 = 5_000;
 
-/// So long, in nanoseconds, a look at the sockets takes at the least: it may begin as much before a deadline.
+/// The shortest time, in nanoseconds, that a look at the sockets takes: the look may begin that much before a deadline.
 const LOOK: u64 = 300;
 
-/// Polls between two readings of the clock: so many at the beginning of a turn, then ever more.
+/// The number of polls between two readings of the clock at the beginning of a turn; it grows during the turn.
 const FIRST: usize = 1;
 
-/// So many at the most.
+/// The maximum of that number.
 const MOST: usize = 61;
 
 /// A slice of time that is shorter than this, in nanoseconds, is not worth the switch to another task.
@@ -58,28 +58,29 @@ const LEAST: u64 = 5_000;
 pub(super) struct Pace {
     /// Polls after which a turn ends, if there is such a bound.
     interval: Option<usize>,
-    /// The clock is advanced by the program: it is no measure of how long polls take, and there is no waiting for a time.
+    /// The clock is advanced by the program: it does not measure how long polls take, and the thread cannot wait for a time.
     pub(super) test_clock: bool,
-    /// The thread belongs to a loop of somebody else.
+    /// The thread belongs to another event loop.
     hosted: bool,
-    /// The bound is a count of polls alone.
+    /// Only a count of polls bounds the turn.
     counted: bool,
     /// Polls left in this turn.
     left: usize,
-    /// At the earliest after so many polls nothing is ready of what was ready at the look at the sockets.
+    /// The number of polls after which, at the earliest, nothing is ready any more that was ready at the look at the sockets.
     ready: usize,
     /// When the sockets were looked at, and the turn began.
     pub(super) looked: Nanos,
     /// The latest reading of the clock.
     read: Nanos,
-    /// The turn before ended because a deadline had passed.
+    /// The previous turn ended because a deadline had passed.
     for_timers: bool,
-    /// So many polls, at the most, until the next reading.
+    /// The maximum number of polls until the next reading.
     most: usize,
 }
 
 impl Pace {
-    /// Turns end after so many polls, if there is a number, in any case. `test_clock`: the clock is advanced by the program.
+    /// If there is an interval, turns end after that number of polls in any case. `test_clock`: the clock is advanced by the
+    /// program.
     pub(super) fn new(interval: Option<usize>, test_clock: bool) -> Pace {
         Pace {
             interval,
@@ -95,12 +96,12 @@ impl Pace {
         }
     }
 
-    /// Whether the thread belongs to a loop of somebody else, from now on.
+    /// Sets whether the thread belongs to another event loop from now on.
     pub(super) fn set_hosted(&mut self, hosted: bool) {
         self.hosted = hosted;
     }
 
-    /// A turn begins. The sockets were looked at `now`.
+    /// Begins a turn. The sockets were looked at `now`.
     pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor, now: Nanos) {
         let counted_before = self.counted;
         self.counted = self.test_clock || handle.timers().is_paused();
@@ -122,7 +123,7 @@ impl Pace {
         }
     }
 
-    /// What the driver did for timers has taken until `now`.
+    /// The driver's work for timers has lasted until `now`.
     pub(super) fn fired(&mut self, executor: &Executor, now: Nanos) {
         if !self.counted {
             executor.charge_lane(Lane::Timer, now.get().saturating_sub(self.read.get()));
@@ -130,7 +131,7 @@ impl Pace {
         }
     }
 
-    /// How many polls there may be before [`is_over`](Pace::is_over) is asked. At least one.
+    /// Returns how many polls there may be before [`is_over`](Pace::is_over) is asked. At least one.
     pub(super) fn stretch(&self, handle: &Handle, executor: &Executor) -> usize {
         if self.counted {
             coop::set_slice(None);
@@ -140,16 +141,16 @@ impl Pace {
         coop::set_slice(Some(self.slice(handle, due)));
         let cost = executor.next_cost();
         let fit = |end: Nanos| end.get().saturating_sub(self.read.get()) / cost;
-        // What was ready at the look has more time; nothing else has.
+        // Only what was ready at the look has more time.
         let fit = fit(self.end(INTERVAL, due)).max(fit(self.end(LONGEST, due)).min(self.ready as u64));
         // At least one; and no more than `most`, a small number.
         let fit = fit.clamp(1, self.most as u64) as usize;
         fit.min(self.left)
     }
 
-    /// The stretch has ended after so many were taken from the queue. Whether the turn is over.
+    /// Returns whether the turn is over, after a stretch that took this number of tasks from the queue.
     pub(super) fn is_over(&mut self, handle: &Handle, executor: &Executor, taken: usize) -> bool {
-        // At least one: the stretch may have ended before any of them.
+        // At least one: the stretch may have ended before it took any.
         self.left = self.left.saturating_sub(taken.max(1));
         self.ready = self.ready.saturating_sub(taken.max(1));
         if self.counted {
@@ -163,8 +164,8 @@ impl Pace {
         let due = self.next_deadline(handle, executor);
         let interval = if self.ready > 0 { LONGEST } else { INTERVAL };
         let end = self.end(interval, due);
-        // A poll that would hardly fit belongs to the next turn: to come closer in ever smaller steps is not worth it. A deadline is
-        // awaited, but for what the look at the sockets takes.
+        // A poll that would hardly fit belongs to the next turn: to come closer in ever smaller steps is not worth it. A turn
+        // that a deadline ends lasts until that deadline, less the time that the look at the sockets takes.
         let half = executor.next_cost() / 2;
         let spared = if end == due { half.min(LOOK) } else { half };
         let is_over = now.get().saturating_add(spared) >= end.get();
@@ -172,7 +173,8 @@ impl Pace {
         self.left == 0 || is_over
     }
 
-    /// When a turn ends that lasts so many nanoseconds from the look at the sockets on, if the next deadline is `due`.
+    /// When a turn ends that may last this number of nanoseconds after the look at the sockets, if the next deadline is
+    /// `due`.
     fn end(&self, interval: u64, due: Nanos) -> Nanos {
         let end = self.looked.get().saturating_add(interval);
         if due.get() <= end.saturating_add(NEAR) { due } else { Nanos::new(end) }
@@ -184,11 +186,11 @@ impl Pace {
         if in_vain { Nanos::NEVER } else { handle.timers().earliest_due() }
     }
 
-    /// Until when a poll may go on taking results: to the next deadline, but no longer than a slice, or hardly.
+    /// Until when a poll may go on taking results: until the next deadline, but not longer, or hardly longer, than a slice.
     fn slice(&self, handle: &Handle, due: Nanos) -> Slice {
         let left = due.get().saturating_sub(self.read.get()).max(LEAST);
         let length = if left < coop::SLICE + LEAST { left } else { coop::SLICE };
-        // Another clock than the process's may stand or jump, and is dearer to read.
+        // A clock other than the process's may stop or jump, and costs more to read.
         let read = if handle.clock().is_system() { self.read } else { system::now() };
         Slice { until: Nanos::new(read.get().saturating_add(length)), length, now: system::now }
     }
@@ -204,11 +206,11 @@ mod tests {
 
     const POLL: Duration = Duration::from_micros(40);
 
-    /// How many polls of 40 µs there are in a turn with so many tasks that are ready at its beginning.
+    /// Returns how many polls of 40 µs there are in a turn at whose beginning this number of tasks is ready.
     fn polls(runtime: &Runtime, clock: &TestClock, ready: usize, hosted: bool) -> usize {
         let (handle, executor) = (runtime.handle(), &runtime.executor);
         let tasks: Vec<_> = (0..ready).map(|_| runtime.spawn(std::future::pending::<()>())).collect();
-        // A clock that is read as the system's is.
+        // The clock is read as if it were the system's.
         let mut pace = Pace::new(None, false);
         pace.set_hosted(hosted);
         pace.begin(handle, executor, handle.timers().now());
@@ -250,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_turn_lasts_until_a_deadline_that_is_near_its_end() {
-        // The clock goes on by this with each poll.
+        // The clock advances by this with each poll.
         const STEP: u64 = 100;
         for deadline in [INTERVAL - NEAR, INTERVAL + NEAR, INTERVAL + NEAR + STEP] {
             let (runtime, clock) = runtime();

@@ -1,18 +1,19 @@
 //! Random numbers: the generator, and where each user's sequence begins.
 //!
-//! The generator is SplitMix64 (Steele, Lea and Flood, 2014): a counter and a mixing function. It is not for
-//! secrets; it spreads evenly, takes eight bytes and a few nanoseconds, and one seed gives one sequence.
+//! The generator is SplitMix64 (Steele, Lea and Flood, 2014): a counter and a mixing function. It is not for secrets. Its
+//! numbers are evenly spread, it takes eight bytes and a few nanoseconds, and one seed produces one sequence.
 //!
 //! Ground rules:
 //!
-//! * Whatever draws numbers in this crate gets its seed from its runtime's [`Seeds`], when it draws first. So what one of
-//!   them draws does not depend on how much the others have drawn, and a runtime's seed decides about all of them.
-//! * Hash tables have keys of their own, against attacks. Nothing here goes by the order of a hash table.
+//! * Each user of random numbers in this crate gets its seed from its runtime's [`Seeds`] when it draws for the first time.
+//!   So the numbers that one user draws do not depend on how many the others have drawn, and a runtime's seed determines the
+//!   numbers of all users.
+//! * Hash tables have keys of their own, against attacks. Nothing here depends on the order of a hash table.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// By how much the counter goes on.
+/// The increment of the counter.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A sequence of random numbers.
@@ -36,7 +37,7 @@ fn mix(counter: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A number that nobody can foretell: the standard library's hash maps draw their keys from the system, so does this.
+/// Returns an unpredictable number. The standard library's hash maps draw their keys from the system, and so does this.
 pub(crate) fn by_chance() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -3,10 +3,10 @@
 //! Ground rules:
 //!
 //! * A runtime stays on the thread that made it: tasks need not be `Send`.
-//! * `event_loop` is borrowed for the whole of a `block_on`. User code cannot reach it but by a nested
-//!   `block_on`, which is refused first.
-//! * A dropped runtime drops its tasks first, while sleeps and sockets still work as they are dropped; then
-//!   it closes the timers and the reactor, so that what outlives it elsewhere is woken and told.
+//! * `event_loop` is borrowed for the whole of a `block_on`. User code could reach it only by a nested `block_on`, which is
+//!   refused first.
+//! * A dropped runtime drops its tasks first, while sleeps and sockets still work as they are dropped. Then it closes the
+//!   timers and the reactor, so that sleeps and sockets that outlive it elsewhere are woken and report that it is gone.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -47,27 +47,27 @@ use crate::reactor::{Poller, Reactor};
 /// share(mainspring::Runtime::new().unwrap());
 /// ```
 ///
-/// Dropping it drops all its tasks, on this thread, in the order in which they were spawned. Sleeps and
-/// sockets that live on elsewhere are woken, and say that the runtime is gone. Its descriptors are closed, also if a
-/// waker, a handle or a socket outlives it.
+/// Dropping the runtime drops all its tasks, on this thread, in the order in which they were spawned. Sleeps and sockets that
+/// live on elsewhere are woken, and report that the runtime is gone. The runtime's descriptors are closed, even if a waker, a
+/// handle or a socket outlives it.
 ///
-/// A runtime belongs to the process that made it. After `fork` the child shares the parent's poller and alarm, and would
-/// take its events: there [`block_on`](Runtime::block_on) panics, and one that was under way panics before it looks at
-/// its sockets again. The child may drop its copy and what it has of the parent's sockets, which the parent does not feel, and
-/// make a runtime of its own. A child that calls `exec` or `_exit` drops nothing and need not care. Two things are
-/// for any other to mind:
+/// A runtime belongs to the process that made it. After `fork` the child shares the parent's poller and alarm, and would take
+/// the parent's events. So [`block_on`](Runtime::block_on) panics in the child, and a call that was under way panics before
+/// it looks at its sockets again. The child may drop its copies of the runtime and of the parent's sockets, which does not
+/// affect the parent, and make a runtime of its own. A child that calls `exec` or `_exit` drops nothing and need not care.
+/// Any other child has to observe two things:
 ///
-/// * A lock that another thread held at the moment of the `fork` stays locked in the child. If other threads may have used the
-///   runtime's handle then, the child is to [`forget`](std::mem::forget) its copy, not to drop it.
-/// * A child that was made by `_Fork`, or by a bare system call, is not noticed, because what was given to `pthread_atfork` is
-///   not called in it. It must leave the runtime and its sockets alone.
+/// * A lock that another thread held at the moment of the `fork` stays locked in the child. If other threads may have used
+///   the runtime's handle at that moment, the child must [`forget`](std::mem::forget) its copy instead of dropping it.
+/// * A child that was made by `_Fork`, or by a bare system call, is not noticed, because the functions given to
+///   `pthread_atfork` are not called in it. Such a child must leave the runtime and its sockets alone.
 ///
-/// Two mistakes show no sign but that something does not happen:
+/// The only sign of two mistakes is that something does not happen:
 ///
-/// * A task that holds an `Rc` of its own runtime keeps it from being dropped: the task, its timers and the runtime's
-///   descriptors are leaked. A task needs no runtime of its own; [`Handle::current`] is at hand.
-/// * A task that calls the `block_on` of another executor stops this thread, and with it all tasks. If that waits for
-///   something that a task of this runtime is to do, it waits for ever: `.await` it instead.
+/// * A task that holds an `Rc` of its own runtime keeps the runtime from being dropped: the task, its timers and the
+///   runtime's descriptors are leaked. A task need not hold its runtime; it can call [`Handle::current`].
+/// * A task that calls the `block_on` of another executor stops this thread, and with it all tasks. If that `block_on` waits
+///   for something that a task of this runtime must do, it waits forever: `.await` the future instead.
 ///
 /// ```
 /// use std::time::Duration;
@@ -87,13 +87,13 @@ pub struct Runtime {
     pub(super) executor: Executor,
     pub(super) event_loop: RefCell<EventLoop>,
     handle: Handle,
-    /// Whose descriptor a foreign loop watches.
+    /// The poller; a foreign loop watches its descriptor.
     #[cfg_attr(not(unix), expect(dead_code, reason = "there is no such descriptor"))]
     pub(super) poller: Arc<Poller>,
     _stays_here: PhantomData<*const ()>,
 }
 
-// A panic of user code, wherever it strikes, leaves a runtime that goes on with its next turn.
+// After a panic of user code, wherever it happens, the runtime goes on with its next turn.
 impl UnwindSafe for Runtime {}
 impl RefUnwindSafe for Runtime {}
 
@@ -103,13 +103,13 @@ impl fmt::Debug for Runtime {
     }
 }
 
-/// Runs `future` to its end on a new runtime, and returns its output. The runtime's tasks are dropped when it
+/// Runs `future` to completion on a new runtime, and returns its output. The runtime's tasks are dropped when this function
 /// returns.
 ///
 /// # Panics
 ///
-/// If this thread runs a `block_on` already, or if the system grants no poller (mostly because no descriptor
-/// is left): [`Runtime::new`] returns that as an error. If `future` panics, so does this.
+/// If this thread already runs a `block_on`. If the system grants no poller (mostly because no descriptor is left);
+/// [`Runtime::new`] returns that as an error. If `future` panics, this function panics too.
 ///
 /// ```
 /// use std::time::Duration;
@@ -131,11 +131,11 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 impl Runtime {
-    /// A runtime with the default configuration.
+    /// Makes a runtime with the default configuration.
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::build`].
+    /// The same as for [`Builder::build`].
     pub fn new() -> io::Result<Runtime> {
         Builder::new().build()
     }
@@ -175,16 +175,16 @@ impl Runtime {
         Ok(Runtime { executor, event_loop, handle, poller, _stays_here: PhantomData })
     }
 
-    /// Runs `future` to its end, and everything else of this runtime meanwhile; returns its output.
+    /// Runs `future` to completion, and everything else of this runtime meanwhile. Returns the output of `future`.
     ///
-    /// Tasks and timers that are not finished stay, and go on in the next call. Each call gives the tasks, the
-    /// I/O and the timers at least one go, however soon its future is ready.
+    /// Tasks and timers that are not finished remain, and go on in the next call. Each call gives the tasks, the I/O and the
+    /// timers at least one chance to run, however soon its future is ready.
     ///
     /// # Panics
     ///
-    /// If this thread runs a `block_on` or a [`turn`](Runtime::turn) already, of this runtime or another; if this process is a
-    /// child by `fork` of the one that made the runtime. If `future` panics, so does this; the runtime may be used further.
-    /// The panic of a task goes to its handle.
+    /// If this thread already runs a `block_on` or a [`turn`](Runtime::turn), of this runtime or another. If this process is
+    /// a child by `fork` of the process that made the runtime. If `future` panics, this call panics too; the runtime can
+    /// still be used. The panic of a task goes to the task's handle.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let Some(_running) = BlockOnGuard::start() else {
@@ -210,7 +210,7 @@ impl Runtime {
             let mut output = None;
             let ended = self.run_ready(&mut event_loop, || {
                 counters.polls.add(1);
-                // After its end it may have been woken once more.
+                // The future may have been woken once more after its end.
                 if output.is_some() {
                     return ControlFlow::Continue(());
                 }
@@ -219,7 +219,7 @@ impl Runtime {
                     Poll::Pending => return ControlFlow::Continue(()),
                     Poll::Ready(ready) => output = Some(ready),
                 }
-                // If there was no turn yet, the others get a go before the end.
+                // If there was no turn yet, everything else gets a chance to run before the end.
                 if turned || self.is_alone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             if ended {
@@ -234,14 +234,14 @@ impl Runtime {
         }
     }
 
-    /// Whether nothing waits for a turn: no task, no timer and no source of events.
+    /// Returns whether nothing waits for a turn: no task, no timer and no source of events.
     fn is_alone(&self) -> bool {
         let no_timer = self.handle.timers().earliest_due() == Nanos::NEVER;
         no_timer && self.executor.alive() == 0 && !self.handle.io().has_sources()
     }
 
-    /// Runs what is ready, until I/O and timers are to be looked at. Where it is the root's turn it calls `root`, and returns
-    /// true if that does not want to go on.
+    /// Runs the tasks that are ready, until it is time to look at I/O and timers. When it is the root's turn, it calls
+    /// `root`, and returns true if `root` does not want to go on.
     #[inline]
     pub(super) fn run_ready(
         &self,
@@ -264,7 +264,7 @@ impl Runtime {
         }
     }
 
-    /// What makes tasks of it. A foreign loop on whose sleep the runtime relies is woken.
+    /// Returns what spawns the runtime's tasks. If a foreign loop sleeps in place of the runtime, it is woken.
     pub(super) fn local(&self) -> &Local {
         self.handle.io().end_lent_sleep();
         self.executor.local()
@@ -275,7 +275,7 @@ impl Runtime {
         Snapshot::with(&self.handle, self.executor.task_list())
     }
 
-    /// This runtime, as other threads see it.
+    /// Returns the handle by which other threads reach this runtime.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
@@ -283,15 +283,15 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        // In a child its tasks' sockets would be taken out of the parent's poller.
+        // Otherwise the tasks' sockets would, in a child, be taken out of the parent's poller.
         self.handle.io().forsake_in_child();
-        // Entered, so that what the tasks' futures do as they are dropped finds its runtime.
+        // Entered, so that the tasks' futures find their runtime as they are dropped.
         let _entered = self.handle.enter();
         self.executor.shutdown();
         self.handle.counters().tasks.set(0);
-        // An advance that is awaited elsewhere is told that it has no end.
+        // An advance that is awaited elsewhere is told that it will never end.
         self.handle.virtual_time().settle(Nanos::NEVER);
-        // The fields follow: the event loop's reactor and driver close as they are dropped.
+        // The fields are dropped next: the event loop's reactor and driver close then.
     }
 }
 

@@ -1,5 +1,5 @@
-//! How a future becomes a task of a runtime: the places it can be spawned from, and what is wrapped around it: a name, if it
-//! was given one, and the deadline that is in force where it is spawned.
+//! How a future becomes a task of a runtime: from where it can be spawned, and what is wrapped around it (a name, if it was
+//! given one, and the deadline that is in force where it is spawned).
 //!
 //! ```text
 //!   Deadline (time/deadline.rs), Inherited ── DeadlineScope, for each poll ──▶ IN_FORCE ──▶ remaining, spawn
@@ -7,13 +7,13 @@
 //!
 //! Ground rules:
 //!
-//! * Names lie beside the tasks, so that those without one pay nothing for them, and any thread can look one up. A name is
-//!   listed before its task can be polled, and struck off when the task's future is dropped.
-//! * A deadline is kept by the future that is polled, and shown by the thread while that poll lasts. So a task without a
-//!   deadline has no field for one, and its polls do not look for any.
-//! * A spawn reads one thread-local. Only where a deadline is in force the task's future is wrapped, and it is boxed, so
-//!   that no spawn is compiled twice for the sake of it.
-//! * A deadline never gets later on the way inwards.
+//! * Names are kept apart from the tasks, so that tasks without a name pay nothing for them, and any thread can look a name
+//!   up. A name is listed before its task can be polled, and removed when the task's future is dropped.
+//! * A deadline is kept in the future that is polled, and in a thread-local while that poll lasts. So a task without a
+//!   deadline has no field for one, and its polls do not look for one.
+//! * A spawn reads one thread-local. Only if a deadline is in force is the task's future wrapped. It is boxed then, so that
+//!   no spawn is compiled twice because of it.
+//! * A deadline is never later than one that encloses it.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -35,13 +35,13 @@ use crate::trace;
 /// A task's name, if it has one.
 type Name = Option<Arc<str>>;
 
-/// A task's future, as the executor gets it.
+/// Wraps a task's future for the executor.
 #[inline]
 fn wrap<F: Future>(future: F, spawned: Spawned) -> impl Future<Output = F::Output> + use<F> {
     guarded(trace::task(future, spawned.id.number(), spawned.at, None))
 }
 
-/// As [`wrap`], for a task that may have a name. A task without one does without what that adds to the future.
+/// As [`wrap`], for a task that may have a name. Other tasks do without what the name adds to the future.
 fn wrap_named<F: Future>(
     future: F,
     spawned: Spawned,
@@ -52,11 +52,11 @@ fn wrap_named<F: Future>(
     guarded(trace::task(named, spawned.id.number(), spawned.at, name.as_deref()))
 }
 
-/// A task of the runtime that this thread is in.
+/// Makes `future` a task of the runtime that this thread is in.
 ///
 /// # Panics
 ///
-/// If it is in none, or in one that belongs to another thread.
+/// If the thread is in no runtime, or in one that belongs to another thread.
 #[inline]
 #[track_caller]
 pub(crate) fn here<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
@@ -69,7 +69,7 @@ pub(crate) fn here<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
     }
 }
 
-/// As [`here`].
+/// As [`here`], for a task that may have a name.
 #[track_caller]
 pub(crate) fn here_named<F: Future + 'static>(name: Name, future: F) -> JoinHandle<F::Output> {
     let at = Location::caller();
@@ -85,11 +85,11 @@ pub(crate) fn here_named<F: Future + 'static>(name: Name, future: F) -> JoinHand
     }
 }
 
-/// The executor of the runtime that this thread is in, if it is the thread's own.
+/// The executor of the runtime that this thread is in, if the runtime is the thread's own.
 ///
 /// # Panics
 ///
-/// If this thread is in none.
+/// If this thread is in no runtime.
 #[inline]
 #[track_caller]
 fn mine() -> Option<Rc<Local>> {
@@ -108,7 +108,7 @@ fn mine() -> Option<Rc<Local>> {
     }
 }
 
-/// What becomes of a future that cannot be taken to the runtime this thread is in.
+/// Refuses a future that cannot be taken to the runtime this thread is in.
 #[cold]
 #[track_caller]
 fn refuse<F: Future + 'static>(future: F, at: Origin) -> JoinHandle<F::Output> {
@@ -122,8 +122,8 @@ fn refuse<F: Future + 'static>(future: F, at: Origin) -> JoinHandle<F::Output> {
 }
 
 impl Runtime {
-    /// Makes `future` a task of this runtime. It is polled while a [`block_on`](Runtime::block_on) runs, and
-    /// need not be `Send`.
+    /// Makes `future` a task of this runtime. It need not be `Send`, and is polled while a [`block_on`](Runtime::block_on)
+    /// runs.
     ///
     /// ```
     /// let runtime = mainspring::Runtime::new()?;
@@ -146,9 +146,9 @@ impl Runtime {
 }
 
 impl Handle {
-    /// Makes `future` a task of the runtime, from any thread. It is woken if it sleeps.
+    /// Makes `future` a task of the runtime, from any thread. The runtime is woken if it sleeps.
     ///
-    /// If the runtime was dropped, the future is dropped here and now, and the handle's result says that it
+    /// If the runtime was dropped, the future is dropped at once, on this thread, and the handle's result says that the task
     /// was cancelled. [`spawn_with`](Handle::spawn_with) takes futures that are not `Send`.
     ///
     /// ```
@@ -168,13 +168,14 @@ impl Handle {
         self.remote().spawn_as(wrap(future, spawned), spawned)
     }
 
-    /// Makes the future that `build` returns a task of the runtime, from any thread. It need not be `Send`: `build` is
-    /// called on the runtime's thread, as the task is polled for the first time, and the future stays there.
+    /// Makes the future that `build` returns a task of the runtime, from any thread. The future need not be `Send`: `build`
+    /// is called on the runtime's thread, when the task is polled for the first time, and the future stays there.
     ///
-    /// A panic of `build` is one of the task. If the task is aborted before its first poll, `build` is dropped on the
-    /// runtime's thread, and never called.
+    /// A panic of `build` counts as a panic of the task. If the task is aborted before its first poll, `build` is dropped on
+    /// the runtime's thread, and never called.
     ///
-    /// If the runtime was dropped, `build` is dropped here and now, and the handle's result says that the task was cancelled.
+    /// If the runtime was dropped, `build` is dropped at once, on this thread, and the handle's result says that the task was
+    /// cancelled.
     ///
     /// ```
     /// use std::rc::Rc;
@@ -204,7 +205,7 @@ impl Handle {
         F::Output: Send + 'static,
     {
         let spawned = self.remote().next(Location::caller());
-        // The closure is called inside of what is wrapped around the future, as part of the task's first poll.
+        // The closure is called inside the wrappers of the future, as part of the task's first poll.
         self.remote().spawn_built(move || wrap(async move { build().await }, spawned), spawned)
     }
 
@@ -229,12 +230,12 @@ impl Names {
         self.lock().get(&id).cloned()
     }
 
-    /// All of them.
+    /// All names.
     pub(super) fn all(&self) -> BTreeMap<Id, Arc<str>> {
         self.lock().clone()
     }
 
-    /// The future of a task that has this name until the future is dropped.
+    /// Wraps the future of a task. The task has this name until the future is dropped.
     fn give<F>(self: &Arc<Self>, name: Option<Arc<str>>, id: Id, future: F) -> Named<F> {
         let listed = name.map(|name| {
             self.lock().insert(id, name);
@@ -244,7 +245,7 @@ impl Names {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Id, Arc<str>>> {
-        // Only the allocator is called under it.
+        // Only the allocator is called under the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -268,7 +269,7 @@ pin_project! {
     struct Named<F> {
         #[pin]
         future: F,
-        // Dropped after the future, which still has its name as it is dropped.
+        // Dropped after the future, so that the task still has its name as the future is dropped.
         listed: Option<Listed>,
     }
 }
@@ -298,7 +299,7 @@ pub(crate) struct DeadlineScope {
 }
 
 impl DeadlineScope {
-    /// Puts `at` into force, unless an earlier one is.
+    /// Puts `at` into force, unless an earlier deadline is in force.
     pub(crate) fn enter(at: Instant) -> DeadlineScope {
         IN_FORCE.with(|in_force| {
             let before = in_force.get();
@@ -320,7 +321,7 @@ struct Inherited<T> {
     future: Pin<Box<dyn Future<Output = T>>>,
 }
 
-/// `future`, in whose polls `at` is in force.
+/// Wraps `future`, so that `at` is in force during its polls.
 #[cold]
 fn inherited<F: Future + 'static>(at: Instant, future: F) -> Inherited<F::Output> {
     Inherited { at, future: Box::pin(future) }
@@ -363,7 +364,7 @@ mod tests {
         assert_eq!(listed(), 1);
         drop(runtime);
         assert_eq!(listed(), 0);
-        // One that no runtime takes.
+        // A task that no runtime takes.
         named.spawn_on(async {}, &handle).detach();
         assert_eq!(listed(), 0);
     }

@@ -1,5 +1,5 @@
-//! A runtime under a loop that is not its own: turns, when the next one is due, and what tells of it. And the turns that a
-//! runtime takes before it is shut down.
+//! A runtime under another event loop: turns, when the next turn is due, and what announces it. And the turns that a runtime
+//! takes before it is shut down.
 //!
 //! ```text
 //!   host: next_wake ──▶ sleeps, watching the descriptor ──▶ turn ──▶ turn, while it says more ──▶ next_wake
@@ -13,11 +13,13 @@
 //!
 //! Ground rules:
 //!
-//! * From `next_wake` to the next turn the host's sleep is the runtime's: all that would end a park makes the descriptor
-//!   readable. A spawn on this thread would not end a park, because nobody parks then; it ends this sleep.
-//! * What makes the descriptor readable is taken by the look of the next turn, also by one that does not sleep. So a host
-//!   that watches it by level does not spin.
-//! * A turn that the host has woken up for begins as a `block_on` does: what is told of before it begins is seen by it.
+//! * From `next_wake` to the next turn the host sleeps in place of the runtime: everything that would end a park makes the
+//!   descriptor readable. A spawn on this thread never ends a park, because the thread is not parked then; but it ends this
+//!   sleep.
+//! * The look of the next turn consumes what makes the descriptor readable, even in a turn that does not sleep. So a host
+//!   that watches the descriptor level-triggered does not spin.
+//! * A turn for which the host has woken up begins as a `block_on` does: it sees everything that was announced before it
+//!   began.
 
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -29,14 +31,14 @@ use super::context::BlockOnGuard;
 
 impl Runtime {
     /// Takes one turn, for a program whose thread belongs to another loop: looks at the I/O, fires the timers that are due,
-    /// and polls the tasks that are ready, for about 50 µs. While nothing is ready or due it sleeps before that, for `max` at
-    /// the most; zero never sleeps. Returns whether there is more to do at once: then the next turn would not sleep.
+    /// and polls the tasks that are ready, for about 50 µs. If nothing is ready or due, it sleeps first, for `max` at most;
+    /// with zero it never sleeps. Returns whether there is more to do at once: then the next turn would not sleep.
     ///
-    /// It may return early, for no reason. `max` counts by the system's clock. Where time is
-    /// [paused](crate::time::pause), a turn that finds nothing to do moves it to the next deadline, also if `max` is zero.
+    /// It may return early, for no reason. `max` is measured by the system's clock. If time is [paused](crate::time::pause),
+    /// a turn that finds nothing to do moves time to the next deadline, even if `max` is zero.
     ///
-    /// A loop that serves others too calls [`next_wake`](Runtime::next_wake), sleeps no longer than that while it watches
-    /// the runtime's descriptor ([`AsFd`](std::os::fd::AsFd), on Unix), and then takes turns of no length:
+    /// A loop that has other work, too, calls [`next_wake`](Runtime::next_wake), sleeps no longer than that while it watches
+    /// the runtime's descriptor ([`AsFd`](std::os::fd::AsFd), on Unix), and then takes turns with a `max` of zero:
     ///
     /// ```
     /// # #[cfg(unix)] {
@@ -60,14 +62,14 @@ impl Runtime {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// Tasks that never rest make `while runtime.turn(Duration::ZERO) {}` last for ever: a host that has others to serve takes
-    /// a few turns and then looks after them, with a timeout of [`next_wake`](Runtime::next_wake), which is zero then.
+    /// If tasks never rest, `while runtime.turn(Duration::ZERO) {}` lasts forever. A host that has other work takes a few
+    /// turns and then attends to that work, with a timeout of [`next_wake`](Runtime::next_wake), which is zero then.
     ///
     /// # Panics
     ///
-    /// If this thread runs a [`block_on`](Runtime::block_on) or a turn already, of this runtime or another; if this process
-    /// is a child by `fork` of the one that made the runtime. With the first panic of a foreign waker, after all have been
-    /// woken: the next turn goes on. The panic of a task goes to its handle.
+    /// If this thread already runs a [`block_on`](Runtime::block_on) or a turn, of this runtime or another. If this process
+    /// is a child by `fork` of the process that made the runtime. With the first panic of a foreign waker, after all have
+    /// been woken; the next turn goes on. The panic of a task goes to the task's handle.
     #[track_caller]
     pub fn turn(&self, max: Duration) -> bool {
         let Some(_running) = BlockOnGuard::start() else {
@@ -83,26 +85,29 @@ impl Runtime {
         event_loop.begin(self.handle(), &self.executor, true);
         let may_sleep = !self.executor.has_ready();
         event_loop.turn(self.handle(), &self.executor, may_sleep, max);
-        // There is no root that could have its turn.
+        // There is no root that could run.
         self.run_ready(&mut event_loop, || ControlFlow::Continue(()));
         event_loop.end(self.handle());
         self.executor.has_ready() || event_loop.has_backlog()
     }
 
-    /// Says for how long the thread may sleep before the next [`turn`](Runtime::turn), and prepares for that sleep: zero if
-    /// something is ready or due, and then the descriptor is readable too; `None` if only the descriptor can tell.
+    /// Returns how long the thread may sleep before the next [`turn`](Runtime::turn), and prepares for that sleep. Zero if
+    /// something is ready or due; then the descriptor is readable, too. `None` if only the descriptor can tell when a turn is
+    /// needed.
     ///
-    /// From now until the next turn the runtime's descriptor becomes readable when a turn is needed: when a socket has
-    /// something to tell, when another thread wakes or spawns a task or arms an earlier timer, when one is spawned on this
-    /// thread; and on Linux when the time is up, to within some tens of microseconds, so that there the timeout need not be
-    /// given at all. Elsewhere it must be. A timeout in whole milliseconds is rounded up: rounded down, the loop would spin.
+    /// From now until the next turn the runtime's descriptor becomes readable when a turn is needed: when a socket has an
+    /// event, when another thread wakes or spawns a task or arms an earlier timer, when a task is spawned on this thread; and
+    /// on Linux when the time is up, to within some tens of microseconds, so that on Linux the host can sleep without a
+    /// timeout. Elsewhere it needs the timeout. A timeout in whole milliseconds must be rounded up: if it were rounded down,
+    /// the loop would spin.
     ///
-    /// A timer's [tolerance](crate::time::Tolerance) counts: the time may lie so much after the earliest deadline. If timers
-    /// were cancelled it may lie before, and on Linux the descriptor may become readable for one of them: that turn finds
-    /// nothing to do. Where time is [paused](crate::time::pause), it is zero if a turn would move time, and `None` if not.
+    /// A timer's [tolerance](crate::time::Tolerance) counts: the sleep may end later than the earliest deadline by that much.
+    /// If timers were cancelled, the sleep may end before the earliest deadline, and on Linux the descriptor may become
+    /// readable for a cancelled timer: that turn finds nothing to do. If time is [paused](crate::time::pause), the result is
+    /// zero if a turn would move time, and `None` otherwise.
     ///
-    /// Without a turn in between it may be called again and again. It makes a system call or three, so a host that is about to
-    /// take a turn in any case need not ask.
+    /// It may be called repeatedly without a turn in between. It makes one to three system calls, so a host that is about to
+    /// take a turn in any case need not call it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -121,7 +126,7 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If a task of this runtime calls it; if this process is a child by `fork` of the one that made the runtime.
+    /// If a task of this runtime calls it. If this process is a child by `fork` of the process that made the runtime.
     #[track_caller]
     pub fn next_wake(&self) -> Option<Duration> {
         let Ok(mut event_loop) = self.event_loop.try_borrow_mut() else {
@@ -132,16 +137,17 @@ impl Runtime {
         event_loop.lend(self.handle(), &self.executor)
     }
 
-    /// Runs the runtime until its tasks have ended, for `limit` at the most, and drops it. Returns how many tasks had not
-    /// ended, whose futures were dropped.
+    /// Runs the runtime until its tasks have ended, for `limit` at most, and drops it. Returns how many tasks had not ended;
+    /// their futures were dropped.
     ///
-    /// Tell the tasks to stop before, as by closing a channel that they wait for: nothing is told to them by this. They,
-    /// and those that they spawn, run as in a [`block_on`](Runtime::block_on), with timers and sockets. When none is left
-    /// this returns; once the time is up the tasks that are left are dropped, as [dropping](Runtime) the runtime does,
-    /// and what they do as they are dropped is not waited for. A task that does not return from its poll delays that.
+    /// Tell the tasks to stop before the call, for example by closing a channel that they wait for: this method does not
+    /// notify them. The tasks, and those that they spawn, run as in a [`block_on`](Runtime::block_on), with timers and
+    /// sockets. When no task is left, the method returns. Once the time is up, the remaining tasks are dropped, as they are
+    /// when the runtime is [dropped](Runtime); the method does not wait for what they do as they are dropped. A task that
+    /// does not return from its poll delays that.
     ///
-    /// `limit` counts by the runtime's time, also where that is virtual: where it stands, and is advanced by nobody, this waits
-    /// for all tasks. Zero drops the tasks at once, without a turn; `Duration::MAX` waits for all of them.
+    /// `limit` is measured by the runtime's time, even if that is virtual: if time stands still, and nothing advances it,
+    /// this waits for all tasks. Zero drops the tasks at once, without a turn; `Duration::MAX` waits for all tasks.
     ///
     /// ```
     /// use std::time::Duration;
@@ -171,11 +177,11 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// As [`turn`](Runtime::turn): mostly, if this thread runs a `block_on`. The runtime is dropped all the same.
+    /// As [`turn`](Runtime::turn): mostly if this thread runs a `block_on`. The runtime is dropped nevertheless.
     #[track_caller]
     pub fn shutdown_timeout(self, limit: Duration) -> usize {
         let mut cx = Context::from_waker(Waker::noop());
-        // It keeps the turns from sleeping, or virtual time from going, past it.
+        // This timer keeps the turns from sleeping past it, and virtual time from moving past it.
         let mut up = pin!(self.handle().timers().sleep(limit));
         loop {
             if self.executor.alive() == 0 && !self.executor.has_ready() {
@@ -189,8 +195,8 @@ impl Runtime {
     }
 }
 
-/// The descriptor to watch in another loop, for being readable; see [`next_wake`](Runtime::next_wake). Nothing is to be
-/// read from it: it is the system's poller, an epoll or kqueue. It is the same one as long as the runtime lives.
+/// The descriptor that another loop watches until it is readable; see [`next_wake`](Runtime::next_wake). Do not read from it:
+/// it is the system's poller, an epoll or kqueue. It stays the same as long as the runtime lives.
 #[cfg(unix)]
 impl std::os::fd::AsFd for Runtime {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
@@ -198,7 +204,7 @@ impl std::os::fd::AsFd for Runtime {
     }
 }
 
-/// As [`AsFd`](std::os::fd::AsFd).
+/// The same descriptor as [`AsFd`](std::os::fd::AsFd) returns.
 #[cfg(unix)]
 impl std::os::fd::AsRawFd for Runtime {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {

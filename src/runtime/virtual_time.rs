@@ -1,5 +1,5 @@
-//! `VirtualTime`: what a runtime whose time is paused has been asked to do with it. The driver keeps the time
-//! itself, and the event loop moves it.
+//! `VirtualTime`: what has been requested of a runtime's paused time. The driver keeps the time itself, and the event loop
+//! moves it.
 //!
 //! ```text
 //!   Advance (time/paused.rs) ──▶ begin: until when         ┐
@@ -11,12 +11,13 @@
 //!
 //! Ground rules:
 //!
-//! * A runtime that is not paused looks at none of this.
+//! * A runtime whose time is not paused looks at none of this.
 //! * Wakers are cloned, dropped and woken without the lock.
-//! * Time is resumed under the lock, and an advance begins under it only while time stands and the runtime lives. Who ends
-//!   advances, because time goes on or the runtime is dropped, takes the lock afterwards: so none is left behind.
-//! * Advances that are under way side by side do not add up: each has a moment of its own, and time passes
-//!   through them in order.
+//! * Time is resumed under the lock, and an advance begins under the lock, only while time is paused and the runtime lives.
+//!   Advances are ended, because time was resumed or the runtime was dropped, under the same lock: so no advance is left
+//!   behind.
+//! * Advances that are under way at the same time do not add up: each has a moment of its own, and time passes through these
+//!   moments in order.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,10 +28,10 @@ use mainspring_driver::{Handle as Timers, Nanos, Unpark};
 use super::Handle;
 use crate::panics;
 
-/// What was asked of a clock that is stopped.
+/// What was requested of a paused clock.
 #[derive(Default)]
 pub(crate) struct VirtualTime {
-    /// How many keep it from moving by itself.
+    /// How many holds keep time from moving automatically.
     holds: AtomicUsize,
     advances: Mutex<Advances>,
 }
@@ -49,8 +50,8 @@ struct PendingAdvance {
 }
 
 impl VirtualTime {
-    /// Asks for the time of `handle`'s runtime, which this clock is of, to pass until `until`. Returns the number to ask for
-    /// it by; `None` if that time does not stand, or the runtime is gone.
+    /// Requests that the time of `handle`'s runtime, to which this clock belongs, pass until `until`. Returns the number of
+    /// the advance; `None` if that time is not paused, or the runtime is gone.
     pub(crate) fn begin(&self, handle: &Handle, until: Nanos, cx: &mut Context<'_>) -> Option<u64> {
         let waker = cx.waker().clone();
         let mut advances = self.lock();
@@ -65,8 +66,8 @@ impl VirtualTime {
         Some(number)
     }
 
-    /// Lets the time of `timers`, which this clock is of, go on, and wakes the advances that are under way: nobody moves
-    /// time for them any more. False, and nothing is changed, if it does not stand.
+    /// Resumes the time of `timers`, to which this clock belongs, and wakes the advances that are under way: nothing moves
+    /// time for them any more. If time is not paused, returns false and changes nothing.
     ///
     /// # Panics
     ///
@@ -80,8 +81,8 @@ impl VirtualTime {
         resumed
     }
 
-    /// Ready if advance `number` is not under way any more: time has come where it wants it, and everything has come to
-    /// rest; or time was resumed.
+    /// Ready if advance `number` is not under way any more: time has reached its moment, and everything has come to rest; or
+    /// time was resumed.
     pub(crate) fn poll(&self, number: u64, cx: &mut Context<'_>) -> Poll<()> {
         let mut waker = cx.waker().clone();
         let mut advances = self.lock();
@@ -89,12 +90,12 @@ impl VirtualTime {
         let Some(advance) = found else { return Poll::Ready(()) };
         std::mem::swap(&mut advance.waker, &mut waker);
         drop(advances);
-        // The old one goes without the lock.
+        // The old waker is dropped without the lock.
         drop(waker);
         Poll::Pending
     }
 
-    /// Advance `number` is not wanted any more. Time stays where it has come to.
+    /// Ends advance `number`, which is not wanted any more. Time stays at the moment that it has reached.
     pub(crate) fn give_up(&self, number: u64) {
         let mut advances = self.lock();
         let found = advances.under_way.iter().position(|advance| advance.number == number);
@@ -103,20 +104,20 @@ impl VirtualTime {
         drop(given_up);
     }
 
-    /// Whether time may not move by itself. Asked before the look at the I/O: a job that ends in between has
-    /// woken somebody, and that look sees it.
+    /// Returns whether time must not move automatically. Asked before the look at the I/O: a job that ends in between has
+    /// woken a task, and that look sees it.
     pub(super) fn is_held(&self) -> bool {
         // Acquire pairs with the Release of `Hold`.
         self.holds.load(Ordering::Acquire) != 0
     }
 
-    /// The nearest moment that an advance wants.
+    /// The nearest moment that an advance waits for.
     pub(super) fn next(&self) -> Option<Nanos> {
         self.lock().under_way.iter().map(|advance| advance.until).min()
     }
 
-    /// Ends the advances that wanted time to come to `now`, and wakes them in the order of their moments and
-    /// beginnings.
+    /// Ends the advances that waited for `now` or an earlier moment, and wakes them in the order of their moments, and of
+    /// their beginnings where moments are equal.
     ///
     /// # Panics
     ///
@@ -135,13 +136,13 @@ impl VirtualTime {
     }
 }
 
-/// Wakes them in the order of their moments and beginnings.
+/// Wakes the advances in the order of their moments, and of their beginnings where moments are equal.
 fn wake(mut advances: Vec<PendingAdvance>) {
     advances.sort_by_key(|advance| (advance.until, advance.number));
     panics::wake_all(advances.into_iter().map(|advance| advance.waker));
 }
 
-/// Keeps a paused clock from moving by itself while it lives.
+/// Keeps a paused clock from moving automatically while it lives.
 pub(crate) struct Hold(Handle);
 
 impl Hold {
@@ -162,7 +163,7 @@ impl Drop for Hold {
 }
 
 impl Handle {
-    /// Keeps a paused clock from moving by itself until what this returns is dropped.
+    /// Keeps a paused clock from moving automatically until the returned hold is dropped.
     pub(crate) fn hold_time(&self) -> Hold {
         Hold::new(self)
     }

@@ -15,39 +15,40 @@
 //! # .unwrap();
 //! ```
 //!
-//! The handler is that of the crate `signal-hook`, which other crates in the process may use, too. It writes a byte to a
-//! socket, and the runtime's poller tells of it: there is no thread. Each [`Signal`] has two descriptors, belongs to the
-//! runtime in which it was made, and gets each signal, also if others get it.
+//! The handler comes from the crate `signal-hook`, which other crates in the process may use, too. It writes a byte to a
+//! socket, which the runtime's poller watches: no thread is used. Each [`Signal`] has two descriptors, belongs to the
+//! runtime in which it was made, and receives each signal, even if other [`Signal`]s receive it, too.
 //!
 //! # While nobody waits
 //!
-//! A signal is taken from its default action as long as there is a [`Signal`] of its kind somewhere in the process, polled or
-//! not. When the last one is dropped, **the default action is back**: the next Ctrl-C ends the process, and its parent sees
-//! that SIGINT has ended it. So a program that waits for [`ctrl_c`] once can still be ended by a second Ctrl-C while it
-//! clears up, and one that must not be ended keeps a [`Signal`].
+//! A signal has no default action as long as there is a [`Signal`] of its kind somewhere in the process, polled or not.
+//! When the last one is dropped, **the default action is back**: the next Ctrl-C ends the process, and its parent sees that
+//! SIGINT has ended it. So a program that waits for [`ctrl_c`] once can still be ended by a second Ctrl-C while it cleans
+//! up, and a program that must not be ended keeps a [`Signal`].
 //!
-//! Exactly this happens: signal-hook cannot remove the handler. So the handler stays, and while there is no [`Signal`] it
-//! does what the system would do by default. With these exceptions:
+//! In detail: signal-hook cannot remove the handler. So the handler stays, and while there is no [`Signal`] it does what
+//! the system would do by default, with these exceptions:
 //!
-//! * Where the action was another one when the process made its first [`Signal`] of this kind, that one is back: a signal
-//!   that was ignored, as SIGHUP is under `nohup`, is ignored; and one that had a handler calls that handler, before, while
-//!   and after somebody waits. Linux and Android tell of it, by `/proc`; elsewhere, and without `/proc`, a signal that was
-//!   ignored is taken for one with the default action.
-//! * A handler that another part of the process adds later by signal-hook, as tokio, async-signal and signal-hook itself do,
-//!   does not keep the default action from being taken. Where such a part handles a signal of the same kind, keep a
-//!   [`Signal`] for as long.
-//! * A signal for which signal-hook knows no default action, as the real-time signals of Linux, is ignored.
+//! * If the signal had another action when the process made its first [`Signal`] of this kind, that action is back: a
+//!   signal that was ignored, as SIGHUP is under `nohup`, is ignored; and a signal that had a handler calls that handler,
+//!   before, during and after a wait. On Linux and Android `/proc` shows the action; elsewhere, and without `/proc`, a
+//!   signal that was ignored is treated as one with the default action.
+//! * A handler that another part of the process adds later by signal-hook, as tokio, async-signal and signal-hook itself
+//!   do, does not prevent the default action. If such a part handles a signal of the same kind, keep a [`Signal`] for as
+//!   long as it does.
+//! * A signal for which signal-hook knows no default action, such as the real-time signals of Linux, is ignored.
 //!
-//! A child process gets the default actions, as far as they were not ignored to begin with. A child by `fork` that starts no other
-//! program has the handlers, and what they write to: a signal to it is received by its parent, too.
+//! A child process gets the default actions, except for signals that were ignored to begin with. A child by `fork` that
+//! starts no other program has the handlers, and the sockets that they write to: a signal to it is received by its parent,
+//! too.
 //!
 //! # Virtual time
 //!
-//! Paused time does not wait for a signal: hold [`stand_still`](crate::time::stand_still) where it is to.
+//! Paused time does not wait for a signal: hold [`stand_still`](crate::time::stand_still) where it has to.
 //!
 //! # Windows
 //!
-//! There is no such module there: the handlers of signal-hook cannot wake a poller.
+//! This module does not exist there: the handlers of signal-hook cannot wake a poller.
 
 mod watch;
 
@@ -62,7 +63,7 @@ use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Which signal. Made by its name, or [by its number](Self::from_raw).
+/// A kind of signal. Made by its name, or [by its number](Self::from_raw).
 ///
 /// ```
 /// use mainspring::signal::SignalKind;
@@ -96,14 +97,14 @@ impl SignalKind {
         window_change = SIGWINCH: "the terminal has another size. By default nothing happens.";
     }
 
-    /// The signal with this number on this system.
+    /// Returns the signal with this number on this system.
     ///
-    /// Any number can be asked for; [`signal()`] says which of them cannot be awaited.
+    /// Any number is accepted; [`signal()`] reports which of them cannot be awaited.
     pub const fn from_raw(signal: c_int) -> SignalKind {
         SignalKind(signal)
     }
 
-    /// The signal's number on this system.
+    /// Returns the signal's number on this system.
     pub const fn as_raw_value(self) -> c_int {
         self.0
     }
@@ -114,11 +115,11 @@ impl SignalKind {
 /// # Errors
 ///
 /// * One of kind [`InvalidInput`](ErrorKind::InvalidInput) if the signal cannot be awaited: SIGKILL and SIGSTOP never can,
-///   SIGILL, SIGFPE and SIGSEGV have to be answered on the spot, and others do not exist;
+///   SIGILL, SIGFPE and SIGSEGV have to be handled on the spot, and other numbers are no signals;
 /// * one of kind [`Other`](ErrorKind::Other) if there is no runtime on this thread;
-/// * the system's, such as that there are no descriptors left.
+/// * the system's, for example if there are no descriptors left.
 ///
-/// The signal's action is then what it was.
+/// After an error the signal's action is what it was before.
 ///
 /// # Examples
 ///
@@ -134,16 +135,16 @@ impl SignalKind {
 /// ```
 pub fn signal(kind: SignalKind) -> io::Result<Signal> {
     let (reader, writer) = UnixStream::pair()?;
-    // Before the handler: so a thread that is in no runtime changes nothing.
+    // This is made before the handler, so that a thread that is in no runtime changes nothing.
     let pipe = AsyncFd::with_interest(reader, Interest::Readable)?;
     Ok(Signal { watch: Watch::begin(kind.0, writer)?, pipe })
 }
 
 /// Waits for the next Ctrl-C, or SIGINT from elsewhere, from its first poll on.
 ///
-/// While the future lives, Ctrl-C does not end the process. Once it is ready or dropped, it does again, as is said
-/// [above](self#while-nobody-waits): the second Ctrl-C ends a program that does not end after the first. So a loop around
-/// this lives dangerously; a program that wants each Ctrl-C keeps a
+/// While the future exists, Ctrl-C does not end the process. Once the future is ready or dropped, Ctrl-C does again, as
+/// described [above](self#while-nobody-waits): the second Ctrl-C ends a program that does not end after the first. So in a
+/// loop around this function, a Ctrl-C between two calls can end the process. A program that wants each Ctrl-C keeps a
 /// [`signal(SignalKind::interrupt())`](signal()).
 ///
 /// # Errors
@@ -174,13 +175,14 @@ pub async fn ctrl_c() -> io::Result<()> {
     signal(SignalKind::interrupt())?.recv().await
 }
 
-/// The signals of one kind, from the moment it was made by [`signal()`]; a [`Stream`], too, which never ends.
+/// Receives the signals of one kind, from the moment it was made by [`signal()`]. It is also a [`Stream`], which never
+/// ends.
 ///
-/// Signals that come before the last one was received count as one: the system, too, promises no more. None is lost
-/// altogether, whether or not somebody waits while it comes.
+/// Signals that come before the last one was received count as one; the system promises no more, either. No signal is lost
+/// altogether, whether or not a task waits when it comes.
 ///
-/// It may be used and dropped on any thread, and outlives its runtime as an error. What happens when the last one of its
-/// kind is dropped is said [above](self#while-nobody-waits).
+/// It may be used and dropped on any thread. If it outlives its runtime, using it is an error. What happens when the last
+/// one of its kind is dropped is described [above](self#while-nobody-waits).
 ///
 /// # Examples
 ///
@@ -199,13 +201,13 @@ pub async fn ctrl_c() -> io::Result<()> {
 #[derive(Debug)]
 #[must_use = "a signal is watched for while this lives"]
 pub struct Signal {
-    /// Dropped before the pipe is: nobody writes to one that nobody reads.
+    /// Dropped before the pipe, so that nothing is written to a pipe without a reader.
     watch: Watch,
     pipe: AsyncFd<UnixStream>,
 }
 
 impl Signal {
-    /// Waits for a signal, unless one has come since the last was received.
+    /// Waits for a signal, unless one has come since the last one was received.
     ///
     /// # Errors
     ///
@@ -227,7 +229,7 @@ impl Signal {
         self.pipe.poll_io(cx, Interest::Readable, clear)
     }
 
-    /// Which signal this watches for.
+    /// Returns which signal this watches for.
     pub fn kind(&self) -> SignalKind {
         SignalKind(self.watch.signal())
     }
@@ -248,7 +250,7 @@ impl FusedStream for Signal {
     }
 }
 
-/// Takes out all bytes, each of which is a signal; `WouldBlock` if there is none.
+/// Reads all bytes, each of which is a signal; `WouldBlock` if there is none.
 fn clear(mut pipe: &UnixStream) -> io::Result<()> {
     let mut bytes = [0; 64];
     let mut found = false;

@@ -1,12 +1,13 @@
-//! Who watches for which signal, and what a signal does while nobody watches for it.
+//! Which signals are watched for, and what a signal does while it is not watched for.
 //!
 //! Ground rules:
 //!
-//! * signal-hook never takes its handler away, and calls all actions of a signal in the order of their registration. The
-//!   first that is registered here for a kind is the default action, to be taken while `unwatched` is set; it stays for good.
-//! * A watch begins with its action and then clears `unwatched`; it ends by setting it, if it is the last, and then takes its
-//!   action out. So at each moment a signal is told to somebody, or does what it does by default.
-//! * Both happen under one lock for the whole process. The handler takes no lock.
+//! * signal-hook never removes its handler, and calls all actions of a signal in the order of their registration. The first
+//!   action that is registered here for a kind is the default action, which is performed while `unwatched` is set; it stays
+//!   for good.
+//! * A watch begins by registering its action, and then clears `unwatched`. It ends by setting `unwatched`, if it is the
+//!   last watch, and then removes its action. So at each moment a signal reaches a watch, or does what it does by default.
+//! * Both the begin and the end happen under one lock for the whole process. The handler takes no lock.
 
 use signal_hook::SigId;
 use signal_hook::consts::FORBIDDEN;
@@ -17,17 +18,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The signals that somebody watches for, or has.
+/// The signals that are or were watched for.
 static KINDS: Mutex<Vec<Kind>> = Mutex::new(Vec::new());
 
 struct Kind {
     signal: c_int,
     watches: usize,
-    /// Whether the default action is to be taken. `None` if it never is.
+    /// Whether the default action must be performed. `None` if it never is.
     unwatched: Option<Arc<AtomicBool>>,
 }
 
-/// While it lives, a signal writes a byte.
+/// While it exists, a signal writes a byte.
 #[derive(Debug)]
 pub(super) struct Watch {
     signal: c_int,
@@ -35,7 +36,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Lets `signal` write to `writer` from now on, which is closed at the end.
+    /// Makes `signal` write to `writer` from now on. The writer is closed at the end of the watch.
     pub(super) fn begin(signal: c_int, writer: UnixStream) -> io::Result<Watch> {
         if FORBIDDEN.contains(&signal) {
             return Err(io::Error::new(ErrorKind::InvalidInput, "this signal cannot be awaited"));
@@ -74,7 +75,7 @@ impl Drop for Watch {
 }
 
 impl Kind {
-    /// A signal that nobody has watched for yet.
+    /// Makes the kind for a signal that has not been watched for yet.
     fn first(signal: c_int) -> io::Result<Kind> {
         let mut unwatched = None;
         if signal_name(signal).is_some() && has_default_action(signal) {
@@ -98,7 +99,8 @@ fn kinds() -> MutexGuard<'static, Vec<Kind>> {
     KINDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the signal, which is neither ignored nor caught then, does what it does by default; also if that is not known.
+/// Returns whether the signal does what it does by default, because it is neither ignored nor caught. Also true if that is
+/// not known.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn has_default_action(signal: c_int) -> bool {
     let Ok(status) = std::fs::read("/proc/self/status") else { return true };

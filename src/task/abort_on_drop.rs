@@ -1,4 +1,4 @@
-//! `AbortOnDrop`: the handle of a task that ends with it.
+//! `AbortOnDrop`: a handle that aborts its task when it is dropped.
 
 use std::ops::Deref;
 use std::pin::Pin;
@@ -8,23 +8,23 @@ use futures_core::future::FusedFuture;
 
 use super::{JoinError, JoinHandle};
 
-/// The handle of a task that is aborted when the handle is dropped: a future of its result, as a [`JoinHandle`] is. Made
-/// by [`JoinHandle::abort_on_drop`].
+/// The handle of a task that is aborted when the handle is dropped: a future of the task's result, as a [`JoinHandle`] is.
+/// Made by [`JoinHandle::abort_on_drop`].
 ///
-/// It is also a reference to the handle it was made from, whose [`abort`](JoinHandle::abort), `is_finished` and `id` are
-/// thereby at hand.
+/// It dereferences to the handle it was made from, so the methods [`abort`](JoinHandle::abort), `is_finished` and `id` can be
+/// called on it.
 ///
 /// # Errors
 ///
-/// As a [`JoinHandle`].
+/// As for a [`JoinHandle`].
 ///
 /// # Panics
 ///
-/// If it is polled after it gave its result.
+/// If it is polled after it returned its result.
 ///
 /// # Cancel safety
 ///
-/// `&mut` of it may be awaited in a branch that is dropped: no result is lost, and nothing is aborted.
+/// A `&mut` to it may be awaited in a branch that is dropped: no result is lost, and nothing is aborted.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,14 +42,14 @@ use super::{JoinError, JoinHandle};
 #[derive(Debug)]
 #[must_use = "dropping it aborts the task"]
 pub struct AbortOnDrop<T> {
-    /// None: it was detached.
+    /// None: the task was detached.
     handle: Option<JoinHandle<T>>,
 }
 
 impl<T> JoinHandle<T> {
-    /// Ties the task to its handle: when what this returns is dropped, the task is [aborted](JoinHandle::abort).
+    /// Ties the task to its handle: when the returned handle is dropped, the task is [aborted](JoinHandle::abort).
     ///
-    /// So a future that spawned helpers takes them along if it is dropped. For any number of tasks there is
+    /// So if a future that spawned helper tasks is dropped, its helpers are aborted. For any number of tasks there is
     /// [`JoinSet`](super::JoinSet).
     ///
     /// ```
@@ -64,7 +64,7 @@ impl<T> JoinHandle<T> {
 }
 
 impl<T> AbortOnDrop<T> {
-    /// Unties the task: the handle that is returned aborts nothing when it is dropped.
+    /// Unties the task from its handle: the returned handle aborts nothing when it is dropped.
     ///
     /// ```
     /// mainspring::block_on(async {
@@ -103,7 +103,7 @@ impl<T> Future for AbortOnDrop<T> {
     }
 }
 
-/// Terminated once it gave its result.
+/// Terminated once it has returned its result.
 impl<T> FusedFuture for AbortOnDrop<T> {
     fn is_terminated(&self) -> bool {
         self.deref().is_terminated()

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::JoinHandle;
 use crate::runtime::{Handle, Runtime, spawn};
 
-/// Spawns tasks that have a name: a [dump](crate::dump) shows it, [`Handle::running`] tells it, and it is the field `name`
-/// of the task's span in `tracing`.
+/// Spawns tasks that have a name. A [dump](crate::dump) shows the name, [`Handle::running`] reports it, and it is the field
+/// `name` of the task's span in `tracing`.
 ///
-/// Names need not differ, and may be used again: they are copied once, when the builder gets them. A task without a name
-/// costs what it did.
+/// Names need not be unique, and may be used again: each is copied once, when the builder gets it. A task without a name costs
+/// nothing extra.
 ///
 /// ```
 /// use mainspring::{Handle, task};
@@ -30,18 +30,18 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Makes a builder of tasks without a name.
+    /// Returns a builder of tasks without a name.
     pub fn new() -> Builder {
         Builder::default()
     }
 
-    /// Names the tasks that are spawned from now on.
+    /// Sets the name of the tasks that are spawned from now on.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Builder {
         self.name = Some(name.into());
         self
     }
 
-    /// Makes `future` a task of the runtime this thread is in, as [`spawn`](super::spawn) does.
+    /// Spawns `future` as a task of the runtime this thread is in, as [`spawn`](super::spawn) does.
     ///
     /// # Panics
     ///
@@ -51,7 +51,7 @@ impl Builder {
         spawn::here_named(self.name.clone(), future)
     }
 
-    /// Makes `future` a task of this runtime, from any thread, as [`Handle::spawn`] does.
+    /// Spawns `future` as a task of the runtime of `handle`, from any thread, as [`Handle::spawn`] does.
     #[track_caller]
     pub fn spawn_on<F>(&self, future: F, handle: &Handle) -> JoinHandle<F::Output>
     where
@@ -61,7 +61,7 @@ impl Builder {
         handle.spawn_named(self.name.clone(), future)
     }
 
-    /// Makes `future`, which need not be `Send`, a task of this runtime, as [`Runtime::spawn`] does.
+    /// Spawns `future`, which need not be `Send`, as a task of `runtime`, as [`Runtime::spawn`] does.
     #[track_caller]
     pub fn spawn_local_on<F: Future + 'static>(&self, future: F, runtime: &Runtime) -> JoinHandle<F::Output> {
         runtime.spawn_named(self.name.clone(), future)

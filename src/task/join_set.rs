@@ -1,4 +1,4 @@
-//! `JoinSet`: many tasks, of which the results are taken as they come.
+//! `JoinSet`: many tasks, whose results are taken as the tasks end.
 //!
 //! ```text
 //!   spawn ──▶ Reporting: the future and a Leave ── dropped as the task ends ──▶ Ended: which, in order; wakes the set
@@ -9,12 +9,12 @@
 //!
 //! Ground rules:
 //!
-//! * Each task reports its end exactly once, however it ends: the report is made as its future is dropped. So a poll
-//!   of the set looks at one handle for each result, and at none while nothing has ended.
-//! * The report comes a moment before the handle has the result. On another thread the set may see it in between, and
-//!   then waits by the handle.
-//! * A key is used again, a number is not. A report whose number is not that of the key's task is of a spawn that
-//!   panicked, and is skipped.
+//! * Each task reports its end exactly once, however it ends: the report is made when its future is dropped. So a poll
+//!   of the set looks at one handle for each result, and at none while no task has ended.
+//! * The report comes a moment before the handle has the result. On another thread, the set may see the report in between.
+//!   Then it waits by polling the handle.
+//! * A key is used again, a number is not. If a report's number is not that of the key's task, the report comes from a
+//!   spawn that panicked, and is skipped.
 //! * Wakers are cloned, dropped and woken without the lock.
 
 use std::collections::VecDeque;
@@ -33,15 +33,15 @@ use crate::runtime::{Handle, spawn};
 
 /// A set of tasks whose results are taken in the order in which the tasks end.
 ///
-/// Dropping the set aborts all its tasks: what is spawned into a set does not outlive it by more than the turn in which
-/// its future is dropped. [`detach_all`](JoinSet::detach_all) lets them run on.
+/// Dropping the set aborts all its tasks: a task that is spawned into a set does not outlive the set by more than the turn in
+/// which the task's future is dropped. [`detach_all`](JoinSet::detach_all) lets the tasks run on.
 ///
-/// The tasks need not be `Send`. The set may go to another thread if the results may, and be awaited there by any executor;
-/// [`spawn`](JoinSet::spawn) works in the runtime alone, and [`spawn_on`](JoinSet::spawn_on) everywhere. A poll costs the
-/// same for any number of tasks, and so does a result.
+/// The tasks need not be `Send`. The set may be sent to another thread if the results may, and awaited there by any executor.
+/// [`spawn`](JoinSet::spawn) works only within the runtime, and [`spawn_on`](JoinSet::spawn_on) everywhere. A poll costs the
+/// same for any number of tasks, and so does taking a result.
 ///
-/// It is a [`Stream`] of results, which ends when the set is empty, and goes on when more is spawned. As a [`FusedStream`]
-/// it is terminated while it is empty: `futures::select!` then skips it.
+/// The set is a [`Stream`] of results. The stream ends when the set is empty, and continues when more tasks are spawned. As a
+/// [`FusedStream`] it is terminated while the set is empty: `futures::select!` then skips it.
 ///
 /// ```
 /// use std::rc::Rc;
@@ -72,7 +72,7 @@ pub struct JoinSet<T> {
     tasks: Slab<Member<T>>,
     /// The number of the next task.
     next: u64,
-    /// The report that was taken and not followed yet.
+    /// The report that has been taken, while the result of its task has not.
     taken: Option<Report>,
     ended: Arc<Ended>,
 }
@@ -83,14 +83,14 @@ struct Member<T> {
     handle: JoinHandle<T>,
 }
 
-/// Which task has ended.
+/// Says which task has ended.
 #[derive(Clone, Copy)]
 struct Report {
     key: usize,
     number: u64,
 }
 
-/// What the tasks of a set report to.
+/// Where the tasks of a set report their ends.
 #[derive(Default)]
 struct Ended {
     inbox: Mutex<Inbox>,
@@ -99,7 +99,7 @@ struct Ended {
 #[derive(Default)]
 struct Inbox {
     reports: VecDeque<Report>,
-    /// Who waits for the next.
+    /// The waker of the task that waits for the next report.
     waker: Option<Waker>,
 }
 
@@ -109,12 +109,12 @@ impl<T> JoinSet<T> {
         JoinSet { tasks: Slab::new(), next: 0, taken: None, ended: Arc::default() }
     }
 
-    /// How many tasks are in the set, those included that have ended and whose result was not taken.
+    /// The number of tasks in the set, including those that have ended and whose result was not taken.
     pub fn len(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Whether no task is in the set.
+    /// Returns whether the set has no tasks.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
@@ -124,7 +124,7 @@ impl<T> JoinSet<T> {
     ///
     /// # Errors
     ///
-    /// The inner one: the task panicked or was cancelled, as [`JoinHandle`] says.
+    /// The inner result is an error if the task panicked or was cancelled, as [`JoinHandle`] says.
     ///
     /// # Cancel safety
     ///
@@ -133,7 +133,7 @@ impl<T> JoinSet<T> {
         std::future::poll_fn(|cx| self.poll_join_next(cx)).await
     }
 
-    /// As [`join_next`](JoinSet::join_next), but `None` as well if no task has ended yet: it does not wait.
+    /// Like [`join_next`](JoinSet::join_next), but also returns `None` if no task has ended yet: it does not wait.
     ///
     /// ```
     /// use mainspring::task::{JoinSet, yield_now};
@@ -163,7 +163,7 @@ impl<T> JoinSet<T> {
         }
     }
 
-    /// Polls for what [`join_next`](JoinSet::join_next) waits for.
+    /// Polls for the next result, for which [`join_next`](JoinSet::join_next) waits.
     pub fn poll_join_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, JoinError>>> {
         loop {
             if self.tasks.is_empty() {
@@ -185,17 +185,17 @@ impl<T> JoinSet<T> {
         }
     }
 
-    /// Asks for all tasks to be cancelled, as [`JoinHandle::abort`] does. They stay in the set, and each gives its result:
-    /// those that had not ended an error that [is cancelled](JoinError::is_cancelled).
+    /// Asks for all tasks to be cancelled, as [`JoinHandle::abort`] does. They stay in the set, and each still has a result:
+    /// for tasks that had not ended, an error that [is cancelled](JoinError::is_cancelled).
     pub fn abort_all(&self) {
         self.tasks.iter().for_each(|(_, member)| member.handle.abort());
     }
 
-    /// Aborts all tasks and waits until their futures are dropped. The results are dropped, panics among them.
+    /// Aborts all tasks and waits until their futures are dropped. The results are dropped, including panics.
     ///
     /// # Cancel safety
     ///
-    /// If it is dropped before it is ready, the tasks are aborted, and those that have not ended yet are still in the set.
+    /// If this is dropped before it is ready, the tasks are aborted, and those that have not ended yet are still in the set.
     ///
     /// ```
     /// use std::rc::Rc;
@@ -238,7 +238,7 @@ impl<T> JoinSet<T> {
     /// });
     /// ```
     pub fn detach_all(&mut self) {
-        // They go on reporting, where nobody hears them.
+        // The tasks still report their ends, but to an inbox that is no longer read.
         self.ended = Arc::default();
         self.taken = None;
         self.tasks = Slab::new();
@@ -246,20 +246,20 @@ impl<T> JoinSet<T> {
 }
 
 impl<T: 'static> JoinSet<T> {
-    /// Makes `future` a task of the runtime this thread is in, and of the set, as [`task::spawn`](super::spawn) does.
-    /// [`Builder::spawn_in`] gives it a name.
+    /// Spawns `future` in the runtime this thread is in, as [`task::spawn`](super::spawn) does, and adds the task to the set.
+    /// [`Builder::spawn_in`] gives the task a name.
     ///
     /// # Panics
     ///
-    /// As [`task::spawn`](super::spawn): if this thread is in no runtime, or in one of another thread. The set is as it was
-    /// then.
+    /// As [`task::spawn`](super::spawn): if this thread is in no runtime, or in a runtime that belongs to another thread. Then
+    /// the set is unchanged.
     #[track_caller]
     pub fn spawn<F: Future<Output = T> + 'static>(&mut self, future: F) -> AbortHandle {
         let (report, future) = self.prepare(future);
         self.insert(report, spawn::here(future))
     }
 
-    /// Makes `future` a task of this runtime and of the set, from any thread, as [`Handle::spawn`] does.
+    /// Spawns `future` in the runtime of `handle`, from any thread, as [`Handle::spawn`] does, and adds the task to the set.
     ///
     /// ```
     /// use mainspring::{Runtime, task::JoinSet};
@@ -286,7 +286,7 @@ impl<T: 'static> JoinSet<T> {
         self.insert(report, handle.spawn(future))
     }
 
-    /// The future of the set's next task, and what that will report.
+    /// Returns the future of the set's next task, and the report that it will make.
     fn prepare<F: Future<Output = T>>(&mut self, future: F) -> (Report, Reporting<F>) {
         let report = Report { key: self.tasks.vacant_key(), number: self.next };
         self.next += 1;
@@ -302,7 +302,7 @@ impl<T: 'static> JoinSet<T> {
 }
 
 impl Builder {
-    /// Makes `future` a task of the runtime this thread is in, and of `set`, as [`JoinSet::spawn`] does.
+    /// Spawns `future` in the runtime this thread is in, and adds the task to `set`, as [`JoinSet::spawn`] does.
     ///
     /// # Panics
     ///
@@ -342,7 +342,7 @@ impl Ended {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next report; if there is none, the task is woken when it comes.
+    /// Polls for the next report. If there is none, the task is woken when one comes.
     fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Report> {
         let mut inbox = self.lock();
         if let Some(report) = inbox.reports.pop_front() {
@@ -354,7 +354,7 @@ impl Ended {
         drop(inbox);
         let waker = cx.waker().clone();
         let mut inbox = self.lock();
-        // Another thread may have reported meanwhile. The old waker is dropped, and the unused one, without the lock.
+        // A task on another thread may have reported meanwhile. The old or unused waker is dropped without the lock.
         let (next, unused) = match inbox.reports.pop_front() {
             Some(report) => (Poll::Ready(report), Some(waker)),
             None => (Poll::Pending, inbox.waker.replace(waker)),
@@ -378,14 +378,14 @@ impl Drop for Leave {
         let waker = inbox.waker.take();
         drop(inbox);
         if let Some(waker) = waker {
-            // A panic of the one who waits is not this task's.
+            // A panic of the waker is not this task's.
             quietly(|| waker.wake());
         }
     }
 }
 
 pin_project! {
-    /// A task's future, which reports its end.
+    /// A task's future that reports the task's end.
     struct Reporting<F> {
         #[pin]
         future: F,
@@ -427,7 +427,7 @@ impl<T> Stream for JoinSet<T> {
     }
 }
 
-/// Terminated while it is empty.
+/// Terminated while the set is empty.
 impl<T> FusedStream for JoinSet<T> {
     fn is_terminated(&self) -> bool {
         self.is_empty()

@@ -1,17 +1,18 @@
-//! Tasks: futures that run beside each other on the runtime's thread.
+//! Tasks: futures that run concurrently on the runtime's thread.
 //!
-//! [`spawn`] starts one, from within the runtime; its [`JoinHandle`] is a future of its result. A [`Builder`] starts one that
-//! has a name. From another thread [`Handle::spawn`](crate::runtime::Handle::spawn) starts one that is `Send`, and
-//! [`Handle::spawn_with`](crate::runtime::Handle::spawn_with) one that need not be: it takes a closure that makes the future.
+//! [`spawn`] starts a task from within the runtime; the returned [`JoinHandle`] is a future of the task's result. A [`Builder`]
+//! starts a task with a name. From another thread, [`Handle::spawn`](crate::runtime::Handle::spawn) starts a task whose future
+//! is `Send`. [`Handle::spawn_with`](crate::runtime::Handle::spawn_with) takes a closure that makes the future, which then
+//! need not be `Send`.
 //!
 //! # Tasks that belong to somebody
 //!
-//! A dropped [`JoinHandle`] lets its task run on. Where helpers are not to outlive who spawned them, there is
-//! [`JoinHandle::abort_on_drop`] for one of them, and [`JoinSet`] for any number, whose results come as the tasks end. A
-//! future that holds either takes its helpers along when it is dropped, as by a [timeout](crate::time::timeout).
+//! When a [`JoinHandle`] is dropped, its task runs on. For helper tasks that must not outlive the future that spawned them, use
+//! [`JoinHandle::abort_on_drop`] for a single helper, and [`JoinSet`] for any number; the set returns the results as the tasks
+//! end. When a future that holds either is dropped, for example by a [timeout](crate::time::timeout), its helpers are aborted.
 //!
-//! Several futures within one task need no spawning. The macros of other crates work here as anywhere, among them
-//! `futures::{select, join}`, `futures_lite::future::{or, zip}` and `tokio::{select, join}`:
+//! To run several futures within one task, no spawning is needed. The macros and functions of other crates work here as
+//! anywhere, among them `futures::{select, join}`, `futures_lite::future::{or, zip}` and `tokio::{select, join}`:
 //!
 //! ```
 //! use std::pin::pin;
@@ -38,40 +39,41 @@
 //! });
 //! ```
 //!
-//! A [deadline](crate::time::deadline()) goes with a piece of work to the tasks that it spawns.
+//! The [deadline](crate::time::deadline()) of a piece of work is inherited by the tasks that it spawns.
 //!
-//! Locks and channels, and values that belong to a task, come from other crates too: `docs/channels.md` in the repository
-//! says which one to take for what, and which test shows that it runs here.
+//! Locks, channels and task-local values come from other crates too: `docs/channels.md` in the repository says which crate to
+//! use for what, and which test shows that it runs here.
 //!
 //! # The cooperative budget
 //!
-//! A task that never waits would keep everybody else waiting. So one poll of a task may take 128 ready
-//! results from the leaf futures of this crate (sleeps, timeouts, ticks, sockets, join handles), or take them for about
-//! 100 µs, whichever comes first; the next one wakes the
-//! task and is pending, so that others get their turn. [`unconstrained`] opts out.
+//! A task that never waits would keep all other tasks waiting. So one poll of a task may take 128 ready results from the leaf
+//! futures of this crate (sleeps, timeouts, ticks, sockets, join handles), or take results for about 100 µs, whichever comes
+//! first. After that, the next leaf future wakes the task and is pending, so that other tasks get their turn.
+//! [`unconstrained`] opts out.
 //!
-//! Futures of other crates know nothing of it. Where one of them may be ready each time, as a channel's may, put it into
-//! [`cooperative`], or call [`consume_budget`] once a round. An executor that runs inside a task, such as
-//! `futures::executor::block_on`, has no budget: it would poll on for ever.
+//! Futures of other crates do not know the budget. If such a future may be ready each time, as a channel's may, wrap it in
+//! [`cooperative`], or call [`consume_budget`] once per iteration. An executor that runs inside a task, such as
+//! `futures::executor::block_on`, has no budget: with one it would poll on forever.
 //!
 //! # Work that blocks
 //!
-//! What blocks would stop the whole runtime, timers included: reading a file, a library without async, a long computation.
-//! [`unblock`] runs a closure on another thread and is a future of what it returns; [`spawn_blocking`] makes a task of that. The
-//! closure's time is not charged to the runtime or to the task.
+//! A call that blocks (reading a file, a library without async, a long computation) would stop the whole runtime, including
+//! its timers. [`unblock`] runs a closure on another thread and returns a future of the closure's result; [`spawn_blocking`]
+//! spawns a task that awaits such a future. The closure's time is not charged to the runtime or to the task.
 //!
-//! * **Threads.** There is one pool in the process, also for look-ups of names. It has a thread for each
-//!   closure that runs, up to 512; then closures wait, and begin in the order in which they came. So no closure shall wait for
-//!   another. A thread that has been idle for a second ends; without work there is none.
-//! * **Cancelling.** A closure that has not begun is dropped with its future. Nothing stops one that has: it runs on, and its
-//!   result is dropped. Neither does the end of the runtime wait for it, and the end of the process ends it in the middle.
-//! * **Panics** come out where the result is awaited.
-//! * **Virtual time** does not move by itself from the call until the closure has ended, also if nobody waits for it any more:
-//!   no timeout overtakes it.
+//! * **Threads.** There is one pool in the process, which also looks up names. It has a thread for each closure that runs, up
+//!   to 512. Beyond that, closures wait, and begin in the order in which they came. So a closure must not wait for another.
+//!   A thread that has been idle for a second ends; without work there are no threads.
+//! * **Cancelling.** A closure that has not begun is dropped with its future. A closure that has begun cannot be stopped: it
+//!   runs on, and its result is dropped. The end of the runtime does not wait for it, and the end of the process ends it in the
+//!   middle.
+//! * **Panics** of the closure resurface where the result is awaited.
+//! * **Virtual time** does not advance automatically from the call until the closure has ended, even if no task waits for it any
+//!   more: no timeout overtakes it.
 //!
-//! Files are read and written so, as in the example, or by the crate [`async-fs`](https://docs.rs/async-fs), whose threads
-//! virtual time does not know of: hold [`stand_still`](crate::time::stand_still) there. `docs/files.md` in the repository compares
-//! the two.
+//! Read and write files this way, as in the example, or with the crate [`async-fs`](https://docs.rs/async-fs). Virtual time
+//! does not know the threads of `async-fs`: hold [`stand_still`](crate::time::stand_still) there. `docs/files.md` in the
+//! repository compares the two.
 //!
 //! ```
 //! use mainspring::task::unblock;
@@ -116,33 +118,33 @@ pub use crate::executor::{AbortHandle, Id, JoinError, JoinHandle};
 
 use crate::runtime::{Handle, spawn};
 
-/// Makes `future` a task of the runtime this thread is in. It need not be `Send`.
+/// Spawns `future` as a task of the runtime this thread is in. The future need not be `Send`.
 ///
 /// That is the runtime whose `block_on` runs here, or, while the guard of
-/// [`Handle::enter`](crate::runtime::Handle::enter) lives, that of the handle, as for sleeps and sockets; it has to be a
-/// runtime of this thread. If it was dropped, the future is dropped here and now, and the handle's result says that it
-/// was cancelled.
+/// [`Handle::enter`](crate::runtime::Handle::enter) lives, the runtime of that handle, as for sleeps and sockets; it has to
+/// be a runtime of this thread. If the runtime was dropped, the future is dropped immediately, and the handle's result says
+/// that the task was cancelled.
 ///
 /// # In which order tasks run
 ///
 /// Ready tasks wait in lanes, each first in, first out:
 ///
-/// 1. tasks that a timer woke, or an expired entry of a queue or map, in the order of the deadlines;
-/// 2. new tasks, and tasks that a socket, another task or another thread woke;
-/// 3. tasks that used up their [budget](crate::task#the-cooperative-budget), and in a lane of their own
-///    tasks that [yielded](crate::task::yield_now) or woke themselves otherwise.
+/// 1. tasks that were woken by a timer, or by an expired entry of a queue or map, in the order of the deadlines;
+/// 2. new tasks, and tasks that were woken by a socket, another task or another thread;
+/// 3. tasks that used up their [budget](crate::task#the-cooperative-budget); and, in a separate lane, tasks that
+///    [yielded](crate::task::yield_now) or woke themselves in another way.
 ///
-/// The lanes are served in this order. While several have more to do than there is time, each gets an equal share of it: a
-/// lane that has had two milliseconds more than another with work waits until that one has caught up. Beside tasks that
-/// are woken without end one that does nothing but yield has one turn each time around, and not half of the time. A task that
+/// The lanes are served in this order. While several lanes have more work than there is time, each gets an equal share of the
+/// time: a lane that has had two milliseconds more than another lane with work waits until that lane has caught up. Next to
+/// tasks that are woken continuously, a task that only yields has one turn per round, and not half of the time. A task that
 /// waits in one lane stays there if it is woken again. The future of `block_on` takes its turn among the tasks.
 ///
-/// So a sleep that ends is on time also beside a thousand tasks that compute and yield: at most what runs just then has
-/// to end first. [`Builder::wake_priority`](crate::runtime::Builder::wake_priority) switches the lanes off.
+/// So a sleep ends on time even alongside a thousand tasks that compute and yield: at most the task that runs at that moment
+/// has to end its poll first. [`Builder::wake_priority`](crate::runtime::Builder::wake_priority) switches the lanes off.
 ///
 /// # Panics
 ///
-/// If this thread is in no runtime, or in one of another thread: use
+/// If this thread is in no runtime, or in a runtime that belongs to another thread: use
 /// [`Handle::spawn`](crate::runtime::Handle::spawn) or [`spawn_with`](crate::runtime::Handle::spawn_with) there.
 /// [`Runtime::spawn`](crate::Runtime::spawn) needs no guard.
 ///
@@ -170,18 +172,20 @@ pub fn spawn<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
     spawn::here(future)
 }
 
-/// Runs a closure that blocks on another thread, and makes a task that waits for what it returns.
+/// Runs a closure that may block on another thread, and spawns a task that waits for its result.
 ///
-/// As [`unblock`], but with a [`JoinHandle`]: a panic of the closure is its error, and dropping it lets the closure run and
-/// forgets the result. [Aborting](JoinHandle::abort) it drops the closure if that has not begun, and is too late if it has: then
-/// the handle says at once that it was cancelled, and the closure runs on. So it is if the runtime is dropped.
+/// Like [`unblock`], but with a [`JoinHandle`]: a panic of the closure is the handle's error. If the handle is dropped, the
+/// closure still runs, and its result is dropped. [Aborting](JoinHandle::abort) the task drops a closure that has not begun. If
+/// the closure has begun, that is too late: the handle says immediately that the task was cancelled, and the closure runs on.
+/// The same happens if the runtime is dropped.
 ///
 /// The task belongs to the runtime that this thread is in, also under the guard of
-/// [`Handle::enter`](crate::runtime::Handle::enter) on another thread. A [dump](crate::dump) shows it until the closure has ended.
+/// [`Handle::enter`](crate::runtime::Handle::enter) on another thread. A [dump](crate::dump) shows it until the closure has
+/// ended.
 ///
 /// # Panics
 ///
-/// If this thread is in no runtime; and if the system cannot make a thread and there is none.
+/// If this thread is in no runtime; and if the system cannot create a thread and the pool has none.
 ///
 /// # Examples
 ///

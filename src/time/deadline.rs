@@ -1,10 +1,10 @@
-//! `Deadline`: a moment by which a piece of work is to be done, with all that it calls and spawns.
+//! `Deadline`: a moment by which a piece of work must be done, with everything that it calls and spawns.
 //!
 //! Ground rules:
 //!
-//! * It is a [`Timeout`](super::Timeout), whose polls go on while its deadline is in force.
-//! * One that is begun inside another is cut to that at its first poll, before its timer is armed: a scope costs one
-//!   timer, whatever is nested in it.
+//! * It is a [`Timeout`](super::Timeout) that is polled while its deadline is in force.
+//! * A deadline that is begun inside another is cut to the outer one at its first poll, before its timer is armed: a
+//!   scope costs one timer, whatever is nested in it.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -18,30 +18,30 @@ use super::instant::Instant;
 use super::timeout::{Timeout, timeout_at};
 use crate::runtime::spawn::{DeadlineScope, deadline_in_force};
 
-/// Gives `future` until `at`, and lets all that it calls and spawns know: if it is not ready by then, the result is
-/// [`Elapsed`], and the future is dropped with the deadline.
+/// Gives `future` until `at`, and lets everything that it calls and spawns know. If it is not ready by then, the result
+/// is [`Elapsed`], and the future is dropped with the deadline.
 ///
-/// While it is polled, [`remaining`] says how much time is left: so a client far inside can give its own request no more
-/// than that, or not begin it. A `deadline` inside another is cut to that: deadlines are only ever shortened. As with a
-/// [`timeout`](super::timeout()), a future that is ready wins over a deadline that has passed.
+/// While the future is polled, [`remaining`] returns how much time is left: so a client deep inside can give its own
+/// request no more than that, or not begin it. A `deadline` inside another is cut to the outer one: deadlines are only
+/// ever shortened. As with a [`timeout`](super::timeout()), a future that is ready wins over a deadline that has passed.
 ///
 /// # What is spawned
 ///
 /// A task that is spawned meanwhile, by [`spawn`](crate::spawn), a [`Builder`](crate::task::Builder) or a
-/// [`JoinSet`](crate::task::JoinSet), inherits the moment, and passes it on to those that it spawns. Its end it does not
-/// inherit: nothing drops the task when the time is up, for its handle may be held by somebody else, who waits for its
-/// result. Tasks that are to end with the future belong to a `JoinSet` in it, or to an
-/// [`AbortOnDrop`](crate::task::AbortOnDrop). A task that is to end by itself has a `deadline` of its own:
-/// with the moment that it inherited, or a later one, that ends at the same time.
+/// [`JoinSet`](crate::task::JoinSet), inherits the moment, and passes it on to the tasks that it spawns. It does not
+/// inherit the end: nothing drops the task when the time is up, because its handle may be held elsewhere, by code that
+/// waits for its result. Put tasks that must end with the future into a `JoinSet` in it, or into an
+/// [`AbortOnDrop`](crate::task::AbortOnDrop). A task that must end on its own needs a `deadline` of its own: with the
+/// moment that it inherited, or a later one, that deadline ends at the same time.
 ///
-/// What goes through a [`Handle`](crate::Handle), as to another thread, or is spawned with
+/// Work that goes through a [`Handle`](crate::Handle), such as to another thread, or is spawned with
 /// [`Runtime::spawn`](crate::Runtime::spawn), inherits nothing: it may have another clock. Nor does a closure of
-/// [`unblock`](crate::task::unblock). Hand it [`remaining`].
+/// [`unblock`](crate::task::unblock) inherit anything. Pass it [`remaining`].
 ///
 /// # Cost
 ///
-/// A scope is one timer, and a poll of it sets and restores one thread-local. A task that inherits a deadline has
-/// its future in a box. Where none is in force a spawn reads a thread-local, and nothing else is there.
+/// A scope costs one timer, and each poll of it sets and restores one thread-local. A task that inherits a deadline has
+/// its future in a box. If no deadline is in force, a spawn reads a thread-local, and there is no other cost.
 ///
 /// # Errors
 ///
@@ -53,7 +53,7 @@ use crate::runtime::spawn::{DeadlineScope, deadline_in_force};
 ///
 /// # Cancel safety
 ///
-/// That of the inner future.
+/// The same as that of the inner future.
 ///
 /// ```
 /// use std::time::Duration;
@@ -94,8 +94,9 @@ pub fn deadline<F: IntoFuture>(at: Instant, future: F) -> Deadline<F::IntoFuture
     Deadline { timeout: timeout_at(at, future), at, begun: false }
 }
 
-/// How much time is left until the [`deadline`] in force: zero once it has passed, `None` if there is none. It is that of
-/// the innermost `deadline` whose future is being polled, or what the task inherited.
+/// Returns how much time is left until the [`deadline`] in force: zero once it has passed, `None` if there is none. The
+/// deadline in force is that of the innermost `deadline` whose future is being polled, or the one that the task
+/// inherited.
 ///
 /// ```
 /// use std::time::Duration;
@@ -116,20 +117,21 @@ pin_project! {
     ///
     /// # Cancel safety
     ///
-    /// That of the inner future. `&mut` of a pinned one may be awaited again and again.
+    /// The same as that of the inner future. `&mut` of a pinned deadline may be awaited again and again.
     #[derive(Debug)]
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct Deadline<F> {
         #[pin]
         timeout: Timeout<F>,
         at: Instant,
-        // It was polled, and with that cut to the deadline around it.
+        // It was polled, which cut it to the deadline around it.
         begun: bool,
     }
 }
 
 impl<F> Deadline<F> {
-    /// When the time is up: what was asked for, or from the first poll on the deadline around it, if that is earlier.
+    /// Returns when the time is up: the moment that was asked for or, from the first poll on, the deadline around it if
+    /// that is earlier.
     ///
     /// ```
     /// use std::time::Duration;

@@ -2,8 +2,9 @@
 //!
 //! Ground rules:
 //!
-//! * The times are an agenda's, the waiting is `Due`'s: here are only the keys, and what is said of an unknown one.
-//! * The waker runs last, when the queue is in order.
+//! * An agenda keeps the times, and `Due` does the waiting. This file has only the keys, and what happens to an unknown
+//!   key.
+//! * The waker runs last, when the queue is consistent again.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -18,8 +19,8 @@ use mainspring_driver::{Nanos, agenda};
 use super::due::Due;
 use super::instant::{self, Instant};
 
-/// Names a value in a [`DelayQueue`]; it is never used for another one. It means something to its own queue, and
-/// to no other.
+/// Names a value in a [`DelayQueue`]. A key is never used for another value. It has a meaning in its own queue, and in
+/// no other.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,7 +36,7 @@ use super::instant::{self, Instant};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(agenda::Key);
 
-/// A value that came out of a [`DelayQueue`], or was taken out.
+/// A value that came out of a [`DelayQueue`], or was removed from it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,57 +62,57 @@ impl<T> Expired<T> {
         Expired { value: entry.value, deadline: instant::from_nanos(entry.deadline), key: Key(entry.key) }
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn get_ref(&self) -> &T {
         &self.value
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.value
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.value
     }
 
-    /// When it was due.
+    /// Returns when the value was due.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Under which key it was in the queue. The key is not valid any more.
+    /// Returns the key that the value had in the queue. The key is no longer valid.
     pub fn key(&self) -> Key {
         self.key
     }
 }
 
-/// Values that come out when their time has come, in the order of their deadlines; also a [`Stream`] of them,
-/// which ends when the queue is empty.
+/// A queue whose values come out when their time has come, in the order of their deadlines. It is also a [`Stream`] of
+/// them, which ends when the queue is empty.
 ///
-/// * Never early, exact to the nanosecond; equal deadlines in the order of insertion. A reset keeps a value's
-///   place in that order. A value that is put in for a time that has passed already may come after others that
-///   were due by then.
-/// * As late as a sleep's end may be, its [tolerance](super#how-exact) included: values that are due at about the same time come out
-///   at one wake-up.
+/// * Values never come out early; deadlines are exact to the nanosecond. Values with equal deadlines come out in the
+///   order of insertion. A reset keeps a value's place in that order. A value that is inserted for a time that has
+///   passed already may come out after other values that were due by then.
+/// * A value may come out as late as a sleep may end, including its [tolerance](super#how-exact): values that are due at about
+///   the same time come out at one wake-up.
 /// * Every duration is legal: `Duration::MAX` means never.
-/// * A key is never used again: an old one finds nothing.
-/// * Nothing is allocated when a value comes out, and nothing at all while values come and go in similar
-///   numbers. What a burst needed is given back in small steps.
+/// * A key is never used again: an old key finds nothing.
+/// * No memory is allocated when a value comes out, and none at all while values come and go in similar numbers. Memory
+///   that a burst needed is released in small steps.
 /// * One timer of the runtime serves the whole queue. Moving a value to a later time touches nothing else.
-/// * Its owner alone feeds it. A [`TimerMap`](super::TimerMap), whose keys are the user's own, can be fed from
-///   other threads.
+/// * Only its owner feeds it. A [`TimerMap`](super::TimerMap), whose keys are the user's own, can be fed from other
+///   threads.
 ///
-/// A queue belongs to the runtime in which it was made or, if made outside, in which it is first used.
+/// A queue belongs to the runtime in which it was made or, if it was made outside a runtime, in which it is first used.
 ///
-/// The task that has polled the queue and waits is woken when a value comes due, when one is put in or moved
-/// before all others, and when the last one is removed.
+/// The task that has polled the queue and waits is woken when a value comes due, when a value is inserted or moved
+/// before all others, and when the last value is removed.
 ///
 /// # Different from tokio-util
 ///
-/// Equal deadlines come out first in, first out. Deadlines have no limit, and no millisecond. Keys are never
-/// used again.
+/// Values with equal deadlines come out first in, first out. Deadlines have no limit, and are not rounded to a
+/// millisecond. Keys are never used again.
 ///
 /// ```
 /// use std::time::Duration;
@@ -148,13 +149,13 @@ impl<T> Default for DelayQueue<T> {
 }
 
 impl<T> DelayQueue<T> {
-    /// An empty queue. Allocates nothing.
+    /// Returns an empty queue. Allocates nothing.
     #[track_caller]
     pub fn new() -> DelayQueue<T> {
         DelayQueue::with_capacity(0)
     }
 
-    /// An empty queue with room for `capacity` values, which it keeps.
+    /// Returns an empty queue with room for `capacity` values, and keeps that room.
     ///
     /// # Panics
     ///
@@ -165,7 +166,7 @@ impl<T> DelayQueue<T> {
     }
 
     /// Lets values come out up to `most` late, so that several come out at one wake-up. They still never come out early, and come
-    /// out as soon as the queue is polled and they are due. Takes the place of the runtime's [`Tolerance`](super::Tolerance).
+    /// out as soon as the queue is polled and they are due. This replaces the runtime's [`Tolerance`](super::Tolerance).
     ///
     /// ```
     /// use std::time::Duration;
@@ -185,13 +186,13 @@ impl<T> DelayQueue<T> {
         DelayQueue { due: self.due.tolerance(most) }
     }
 
-    /// Lets each value come out as exactly as the system can: no tolerance, also under load.
+    /// Lets each value come out as exactly as the system can: no tolerance, even under load.
     #[must_use]
     pub fn precise(self) -> DelayQueue<T> {
         self.tolerance(Duration::ZERO)
     }
 
-    /// Puts `value` in, to come out when `timeout` has passed.
+    /// Inserts `value`, to come out when `timeout` has passed.
     ///
     /// # Panics
     ///
@@ -202,7 +203,7 @@ impl<T> DelayQueue<T> {
         self.insert_nanos(value, at)
     }
 
-    /// Puts `value` in, to come out at `when`: at the next poll, if that has passed.
+    /// Inserts `value`, to come out at `when`, or at the next poll if that has passed.
     ///
     /// # Panics
     ///
@@ -219,11 +220,11 @@ impl<T> DelayQueue<T> {
         Key(key)
     }
 
-    /// Takes a value out before its time.
+    /// Removes a value before its time.
     ///
     /// # Panics
     ///
-    /// If it is not in the queue any more; [`try_remove`](DelayQueue::try_remove) returns `None`.
+    /// If the value is no longer in the queue; [`try_remove`](DelayQueue::try_remove) returns `None` instead.
     #[track_caller]
     pub fn remove(&mut self, key: &Key) -> Expired<T> {
         match self.try_remove(key) {
@@ -232,7 +233,7 @@ impl<T> DelayQueue<T> {
         }
     }
 
-    /// Takes a value out before its time; `None` if it is not in the queue any more.
+    /// Removes a value before its time; `None` if it is no longer in the queue.
     pub fn try_remove(&mut self, key: &Key) -> Option<Expired<T>> {
         let entry = self.due.agenda.remove(key.0)?;
         self.due.fewer();
@@ -243,7 +244,7 @@ impl<T> DelayQueue<T> {
     ///
     /// # Panics
     ///
-    /// If the value is not in the queue any more; [`try_reset`](DelayQueue::try_reset) says so instead.
+    /// If the value is no longer in the queue; [`try_reset`](DelayQueue::try_reset) returns false instead.
     #[track_caller]
     pub fn reset(&mut self, key: &Key, timeout: Duration) {
         if !self.try_reset(key, timeout) {
@@ -263,7 +264,7 @@ impl<T> DelayQueue<T> {
         }
     }
 
-    /// Moves a value's time to `timeout` from now. Says whether it is in the queue.
+    /// Moves a value's time to `timeout` from now. Returns whether the value is in the queue.
     pub fn try_reset(&mut self, key: &Key, timeout: Duration) -> bool {
         if self.due.agenda.get(key.0).is_none() {
             return false;
@@ -272,16 +273,16 @@ impl<T> DelayQueue<T> {
         self.due.reset(key.0, at)
     }
 
-    /// Moves a value's time to `when`. Says whether it is in the queue.
+    /// Moves a value's time to `when`. Returns whether the value is in the queue.
     pub fn try_reset_at(&mut self, key: &Key, when: Instant) -> bool {
         self.due.reset(key.0, instant::to_nanos(when))
     }
 
-    /// When a value is due.
+    /// Returns when a value is due.
     ///
     /// # Panics
     ///
-    /// If it is not in the queue any more; [`try_deadline`](DelayQueue::try_deadline) returns `None`.
+    /// If the value is no longer in the queue; [`try_deadline`](DelayQueue::try_deadline) returns `None` instead.
     #[track_caller]
     pub fn deadline(&self, key: &Key) -> Instant {
         match self.try_deadline(key) {
@@ -290,12 +291,13 @@ impl<T> DelayQueue<T> {
         }
     }
 
-    /// When a value is due; `None` if it is not in the queue any more.
+    /// Returns when a value is due; `None` if it is no longer in the queue.
     pub fn try_deadline(&self, key: &Key) -> Option<Instant> {
         self.due.agenda.deadline(key.0).map(instant::from_nanos)
     }
 
-    /// The value that comes out next. It takes the longer the more values are due at about the same time.
+    /// Returns the key of the value that comes out next. This takes longer the more values are due at about the same
+    /// time.
     pub fn peek(&self) -> Option<Key> {
         self.due.agenda.peek().map(Key)
     }
@@ -306,7 +308,8 @@ impl<T> DelayQueue<T> {
     ///
     /// # Panics
     ///
-    /// If there is no runtime to wait in, or the queue's was dropped. The message says where the queue was made.
+    /// If there is no runtime to wait in, or the queue's runtime was dropped. The message says where the queue was
+    /// made.
     #[track_caller]
     pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
         self.due.poll(cx, true).map(|entry| entry.map(Expired::new))
@@ -332,23 +335,22 @@ impl<T> DelayQueue<T> {
         drop(values);
     }
 
-    /// How many values are in the queue.
+    /// Returns how many values are in the queue.
     pub fn len(&self) -> usize {
         self.due.agenda.len()
     }
 
-    /// Whether no value is in the queue.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.due.agenda.is_empty()
     }
 
-    /// For how many values there is memory.
+    /// Returns for how many values there is memory.
     pub fn capacity(&self) -> usize {
         self.due.agenda.capacity()
     }
 
-    /// Makes room for `additional` more values, and keeps it until
-    /// [`shrink_to_fit`](DelayQueue::shrink_to_fit).
+    /// Makes room for `additional` more values, and keeps that room until [`shrink_to_fit`](DelayQueue::shrink_to_fit).
     ///
     /// # Panics
     ///
@@ -358,10 +360,10 @@ impl<T> DelayQueue<T> {
         self.due.agenda.reserve(additional);
     }
 
-    /// Releases all memory that holds no value, and what was reserved with it. Values lie on pages of sixty-four,
-    /// and are not moved: a page with one value stays, and what is put in later lies there first.
+    /// Releases all memory that holds no value, including reserved memory. Values lie on pages of sixty-four, and are
+    /// not moved: a page with one value stays, and later values are put there first.
     ///
-    /// Without it, a burst's memory is released in small steps as time passes; pages that were reserved stay.
+    /// Without this call, a burst's memory is released in small steps as time passes; pages that were reserved stay.
     pub fn shrink_to_fit(&mut self) {
         self.due.agenda.shrink_to_fit();
     }
@@ -381,7 +383,7 @@ impl<T> Stream for DelayQueue<T> {
     }
 }
 
-/// Terminated once it has yielded `None`, until a value is put in.
+/// Terminated once it has yielded `None`, until a value is inserted.
 impl<T> FusedStream for DelayQueue<T> {
     fn is_terminated(&self) -> bool {
         self.due.is_ended()

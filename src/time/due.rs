@@ -1,15 +1,16 @@
-//! `Due`: an agenda that a task can wait for, which is what a [`DelayQueue`](super::DelayQueue) and a
-//! [`TimerMap`](super::TimerMap) are made of.
+//! `Due`: an agenda that a task can wait for. [`DelayQueue`](super::DelayQueue) and [`TimerMap`](super::TimerMap) are
+//! built on it.
 //!
 //! Ground rules:
 //!
-//! * One driver's timer serves all entries. It is set to when the agenda wants to be looked at next, in `poll`
-//!   and nowhere else; nothing is allocated for an entry, or when one comes due. The slack of the entries is in that time; the
-//!   timer has what is left of it.
-//! * A task that waits is woken when an entry is put before all others, and when there is nothing left to
-//!   wait for. Its waker runs when everything is in order again: what changes the agenda calls
-//!   [`Due::sooner`] or [`Due::fewer`] last.
-//! * It belongs to one runtime: the one in which it was made or, if in none, the one in which it was first used.
+//! * One timer of the driver serves all entries. It is set, in `poll` and nowhere else, to the time at which the agenda must
+//!   next be checked; nothing is allocated for an entry, or when an entry comes due. That time includes the entries' slack;
+//!   the timer has what is left of it.
+//! * A waiting task is woken when an entry is put before all others, and when there is nothing left to wait for. Its
+//!   waker runs when everything is consistent again: code that changes the agenda calls [`Due::sooner`] or
+//!   [`Due::fewer`] last.
+//! * It belongs to one runtime: the one in which it was made or, if it was made outside a runtime, the one in which it
+//!   was first used.
 
 use std::panic::Location;
 use std::pin::Pin;
@@ -24,7 +25,7 @@ use super::instant::{self, Instant};
 use crate::coop;
 use crate::runtime::context;
 
-/// Entries that one poll moves within the wheel; the others wait for the next.
+/// The maximum number of entries that one poll moves within the wheel; the others wait for the next poll.
 const MOVES_PER_POLL: usize = 4096;
 
 pub(super) struct Due<T> {
@@ -34,13 +35,13 @@ pub(super) struct Due<T> {
     alarm: Option<Pin<Box<TimerEntry>>>,
     /// How late the alarm may ring.
     slack: Duration,
-    /// Whether the tolerance was asked for, and is not the runtime's.
+    /// Whether the tolerance was set explicitly, and is not the runtime's.
     asked: bool,
-    /// Who polled last and had to wait. Kept, so that it need not be cloned for every wait.
+    /// The waker of the task that polled last and had to wait. Kept, so that it need not be cloned for every wait.
     waker: Option<Waker>,
     /// Until when that task waits: an entry before this must wake it. [`Nanos::ZERO`] if it does not wait.
     until: Nanos,
-    /// A poll has told of the end, and nothing was put in since.
+    /// A poll has reported the end, and nothing was inserted since.
     ended: bool,
     made_at: &'static Location<'static>,
 }
@@ -72,7 +73,7 @@ impl<T> Due<T> {
         self
     }
 
-    /// From now on it belongs to this runtime.
+    /// Binds it to this runtime, from now on.
     fn join(&mut self, timers: Timers) {
         if !self.asked {
             self.agenda.set_tolerance(timers.tolerance());
@@ -84,7 +85,7 @@ impl<T> Due<T> {
     ///
     /// # Panics
     ///
-    /// If there is none yet and this thread is in none.
+    /// If there is no runtime yet and this thread is in none.
     #[track_caller]
     pub(super) fn timers(&mut self) -> &Timers {
         if self.timers.is_none() {
@@ -103,19 +104,19 @@ impl<T> Due<T> {
 
     #[track_caller]
     pub(super) fn at(&mut self, instant: Instant) -> Nanos {
-        // All runtimes count alike; but there must be one.
+        // All runtimes count time alike, but there must be a runtime.
         self.timers();
         instant::to_nanos(instant)
     }
 
-    /// Puts an entry in. [`sooner`](Due::sooner) follows, unless this is done by a poll.
+    /// Inserts an entry. Call [`sooner`](Due::sooner) afterwards, unless a poll does this.
     pub(super) fn insert(&mut self, value: T, at: Nanos) -> Key {
         self.ended = false;
         self.tell_time();
         self.agenda.insert(value, at)
     }
 
-    /// Gives an entry another time. Says whether it is there.
+    /// Gives an entry another time. Returns whether the entry is there.
     pub(super) fn reset(&mut self, key: Key, at: Nanos) -> bool {
         self.tell_time();
         let there = self.agenda.reset(key, at);
@@ -125,28 +126,29 @@ impl<T> Due<T> {
         there
     }
 
-    /// The slack of what comes now is a share of the time from now on.
+    /// Tells the agenda the time: an entry that is inserted or reset now has a share of the time from now on as its
+    /// slack.
     fn tell_time(&mut self) {
         if let Some(timers) = &self.timers {
             self.agenda.note(timers.latest());
         }
     }
 
-    /// An entry is due at `at`: wakes the task that waits, if that is before what it waits for.
+    /// Wakes the waiting task if an entry that is due at `at` comes before what the task waits for.
     pub(super) fn sooner(&mut self, at: Nanos) {
         if at < self.until {
             self.wake();
         }
     }
 
-    /// Entries were taken out. If there is none left, wakes the task that waits, to tell it.
+    /// Must be called after entries were removed. If none is left, wakes the waiting task, to tell it.
     pub(super) fn fewer(&mut self) {
         if self.agenda.is_empty() {
             self.wake();
         }
     }
 
-    /// Wakes the task that waits, if any: there may be something else to wait for, or nothing.
+    /// Wakes the waiting task, if any: there may be something else to wait for, or nothing.
     pub(super) fn wake(&mut self) {
         if std::mem::replace(&mut self.until, Nanos::ZERO) > Nanos::ZERO {
             if let Some(waker) = &self.waker {
@@ -155,13 +157,13 @@ impl<T> Due<T> {
         }
     }
 
-    /// Whether a poll has told of the end, and nothing was put in since.
+    /// Whether a poll has reported the end, and nothing was inserted since.
     pub(super) fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// The next entry that is due. If there is no entry at all: ready if that is the `end`, and otherwise the
-    /// task waits for one.
+    /// Polls for the next entry that is due. If there is no entry at all, the poll is ready if that is the `end`;
+    /// otherwise the task waits for an entry.
     ///
     /// # Panics
     ///
@@ -182,7 +184,7 @@ impl<T> Due<T> {
                 self.disarm();
                 return if end { Poll::Ready(None) } else { self.wait(cx, Nanos::NEVER) };
             }
-            // A latest reading will do: what came due since is found by the alarm.
+            // The latest reading of the clock is enough: the alarm finds entries that came due since.
             let mut now = self.timers().latest();
             if let Some(alarm) = self.alarm.as_ref().filter(|alarm| alarm.is_elapsed()) {
                 now = now.max(alarm.deadline());
@@ -199,7 +201,7 @@ impl<T> Due<T> {
             let alarm = match &mut self.alarm {
                 Some(alarm) => {
                     if (alarm.deadline(), self.slack) != (next, slack) {
-                        // If it were armed, and put off, it would keep its slack.
+                        // If the alarm were put off while it is armed, it would keep its slack.
                         alarm.as_mut().cancel();
                         alarm.as_mut().set_tolerance(Some(slack));
                         alarm.as_mut().reset(next);
@@ -214,7 +216,7 @@ impl<T> Due<T> {
             };
             self.slack = slack;
             match alarm.as_mut().poll_elapsed(cx) {
-                // Now at least so much has passed: something is due, or the agenda's bound gets better.
+                // At least that time has passed now: an entry is due, or the agenda's bound gets better.
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_shutdown)) => self.fail(Error(Kind::Shutdown)),
                 Poll::Pending => return self.wait(cx, next.saturating_add(slack)),
@@ -222,8 +224,8 @@ impl<T> Due<T> {
         }
     }
 
-    /// When the agenda wants to be looked at next, or so much later. A wake-up too many is cheaper than an exact answer, but virtual
-    /// time must not stop where nobody has a deadline.
+    /// When the agenda must next be checked, and how much later that may be. A wake-up too many is cheaper than an exact answer,
+    /// but virtual time must not stop at a moment at which no entry is due.
     fn next(&mut self) -> Option<(Nanos, Duration)> {
         let timers = self.timers();
         if timers.is_paused() || timers.clock().is_test() {
@@ -237,12 +239,13 @@ impl<T> Due<T> {
         if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
             self.waker = Some(cx.waker().clone());
         }
-        // An entry at `until` is no news, but it must be possible to have one before: `NEVER` is after all.
+        // An entry at `until` does not wake the task, but it must be possible to have an earlier one: `NEVER` is later
+        // than all others.
         self.until = until;
         Poll::Pending
     }
 
-    /// Nobody waits for a time: the driver need not either.
+    /// No task waits for a time, so the driver need not either.
     fn disarm(&mut self) {
         if let Some(alarm) = &mut self.alarm {
             alarm.as_mut().cancel();

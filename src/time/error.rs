@@ -1,4 +1,4 @@
-//! What can go wrong with time.
+//! The errors of timers, timeouts and timer maps.
 
 use std::fmt;
 use std::io;
@@ -34,7 +34,7 @@ impl From<Elapsed> for io::Error {
     }
 }
 
-/// The reason why a timer cannot work. The `try_` forms return it; the others panic with it.
+/// The reason why a timer cannot work. The `try_` forms return it; the other forms panic with it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -92,10 +92,10 @@ impl From<Error> for io::Error {
     }
 }
 
-/// A [`TimerMap`](super::TimerMap) was closed, or is gone: its handles can change nothing any more. It contains what
-/// the call was given: key and value of an insertion, the key of a reset or a removal.
+/// The error of a call to a handle whose [`TimerMap`](super::TimerMap) was closed or dropped: the handle can change
+/// nothing any more. It contains the key and value of an insertion, or the key of a reset or a removal.
 ///
-/// It converts to an [`io::Error`], which drops that.
+/// It converts to an [`io::Error`], which drops the key and the value.
 ///
 /// ```
 /// use std::time::Duration;
@@ -114,7 +114,7 @@ impl From<Error> for io::Error {
 pub struct Closed<T>(pub(super) T);
 
 impl<T> Closed<T> {
-    /// What the call was given.
+    /// Returns the key, or the key and value, that the call was given.
     pub fn into_inner(self) -> T {
         self.0
     }

@@ -2,7 +2,7 @@
 //!
 //! Ground rules:
 //!
-//! * Nothing of its own: each method is a function of [the module](super), with the future in front.
+//! * The trait adds nothing of its own: each method is a function of [the module](super), called on the future.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use super::timeout::{self, Timeout};
 
 /// Timeouts as methods of every future.
 ///
-/// The trait shares its name with that of the `futures` crate, and none of its methods. To have both, import
-/// this one without its name:
+/// The trait shares its name with a trait of the `futures` crate, but none of its methods. To use both, import this one
+/// without its name:
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,7 +34,7 @@ pub trait FutureExt: IntoFuture {
     ///
     /// # Cancel safety
     ///
-    /// That of the inner future.
+    /// The same as that of the inner future.
     ///
     /// ```
     /// use std::time::Duration;
@@ -53,7 +53,7 @@ pub trait FutureExt: IntoFuture {
         timeout::timeout(duration, self)
     }
 
-    /// Limits until when this future may take; see [`timeout_at`](super::timeout_at).
+    /// Sets the moment by which this future must be ready; see [`timeout_at`](super::timeout_at).
     ///
     /// # Errors
     ///
@@ -61,7 +61,7 @@ pub trait FutureExt: IntoFuture {
     ///
     /// # Cancel safety
     ///
-    /// That of the inner future.
+    /// The same as that of the inner future.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,47 +1,48 @@
 //! Sleeping, deadlines and ticks.
 //!
 //! * [`sleep`] and [`sleep_until`] wait for a length of time or for a moment.
-//! * [`sleep_until_wall`] waits for a time of day, also if the clock is set meanwhile.
+//! * [`sleep_until_wall`] waits for a time of day, even if the clock is set meanwhile.
 //! * [`timeout`] and [`timeout_at`] limit how long another future may take.
-//! * [`deadline`] limits a piece of work with all that it calls and spawns, where [`remaining`] says what is left.
+//! * [`deadline`] limits a piece of work and everything that it calls and spawns; there [`remaining`] returns the time
+//!   that is left.
 //! * [`interval`] and [`interval_at`] tick.
-//! * [`DelayQueue`] and [`TimerMap`] hold values until their time has come: any number of them on one timer,
-//!   found by key.
+//! * [`DelayQueue`] and [`TimerMap`] hold values until their time has come: any number of values on one timer, found by
+//!   key.
 //! * [`FutureExt`] and [`StreamExt`] have timeouts and throttles as methods.
 //!
 //! # How exact
 //!
-//! Never early: when a sleep of `d` ends, at least `d` has passed. Deadlines are kept to the nanosecond. How
-//! late a sleep ends is up to the system's wake-up (some tens of microseconds on Linux), what else runs on
-//! the thread, and the sleep's tolerance: so that timers end together instead of waking the processor one by
-//! one, a park may outlast a deadline by 1/128 of its length, at most a millisecond; under load by more (see
-//! [`Tolerance`]). [`Sleep::tolerance`] sets it for one timer, [`DelayQueue::tolerance`] for the values of a queue;
-//! [`Sleep::precise`] takes it away, and [`Builder::timer_tolerance`](crate::Builder::timer_tolerance) sets the default.
+//! Never early: when a sleep of `d` ends, at least `d` has passed. Deadlines are kept to the nanosecond. How late a
+//! sleep ends depends on the system's wake-up (some tens of microseconds on Linux), on what else runs on the thread, and
+//! on the sleep's tolerance. So that timers end together instead of waking the processor one by one, a park may outlast
+//! a deadline by 1/128 of its length, at most a millisecond; under load by more (see [`Tolerance`]).
+//! [`Sleep::tolerance`] sets the tolerance for one timer, [`DelayQueue::tolerance`] for the values of a queue;
+//! [`Sleep::precise`] removes it, and [`Builder::timer_tolerance`](crate::Builder::timer_tolerance) sets the default.
 //!
 //! # To which runtime
 //!
-//! A sleep or interval that is made inside a runtime belongs to it, wherever it is polled. One that is made outside
-//! belongs to the runtime in which it is first polled, and starts counting there. So does every timeout, also one that is
-//! made inside another runtime: it counts from the poll that finds its future pending.
+//! A sleep or interval that is made inside a runtime belongs to it, wherever it is polled. A sleep or interval that is
+//! made outside a runtime belongs to the runtime in which it is first polled, and starts counting there. So does every
+//! timeout, even one that is made inside another runtime: it counts from the poll that finds its future pending.
 //!
 //! # Virtual time
 //!
-//! [`pause`] stops the clock of the running runtime, and [`Builder::start_paused`](crate::Builder::start_paused)
-//! does so before it begins. From then on time jumps to the next deadline whenever nothing is left to run, or as far
-//! as [`advance`] says; a program that only waits runs as fast as the machine can, and two runs of it do the same
-//! in the same order, random numbers included ([`Builder::seed`](crate::Builder::seed)). Tolerance and load play no part in that. A runtime that was never paused pays nothing for it.
-//! Code that wants its clock injected takes a [`TestClock`].
+//! [`pause`] stops the clock of the running runtime, and [`Builder::start_paused`](crate::Builder::start_paused) does so before
+//! the runtime begins. From then on time jumps to the next deadline whenever nothing is left to run, or moves as far as
+//! [`advance`] asks. A program that only waits runs as fast as the machine can, and two runs of it do the same things in the
+//! same order, random numbers included ([`Builder::seed`](crate::Builder::seed)). Tolerance and load do not affect that. A
+//! runtime that was never paused pays nothing for it. Code that wants its clock injected takes a [`TestClock`].
 //!
-//! Std's clocks know nothing of it: [`Instant`](Instant#conversion-to-and-from-std) says how its moments become std's, and
-//! [`wall_now`] is the time of day.
+//! Std's clocks do not follow virtual time: [`Instant`](Instant#conversion-to-and-from-std) describes how its moments
+//! convert to std's, and [`wall_now`] returns the time of day.
 //!
 //! ## While other threads work
 //!
 //! Virtual time jumps when nothing is left to run *in this runtime*. It waits for closures of
-//! [`task::unblock`](crate::task::unblock) and [`spawn_blocking`](crate::task::spawn_blocking) and for look-ups of names. That
-//! another thread works for it, as in another crate's pool, it does not see. So a timeout of 30 s over 20 ms of such work
-//! elapses at once: the task waits, nothing else is to be done, and the next deadline is the timeout's. Hold a
-//! [`stand_still`] while the job runs: until it is dropped, time does not move by itself.
+//! [`task::unblock`](crate::task::unblock) and [`spawn_blocking`](crate::task::spawn_blocking) and for name look-ups. It does
+//! not see that another thread, such as one of another crate's pool, works for the runtime. So a timeout of 30 s around 20 ms
+//! of such work elapses at once: the task waits, nothing else is left to do, and the next deadline is the timeout's. Hold a
+//! [`stand_still`] while the job runs: until it is dropped, time does not move on its own.
 //!
 //! ```
 //! use std::time::Duration;
@@ -71,28 +72,29 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Where the thread is not yours to start, hold it around the wait:
+//! If the thread is not yours to start, hold it around the wait:
 //! `let still = stand_still(); let result = async_fs::read(path).await; drop(still);`.
 //!
 //! # What is different from elsewhere
 //!
-//! For those who know these names from tokio:
+//! For readers who know these names from tokio:
 //!
 //! * [`timeout`]'s clock starts when its first poll finds the inner future pending; time spent inside that
 //!   poll does not count. A future that is ready at once costs no reading of the clock.
-//! * A sleep of no length, one to a moment that has passed by its first poll, and a reset to the past are ready at the
-//!   next poll, without waiting for the driver; so is a sleep that elapses while it is polled in a loop that never yields.
-//!   There are two exceptions, because a reading of the clock is dear: if nothing on the runtime has read it for a
-//!   millisecond, then a reset to a moment that passed meanwhile, and a [`sleep`](sleep()) of more than a millisecond whose
-//!   first poll comes too late, are pending once, and end in the next turn of the runtime, which does not sleep.
+//! * A sleep of zero length, a sleep until a moment that has passed by its first poll, and a sleep that is reset to the
+//!   past are ready at the next poll, without waiting for the driver; so is a sleep that elapses while it is polled in a
+//!   loop that never yields. There are two exceptions, because reading the clock is expensive. If nothing on the runtime
+//!   has read it for a millisecond, then a sleep that is reset to a moment that passed meanwhile, and a [`sleep`](sleep())
+//!   of more than a millisecond whose first poll comes after its deadline, are pending once, and end in the next turn of
+//!   the runtime, which does not sleep.
 //! * Nothing panics on overflow: sums of instants and durations saturate, and `Duration::MAX` means never.
 //! * Resolution is a nanosecond, not a millisecond.
-//! * A stream's [`timeout`](StreamExt::timeout) says again and again that time is up while no item comes.
-//! * An interval can have its period changed ([`Interval::set_period`]) and its ticks spread
+//! * A stream's [`timeout`](StreamExt::timeout) reports again and again that the time is up while no item comes.
+//! * An interval's period can be changed ([`Interval::set_period`]), and its ticks can be spread
 //!   ([`Interval::set_jitter`]).
-//! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order, and [`advance`] goes
-//!   through those on its way instead of over them; [`advance_to`] jumps. A socket that has something to tell comes
-//!   before the jump, and the jump can be [switched off](crate::Builder::auto_advance).
+//! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order. [`advance`] stops at the
+//!   deadlines on its way instead of skipping them; [`advance_to`] jumps. A ready socket comes before the jump, and the
+//!   jump can be [switched off](crate::Builder::auto_advance).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
 mod deadline;

@@ -3,9 +3,9 @@
 //! Ground rules:
 //!
 //! * They act on the runtime that this thread is in, and reach it through `runtime::context` alone.
-//! * Nothing here turns the clock: an [`Advance`] says until when, and the turn does it once nothing is left to
-//!   run.
-//! * An [`Advance`] is never ready before its moment. Where nobody turns the clock for it any more, it waits with a timer.
+//! * [`advance_to`] moves the clock at its first poll. Otherwise nothing here moves it: an [`Advance`] says until when, and the turn
+//!   moves the clock once nothing is left to run.
+//! * An [`Advance`] is never ready before its moment. If the clock is no longer moved for it, it waits with a timer.
 
 use std::fmt;
 use std::panic::Location;
@@ -21,27 +21,26 @@ use crate::runtime::{Handle, Hold, context};
 
 /// Stops the time of the runtime that this thread is in.
 ///
-/// From here on its time is virtual. [`Instant::now`](super::Instant::now) shows the moment of the call, and
-/// sleeps, timeouts and intervals go by that. The clock is turned on
+/// From here on its time is virtual. [`Instant::now`](super::Instant::now) returns the moment of the call, and sleeps,
+/// timeouts and intervals use that. The clock moves
 ///
-/// * by itself, to the next deadline, exactly, whenever nothing is left to run, the sockets have nothing to tell,
-///   no [work that blocks](crate::task#work-that-blocks) is under way and nobody asks time to [`stand_still`]. So a program
-///   that only waits runs as fast as the machine can, and always in the same order. [`Builder::auto_advance(false)`]
-///   switches that off;
+/// * on its own, exactly to the next deadline, whenever nothing is left to run, no socket is ready, no [work that
+///   blocks](crate::task#work-that-blocks) is under way and no [`stand_still`] is held. So a program that only waits runs
+///   as fast as the machine can, and always in the same order. [`Builder::auto_advance(false)`] switches that off;
 /// * by [`advance`] and [`advance_to`].
 ///
-/// [`Builder::start_paused`](crate::Builder::start_paused) stops it before anything runs.
+/// [`Builder::start_paused`](crate::Builder::start_paused) stops time before anything runs.
 ///
-/// What does not stop: the machine. Bytes on their way between processes take real time, for which virtual time does
-/// not wait: an exchange with another process under a virtual timeout loses. Nor does it wait for a thread of the
-/// program's own, such as one of a pool for blocking calls: a timeout over its work elapses at once, unless
-/// somebody holds a [`stand_still`] meanwhile (see [an example](super#while-other-threads-work)). And a task that never
-/// waits, such as a loop around `yield_now`, keeps virtual time from moving at all.
+/// The machine does not stop. Bytes on their way between processes take real time, and virtual time does not wait for
+/// them: an exchange with another process under a virtual timeout times out. Nor does virtual time wait for a thread of
+/// the program's own, such as one of a pool for blocking calls: a timeout around its work elapses at once, unless a
+/// [`stand_still`] is held meanwhile (see [an example](super#while-other-threads-work)). And a task that never waits,
+/// such as a loop around `yield_now`, keeps virtual time from moving at all.
 ///
 /// # Panics
 ///
-/// If time stands already, if this thread is in no runtime, or if the runtime goes by a
-/// [`TestClock`](super::TestClock), which is turned by its owner.
+/// If time is paused already, if this thread is in no runtime, or if the runtime uses a
+/// [`TestClock`](super::TestClock), which is moved by its owner.
 ///
 /// ```
 /// use std::time::Duration;
@@ -67,10 +66,10 @@ pub fn pause() {
     assert!(handle.clock().pause(), "`pause` while the runtime's time is paused already");
 }
 
-/// Lets the runtime's time go on: from the virtual moment that it shows, at the speed of the real clock.
+/// Lets the runtime's time go on from the virtual moment that it shows, at the speed of the real clock.
 ///
-/// An [`advance`] that is under way, as another task or thread may have one, goes on as a sleep until its moment: time
-/// comes there by itself now, and no sooner. Drop it if that is too long.
+/// An [`advance`] that is under way, in another task or thread, goes on as a sleep until its moment: time now gets
+/// there with the real clock, and no sooner. Drop the `advance` if that is too long.
 ///
 /// # Panics
 ///
@@ -82,22 +81,23 @@ pub fn resume() {
     assert!(resumed, "`resume` while the runtime's time is not paused");
 }
 
-/// Whether the time of the runtime that this thread is in is [paused](pause); false if it is in none.
+/// Returns whether the time of the runtime that this thread is in is [paused](pause); false if it is in no runtime.
 pub fn is_paused() -> bool {
     context::with(|handle| handle.timers().is_paused()).unwrap_or(false)
 }
 
-/// Turns a paused clock on by `duration`, through every deadline on the way.
+/// Advances a paused clock by `duration`, stopping at every deadline on the way.
 ///
-/// Time goes from deadline to deadline, in order and to the nanosecond. What is woken at one runs until nothing
-/// is left to run before time goes on; timers that it arms within the stretch are on the way, too. When the future
-/// is ready the clock shows exactly the moment of its first poll and `duration`, and what was due then has run.
+/// Time goes from deadline to deadline, in order and to the nanosecond. At each, the tasks that are woken run until
+/// nothing is left to run; then time goes on. Timers that they arm within `duration` are on the way, too. When the
+/// future is ready, the clock shows exactly the moment of its first poll plus `duration`, and everything that was due
+/// by then has run.
 ///
 /// Every duration is legal; time stops just before its end, after some 580 years. Sleeps that were made but never
 /// polled are not waited for, so nothing happens at their deadlines: spawn them, or poll them once.
 ///
-/// Several under way at once do not add up: each ends at its own moment, in order. While one is under way time moves
-/// whether or not it may move by itself.
+/// Several advances that are under way at once do not add up: each ends at its own moment, in order. While one is under
+/// way, time moves whether or not it may move on its own.
 ///
 /// If time is [resumed](resume) in the middle, this goes on as a [`sleep`](super::sleep()): it is ready when the real clock
 /// has brought the runtime's time to its moment.
@@ -109,7 +109,7 @@ pub fn is_paused() -> bool {
 ///
 /// # Cancel safety
 ///
-/// Dropped before it is ready it leaves the clock where it has come to.
+/// If the future is dropped before it is ready, the clock stays where it is then.
 ///
 /// ```
 /// use std::time::Duration;
@@ -136,10 +136,10 @@ pub fn advance(duration: Duration) -> Advance {
     Advance::new(Goal::Through(duration))
 }
 
-/// Turns a paused clock on to `moment` in one step, at the first poll: as if the program had been stopped for so long.
+/// Advances a paused clock to `moment` in one step, at the first poll, as if the program had been stopped until then.
 ///
-/// What came due on the way fires then, each timer once and in order of deadline and registration, and finds the clock
-/// at `moment`. The future is ready when nothing is left to run. A moment that is past leaves the clock where it is.
+/// Timers that came due on the way fire then, each once and in order of deadline and registration, and find the clock
+/// at `moment`. The future is ready when nothing is left to run. A moment that has passed leaves the clock where it is.
 ///
 /// # Panics
 ///
@@ -147,7 +147,7 @@ pub fn advance(duration: Duration) -> Advance {
 ///
 /// # Cancel safety
 ///
-/// Dropped after its first poll it has turned the clock all the same.
+/// If the future is dropped after its first poll, it has moved the clock all the same.
 ///
 /// ```
 /// use std::time::Duration;
@@ -168,11 +168,11 @@ pub fn advance_to(moment: Instant) -> Advance {
     Advance::new(Goal::To(moment))
 }
 
-/// The time on the wall: the system's, unless the time of the runtime that this thread is in is, or was, virtual. Then it
-/// is what the system's was when that began, and as much later as the runtime's time has gone on since. (So after
-/// [`resume`] it stays as far ahead as virtual time went.)
+/// Returns the time of day: the system's, unless the time of the runtime that this thread is in is, or was, virtual. Then
+/// it is the system's time at the moment when virtual time began, plus the runtime's time that has passed since. (So
+/// after [`resume`] it stays as far ahead as virtual time went.)
 ///
-/// [`Builder::wall_clock`](crate::Builder::wall_clock) sets where it begins. `SystemTime::now()` always is the system's.
+/// [`Builder::wall_clock`](crate::Builder::wall_clock) sets where it begins. `SystemTime::now()` is always the system's.
 ///
 /// ```
 /// use std::time::{Duration, UNIX_EPOCH};
@@ -190,10 +190,10 @@ pub fn wall_now() -> SystemTime {
     clock::wall_now()
 }
 
-/// Keeps a paused clock from moving by itself, until what this returns is dropped: while a thread of one's own works
-/// for the runtime, so that no timeout overtakes it.
+/// Keeps a paused clock from moving on its own until the returned guard is dropped. Hold it while a thread of your own
+/// works for the runtime, so that no timeout overtakes that thread.
 ///
-/// [`advance`] and [`advance_to`] turn it nevertheless. In a runtime that is not paused it does nothing.
+/// [`advance`] and [`advance_to`] move the clock nevertheless. In a runtime that is not paused this does nothing.
 ///
 /// # Panics
 ///
@@ -222,8 +222,8 @@ pub fn stand_still() -> StandStill {
     StandStill { _hold: Handle::current().hold_time() }
 }
 
-/// While it lives, the paused clock of its runtime does not move by itself. Made by [`stand_still`]. It may be sent to
-/// another thread; what that woke before it drops this is seen before time moves.
+/// A guard: while it lives, the paused clock of its runtime does not move on its own. Made by [`stand_still`]. It may
+/// be sent to another thread; tasks that the thread woke before it dropped the guard are seen before time moves.
 ///
 /// ```
 /// use std::time::Duration;
@@ -259,7 +259,7 @@ enum Goal {
     To(Instant),
 }
 
-/// The future of [`advance`] and [`advance_to`].
+/// The future that [`advance`] and [`advance_to`] return.
 ///
 /// ```
 /// use std::time::Duration;
@@ -287,7 +287,7 @@ pub struct Advance {
 #[derive(Debug)]
 enum AdvanceState {
     New,
-    /// Known to the runtime by this number, until time has come there.
+    /// The runtime knows it by this number, until time has reached its moment.
     UnderWay(u64, Nanos),
     /// Time was resumed meanwhile.
     Resumed(Pin<Box<TimerEntry>>),
@@ -302,21 +302,21 @@ impl Advance {
         Advance { handle, goal, state: AdvanceState::New, made_at: Location::caller() }
     }
 
-    /// That it can begin.
+    /// Asserts that the advance can begin.
     fn assert_possible(&self) {
         self.assert_alive();
         let paused = self.handle.timers().is_paused();
         assert!(paused, "{NOT_PAUSED} (the advance was made at {})", self.made_at);
     }
 
-    /// That its runtime lives.
+    /// Asserts that its runtime lives.
     fn assert_alive(&self) {
         if self.handle.is_shutdown() {
             self.fail();
         }
     }
 
-    /// Its runtime was dropped.
+    /// Panics because the runtime was dropped.
     #[cold]
     fn fail(&self) -> ! {
         panic!(
@@ -326,7 +326,7 @@ impl Advance {
         )
     }
 
-    /// Until when time is to pass. In one step it does so at once.
+    /// The moment until which time must pass. If it passes in one step, this moves the clock at once.
     fn until(&self) -> Nanos {
         let timers = self.handle.timers();
         let now = timers.now();
@@ -352,7 +352,7 @@ impl Future for Advance {
                 AdvanceState::New => {
                     self.assert_possible();
                     let until = self.until();
-                    // Another thread may have resumed time just now, or dropped the runtime: then look again.
+                    // Another thread may have resumed time just now, or dropped the runtime: then check again.
                     if let Some(number) = self.handle.virtual_time().begin(&self.handle, until, cx) {
                         self.state = AdvanceState::UnderWay(number, until);
                         // The runtime may be parked, if this is another thread.

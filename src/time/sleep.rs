@@ -2,13 +2,14 @@
 //!
 //! Ground rules:
 //!
-//! * Made inside a runtime it belongs to it; made outside, to the runtime of its first poll, and then it starts counting.
-//!   That of a timeout always belongs to the runtime of its first poll: most timeouts never need one, and to remember it
-//!   would cost them two atomic steps.
-//! * One of a given length has read the clock when it was made, and its first poll reads it only if the deadline is near.
-//!   One to a given moment reads it at its first poll, so that a moment that has passed by then is known to have.
-//! * Nothing is registered before the first poll that is pending.
-//! * A result costs the task one unit of its cooperative budget, unless a `Timeout` asks.
+//! * A sleep that is made inside a runtime belongs to it. A sleep that is made outside belongs to the runtime of its
+//!   first poll, and starts counting then. A timeout's sleep always belongs to the runtime of its first poll: most
+//!   timeouts never need a runtime, and to remember one would cost them two atomic steps.
+//! * A sleep of a given length has read the clock when it was made, and its first poll reads it only if the deadline is
+//!   near. A sleep until a given moment reads the clock at its first poll, to learn whether that moment has passed.
+//! * Nothing is registered before the first pending poll.
+//! * A result costs the task one unit of its cooperative budget. A `Timeout`, an `Interval` and a `WallSleep` poll their
+//!   sleep without that, and charge for their own results.
 
 use std::fmt;
 use std::panic::Location;
@@ -28,13 +29,13 @@ use crate::runtime::context;
 
 /// Waits until `duration` has passed.
 ///
-/// Never ends early: at least `duration` lies between the call and the end. (See [the module](super) for how
-/// late it may end.) A duration of zero is ready at the first poll, and reads no clock; `Duration::MAX` never
-/// ends. Made outside a runtime, it starts counting at its first poll.
+/// It never ends early: at least `duration` lies between the call and the end. (See [the module](super) for how late it
+/// may end.) A duration of zero is ready at the first poll, and reads no clock; `Duration::MAX` never ends. A sleep
+/// that is made outside a runtime starts counting at its first poll.
 ///
-/// One of more than a millisecond whose first poll comes after its deadline is ready at that poll if anything on its
-/// runtime has read the clock since the deadline. If not it is pending once, and ends in the next turn, which does not
-/// sleep.
+/// A sleep of more than a millisecond whose first poll comes after its deadline is ready at that poll if anything on
+/// its runtime has read the clock since the deadline. Otherwise it is pending once, and ends in the next turn, which
+/// does not sleep.
 ///
 /// # Cancel safety
 ///
@@ -53,11 +54,11 @@ use crate::runtime::context;
 #[inline]
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
-    // Most sleeps are made here, and know what they wait for as they are compiled.
+    // Most sleeps are made here, and what they wait for is known at compile time.
     Sleep::from_now(When::After(duration), |timers| timers.deadline_after(duration))
 }
 
-/// Waits until `deadline`; one that has passed by the first poll is ready at that poll.
+/// Waits until `deadline`. If that has passed by the first poll, the sleep is ready at that poll.
 ///
 /// # Cancel safety
 ///
@@ -97,7 +98,7 @@ pub fn try_sleep(duration: Duration) -> TrySleep {
 ///
 /// # Cancel safety
 ///
-/// Dropping it cancels it; `&mut` of a pinned one may be awaited again and again.
+/// Dropping it cancels it; `&mut` of a pinned sleep may be awaited again and again.
 #[track_caller]
 pub fn try_sleep_until(deadline: Instant) -> TrySleep {
     TrySleep { sleep: sleep_until(deadline) }
@@ -106,9 +107,9 @@ pub fn try_sleep_until(deadline: Instant) -> TrySleep {
 pin_project! {
     /// The future that [`sleep`] and [`sleep_until`] return.
     ///
-    /// It may be polled, reset and dropped on any thread. Polled again after it is ready, it is ready again; as a
-    /// [`FusedFuture`] it is terminated then, so that `futures::select!` in a loop takes it once, until it is
-    /// [reset](Sleep::reset).
+    /// It may be polled, reset and dropped on any thread. A sleep that is polled again after it was ready is ready
+    /// again. As a [`FusedFuture`] it is terminated then, so that `futures::select!` in a loop takes it only once,
+    /// until it is [reset](Sleep::reset).
     ///
     /// ```
     /// use std::pin::pin;
@@ -147,8 +148,8 @@ pin_project! {
 pin_project! {
     #[project = InnerProj]
     enum Inner {
-        /// Does not count yet: it was made outside a runtime, or wants to count from its first poll. Without a runtime it
-        /// belongs to that of its first poll.
+        /// Does not count yet: it was made outside a runtime, or counts from its first poll. Without a runtime it belongs
+        /// to the runtime of its first poll.
         Waiting {
             timers: Option<Timers>,
             when: When,
@@ -165,14 +166,14 @@ pin_project! {
 pub(super) enum When {
     After(Duration),
     At(Instant),
-    /// The moment at which it is bound.
+    /// The moment at which the sleep is bound.
     Now,
     Never,
 }
 
 impl When {
-    /// When that is, if it starts to count now, at its first poll. One to a given moment reads the clock, so that a
-    /// moment that has passed is known to have.
+    /// The deadline of a sleep that starts to count now, at its first poll. For a given moment this reads the clock, to
+    /// learn whether that moment has passed.
     #[inline(always)]
     fn deadline(&self, timers: &Timers) -> Nanos {
         match *self {
@@ -188,7 +189,7 @@ impl When {
 }
 
 impl Inner {
-    /// Binds it to a runtime, from where it counts, if it does not count yet.
+    /// Binds the sleep to a runtime, by whose clock it then counts, if it does not count yet.
     #[inline(never)]
     fn bind(mut self: Pin<&mut Self>) -> Result<(), Error> {
         if let InnerProj::Waiting { timers, when, tolerance, origin } = self.as_mut().project() {
@@ -216,12 +217,12 @@ impl Sleep {
         Sleep::from_now(when, |timers| when.deadline(timers))
     }
 
-    /// A sleep that counts from now, if there is a runtime; `deadline` says what that of `when` is then.
+    /// A sleep that counts from now, if there is a runtime; `deadline` returns the deadline that `when` then has.
     #[inline]
     #[track_caller]
     fn from_now(when: When, deadline: impl FnOnce(&Timers) -> Nanos) -> Sleep {
         let origin = Location::caller();
-        // The entry is made in its place, not handed through: a copy that straddles fresh stores is slow.
+        // The entry is built in place, not passed through: a copy whose loads straddle fresh stores is slow.
         match context::with(|handle| (handle.timers().clone(), deadline(handle.timers()))) {
             Ok((timers, at)) => {
                 Sleep { inner: Inner::Bound { entry: TimerEntry::with_origin(timers, at, origin) } }
@@ -256,9 +257,9 @@ impl Sleep {
         Sleep::new(When::Never)
     }
 
-    /// Returns when it ends. A sleep that has not started to count, because it was made outside a runtime and has
-    /// not been polled, would end then if it were polled now. A moment before the first that this
-    /// process asked for is given as that one.
+    /// Returns when the sleep ends. If it has not started to count, because it was made outside a runtime and has not
+    /// been polled, returns when it would end if it were polled now. A moment before the first one that this process
+    /// asked for is returned as that first one.
     pub fn deadline(&self) -> Instant {
         match &self.inner {
             Inner::Bound { entry } => instant::from_nanos(entry.deadline()),
@@ -271,9 +272,9 @@ impl Sleep {
         }
     }
 
-    /// Lets the runtime end this sleep up to `most` late, so that it ends together with others: a wake-up is
-    /// what costs most about a timer. It still never ends early, and ends as soon as the runtime is awake
-    /// and its deadline has passed. Takes the place of the runtime's [`Tolerance`](super::Tolerance).
+    /// Lets the runtime end this sleep up to `most` late, so that it ends together with other timers: the wake-up is
+    /// the most expensive part of a timer. The sleep still never ends early, and ends as soon as the runtime is awake
+    /// and the deadline has passed. This replaces the runtime's [`Tolerance`](super::Tolerance).
     ///
     /// ```
     /// use std::time::Duration;
@@ -294,13 +295,13 @@ impl Sleep {
         Sleep { inner }
     }
 
-    /// Lets the runtime end this sleep as exactly as the system can: no tolerance, also under load.
+    /// Lets the runtime end this sleep as exactly as the system can: no tolerance, even under load.
     pub fn precise(self) -> Sleep {
         self.tolerance(Duration::ZERO)
     }
 
-    /// As [`tolerance`](Sleep::tolerance), for a sleep that may have been polled: holds from the next time it
-    /// is armed.
+    /// As [`tolerance`](Sleep::tolerance), for a sleep that may have been polled: the tolerance holds from the next
+    /// time it is armed.
     pub(super) fn set_tolerance(self: Pin<&mut Self>, most: Duration) {
         match self.project().inner.project() {
             InnerProj::Waiting { tolerance, .. } => *tolerance = Some(Slack::at_most(most)),
@@ -308,16 +309,16 @@ impl Sleep {
         }
     }
 
-    /// Returns whether the runtime or a poll has found it to have ended. Until the sleep is polled or its runtime takes
-    /// a turn it may not know yet.
+    /// Returns whether the runtime or a poll has found that the sleep has ended. Until the sleep is polled or its
+    /// runtime takes a turn, it may not be known yet.
     pub fn is_elapsed(&self) -> bool {
         matches!(&self.inner, Inner::Bound { entry } if entry.is_elapsed())
     }
 
-    /// Moves the deadline, to any moment; the sleep then waits for that, also if it had ended.
+    /// Moves the deadline, to any moment. The sleep then waits for that moment, even if it had ended.
     ///
-    /// Moving it to a later moment takes no lock. If it is moved to a past one, the sleep is ready at its next poll, and a
-    /// task that waits for it is woken.
+    /// Moving it to a later moment takes no lock. If it is moved to a past moment, the sleep is ready at its next poll,
+    /// and a task that waits for it is woken.
     ///
     /// ```
     /// use std::pin::pin;
@@ -339,7 +340,7 @@ impl Sleep {
         }
     }
 
-    /// When it ends, if it has begun to count.
+    /// When the sleep ends. `None` for a sleep of a given length that has not begun to count.
     pub(super) fn known_deadline(&self) -> Option<Instant> {
         match &self.inner {
             Inner::Waiting { when: When::At(deadline), .. } => Some(*deadline),
@@ -357,7 +358,7 @@ impl Sleep {
         }
     }
 
-    /// Polls it, without regard to the cooperative budget, and returns what is wrong instead of panicking.
+    /// Polls the sleep, without regard to the cooperative budget, and returns an error instead of panicking.
     ///
     /// # Errors
     ///
@@ -367,7 +368,7 @@ impl Sleep {
         self.poll_entry(|entry| entry.poll_elapsed(cx))
     }
 
-    /// Polls its entry with `poll`, and binds it first if it does not count yet.
+    /// Polls the sleep's entry with `poll`. Binds the sleep first if it does not count yet.
     #[inline]
     fn poll_entry(
         self: Pin<&mut Self>,
@@ -392,8 +393,9 @@ impl Sleep {
         Poll::Ready(result)
     }
 
-    /// Polls it beside a future that was polled just before, when the budget `had` something left. If that future has
-    /// used it up, the time is looked at all the same: the future must not keep it from being noticed.
+    /// Polls the sleep after a future that was polled just before; `had` says whether the budget had something left
+    /// before that. If that future has used the budget up, the deadline is checked all the same: the future must not
+    /// keep an elapsed deadline from being noticed.
     #[inline]
     pub(super) fn poll_beside(
         self: Pin<&mut Self>,
@@ -421,7 +423,7 @@ impl Future for Sleep {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let permit = ready!(coop::poll_proceed(cx));
-        // As a future, so that it knows when it is terminated.
+        // The entry is polled as a future, so that it knows when it is terminated.
         match ready!(self.as_mut().poll_entry(|entry| entry.poll(cx))) {
             Ok(()) => {
                 permit.spend();
@@ -432,7 +434,7 @@ impl Future for Sleep {
     }
 }
 
-/// Terminated once a poll of it was ready, until it is [reset](Sleep::reset).
+/// Terminated once a poll was ready, until it is [reset](Sleep::reset).
 impl FusedFuture for Sleep {
     fn is_terminated(&self) -> bool {
         matches!(&self.inner, Inner::Bound { entry } if entry.is_terminated())
@@ -458,7 +460,7 @@ pin_project! {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it cancels it; `&mut` of a pinned one may be awaited again and again.
+    /// Dropping it cancels it; `&mut` of a pinned sleep may be awaited again and again.
     ///
     /// ```
     /// use std::time::Duration;
@@ -493,7 +495,8 @@ mod tests {
 
     #[test]
     fn a_sleep_is_small() {
-        // One word more, and an allocation of it would take 16 bytes more. A `Timeout` has nothing but it beside its future.
+        // With one word more, an allocation of a sleep would take 16 bytes more. A `Timeout` holds a sleep and its future,
+        // and nothing else.
         assert!(size_of::<Sleep>() <= 56, "a Sleep takes {} bytes", size_of::<Sleep>());
         assert_eq!(size_of::<Timeout<[u64; 3]>>(), 24 + size_of::<Sleep>());
     }

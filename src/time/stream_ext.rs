@@ -2,11 +2,11 @@
 //!
 //! Ground rules:
 //!
-//! * The inner stream is polled first, and an item that is ready wins over a time that is up. A throttled
-//!   stream is the exception: while it waits, the inner stream is not polled at all.
+//! * The inner stream is polled first, and a ready item wins over an elapsed time. A throttled stream is the exception:
+//!   while it waits, the inner stream is not polled at all.
 //! * One sleep serves all items; it is re-armed in place.
 //! * The inner stream charges its own results to the cooperative budget. A result that is made here must be charged here,
-//!   or a loop over it might never yield.
+//!   or a loop over the stream might never yield.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -22,8 +22,8 @@ use crate::coop;
 
 /// Timeouts and throttles as methods of every stream.
 ///
-/// The trait shares its name with that of the `futures` crate, and none of its methods. To have both, import
-/// this one without its name:
+/// The trait shares its name with a trait of the `futures` crate, but none of its methods. To use both, import this one
+/// without its name:
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,10 +38,10 @@ use crate::coop;
 pub trait StreamExt: Stream {
     /// Limits how long each item may take.
     ///
-    /// The clock for an item starts when a poll has found that it is not there yet, and stops with the item.
-    /// If the time is up first, the stream yields [`Elapsed`] and goes on: the next poll that finds no item
-    /// starts a new clock. So while nothing comes, there is one `Elapsed` every `duration` of waiting, and no
-    /// item is lost. To stop, drop the stream. `Duration::MAX` never elapses.
+    /// The clock for an item starts when a poll has found that the item is not there yet, and stops when it comes. If
+    /// the time is up first, the stream yields [`Elapsed`] and goes on: the next poll that finds no item starts a new
+    /// clock. So while no item comes, there is one `Elapsed` every `duration` of waiting, and no item is lost. To stop,
+    /// drop the stream. `Duration::MAX` never elapses.
     ///
     /// # Panics
     ///
@@ -49,8 +49,8 @@ pub trait StreamExt: Stream {
     ///
     /// # Cancel safety
     ///
-    /// That of the inner stream. The clock belongs to the stream and not to the future that asks for its next
-    /// item: if that is dropped, the clock runs on, so that a `select!` in a loop does not set it back.
+    /// The same as that of the inner stream. The clock belongs to the stream and not to the future that asks for its
+    /// next item: if that future is dropped, the clock runs on, so that a `select!` in a loop does not restart it.
     ///
     /// ```
     /// use std::pin::pin;
@@ -83,9 +83,9 @@ pub trait StreamExt: Stream {
 
     /// Lets through at most one item per `duration`, the first at once.
     ///
-    /// After an item the inner stream is not polled before `duration` has passed since: further items wait where they are
-    /// made, and the end of the stream is seen no sooner than another item would be. No item is lost, and what was late is not made up for. A `duration` of zero lets all through;
-    /// `Duration::MAX` lets one.
+    /// After an item, the inner stream is not polled until `duration` has passed: further items wait where they are made, and the
+    /// end of the stream is seen no sooner than another item would be. No item is lost, and lateness is not made up for. A
+    /// `duration` of zero lets all items through; `Duration::MAX` lets one through.
     ///
     /// # Panics
     ///
@@ -93,7 +93,7 @@ pub trait StreamExt: Stream {
     ///
     /// # Cancel safety
     ///
-    /// That of the inner stream. A wait that was begun runs on.
+    /// The same as that of the inner stream. A wait that has begun runs on.
     ///
     /// ```
     /// use std::pin::pin;
@@ -119,19 +119,20 @@ pub trait StreamExt: Stream {
 
 impl<S: Stream + ?Sized> StreamExt for S {}
 
-/// Where the clock of a [`StreamTimeout`] stands.
+/// The state of a [`StreamTimeout`]'s clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ItemClock {
-    /// It has never been started; the first poll of the sleep does that.
+    /// Never started; the first poll of the sleep starts it.
     Fresh,
-    /// Nobody waits for an item.
+    /// No item is waited for.
     Stopped,
     /// An item is waited for.
     Running,
 }
 
 pin_project! {
-    /// The stream that [`StreamExt::timeout`] returns: the items of the inner one, and [`Elapsed`] where one took too long.
+    /// The stream that [`StreamExt::timeout`] returns: the items of the inner stream, and [`Elapsed`] where an item took
+    /// too long.
     ///
     /// ```
     /// use std::time::Duration;
@@ -166,17 +167,17 @@ impl<S> StreamTimeout<S> {
         self.tolerance(Duration::ZERO)
     }
 
-    /// Returns the inner stream, to look at.
+    /// Returns a reference to the inner stream.
     pub fn get_ref(&self) -> &S {
         &self.stream
     }
 
-    /// Returns the inner stream, to change it.
+    /// Returns a mutable reference to the inner stream.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
-    /// Returns the inner stream, to change it where it is pinned.
+    /// Returns a pinned mutable reference to the inner stream.
     pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut S> {
         self.project().stream
     }
@@ -195,7 +196,7 @@ impl<S: Stream> Stream for StreamTimeout<S> {
         let had_budget = coop::has_budget_remaining();
         if let Poll::Ready(item) = this.stream.poll_next(cx) {
             if item.is_none() && *this.clock == ItemClock::Running {
-                // Nobody is to be woken after the end.
+                // No task must be woken after the end.
                 let never = this.delay.now() + Duration::MAX;
                 this.delay.reset(never);
             }
@@ -219,7 +220,7 @@ impl<S: Stream> Stream for StreamTimeout<S> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        // Between any two items the time may be up any number of times.
+        // Between any two items the time may elapse any number of times.
         (self.stream.size_hint().0, None)
     }
 }
@@ -231,7 +232,7 @@ impl<S: FusedStream> FusedStream for StreamTimeout<S> {
 }
 
 pin_project! {
-    /// The stream that [`StreamExt::throttle`] returns: the items of the inner one, at most one per duration.
+    /// The stream that [`StreamExt::throttle`] returns: the items of the inner stream, at most one per duration.
     ///
     /// ```
     /// use std::time::Duration;
@@ -251,7 +252,7 @@ pin_project! {
         #[pin]
         delay: Sleep,
         duration: Duration,
-        // An item has come, and the time that must pass after it has not been seen to pass.
+        // An item has come, and no poll has seen yet that the time after it has passed.
         waiting: bool,
     }
 }
@@ -267,17 +268,17 @@ impl<S> Throttle<S> {
         self.tolerance(Duration::ZERO)
     }
 
-    /// Returns the inner stream, to look at.
+    /// Returns a reference to the inner stream.
     pub fn get_ref(&self) -> &S {
         &self.stream
     }
 
-    /// Returns the inner stream, to change it.
+    /// Returns a mutable reference to the inner stream.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 
-    /// Returns the inner stream, to change it where it is pinned.
+    /// Returns a pinned mutable reference to the inner stream.
     pub fn get_pin_mut(self: Pin<&mut Self>) -> Pin<&mut S> {
         self.project().stream
     }

@@ -4,11 +4,11 @@
 //!
 //! * The inner future is polled first, and wins if it is ready, even past the deadline.
 //! * The clock starts when a poll has found the inner future pending, and the timeout belongs to the runtime of that poll.
-//!   So one that is ready at once costs no clock, no lock, no registration, and no reference to a runtime.
-//! * The deadline is looked at whenever the inner future is pending, also if that only means that it has used up the
-//!   task's cooperative budget in this very poll.
-//! * The end of the time is a result as others are, and charged to the budget. So a loop of timeouts that elapse at once
-//!   lets other tasks run.
+//!   So a future that is ready at once costs no clock, no lock, no registration, and no reference to a runtime.
+//! * The deadline is checked whenever the inner future is pending, even if it is pending only because it has used up
+//!   the task's cooperative budget in this very poll.
+//! * An elapsed timeout is a result like any other, and is charged to the budget. So a loop of timeouts that elapse at
+//!   once lets other tasks run.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -24,11 +24,12 @@ use crate::coop;
 
 /// Limits how long `future` may take: if it is not ready after `duration`, the result is [`Elapsed`].
 ///
-/// The clock starts when the first poll finds `future` pending: the time spent inside that poll does not
-/// count. A future that is ready at once costs next to nothing, and one that is ready wins over a deadline
-/// that has passed. `Duration::MAX` never elapses.
+/// The clock starts when the first poll finds `future` pending: the time spent inside that poll does not count. A
+/// future that is ready at once costs next to nothing, and a future that is ready wins over a deadline that has passed.
+/// `Duration::MAX` never elapses.
 ///
-/// Unlike a [`sleep`](super::sleep()) it belongs to the runtime in which that poll happens, wherever it was made.
+/// Unlike a [`sleep`](super::sleep()) a timeout belongs to the runtime in which that poll happens, wherever the timeout
+/// was made.
 ///
 /// # Errors
 ///
@@ -40,7 +41,7 @@ use crate::coop;
 ///
 /// # Cancel safety
 ///
-/// That of the inner future.
+/// The same as that of the inner future.
 ///
 /// ```
 /// use std::time::Duration;
@@ -58,14 +59,14 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
     Timeout { value: future.into_future(), delay: Sleep::from_first_poll(When::After(duration)) }
 }
 
-/// Limits until when `future` may take: if it is not ready at `deadline`, the result is [`Elapsed`].
+/// Sets the moment by which `future` must be ready: if it is not ready at `deadline`, the result is [`Elapsed`].
 ///
-/// As [`timeout`], with a moment instead of a length of time. If that has passed when the first poll finds `future` pending,
-/// the timeout elapses in that poll.
+/// Like [`timeout`], with a moment instead of a length of time. If that moment has passed when the first poll finds `future`
+/// pending, the timeout elapses in that poll.
 ///
 /// # Cancel safety
 ///
-/// That of the inner future.
+/// The same as that of the inner future.
 ///
 /// ```
 /// use std::time::Duration;
@@ -87,7 +88,8 @@ pin_project! {
     ///
     /// # Cancel safety
     ///
-    /// That of the inner future. `&mut` of a pinned timeout may be awaited again and again: its clock runs on.
+    /// The same as that of the inner future. `&mut` of a pinned timeout may be awaited again and again: its clock runs
+    /// on.
     #[derive(Debug)]
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct Timeout<F> {
@@ -115,22 +117,22 @@ impl<F> Timeout<F> {
         self.tolerance(Duration::ZERO)
     }
 
-    /// Moves the deadline of one that was made by [`timeout_at`].
+    /// Moves the deadline of a timeout that was made by [`timeout_at`].
     pub(super) fn reset(self: Pin<&mut Self>, deadline: Instant) {
         self.project().delay.reset(deadline);
     }
 
-    /// Returns the inner future, to look at.
+    /// Returns a reference to the inner future.
     pub fn get_ref(&self) -> &F {
         &self.value
     }
 
-    /// Returns the inner future, to change it.
+    /// Returns a mutable reference to the inner future.
     pub fn get_mut(&mut self) -> &mut F {
         &mut self.value
     }
 
-    /// Returns the inner future, to change it where it is pinned. Polling it there does not start the clock.
+    /// Returns a pinned mutable reference to the inner future. Polling it there does not start the clock.
     ///
     /// ```
     /// use std::pin::pin;
@@ -156,11 +158,11 @@ impl<F> Timeout<F> {
 }
 
 impl<F: Future> Timeout<F> {
-    /// Polls it; a runtime that is missing or gone is an error, not a panic.
+    /// Polls the timeout; a runtime that is missing or gone is an error, not a panic.
     ///
     /// # Errors
     ///
-    /// The outer one, if there is no runtime to bind to or it was dropped before the deadline.
+    /// The outer error, if there is no runtime to bind to or it was dropped before the deadline.
     #[inline]
     pub fn try_poll(
         self: Pin<&mut Self>,

@@ -1,4 +1,4 @@
-//! `WallSleep`: waits for a time of day, also when the clock is set meanwhile.
+//! `WallSleep`: waits for a time of day, even if the clock is set meanwhile.
 //!
 //! ```text
 //!                       1 the clock shows the deadline: done
@@ -9,11 +9,12 @@
 //!
 //! Ground rules:
 //!
-//! * What ends it is a look at the wall clock, never the end of a wait. So it is not early by that clock.
-//! * The wait is by the runtime's own clock, which nobody sets. The two may run at different speeds while the
-//!   wall clock is being corrected: so a wait ends after seven eighths of what is left, and the clock is looked at again.
-//! * No wait is longer than [`RECHECK`], for the clock may be set. It ends at a multiple of that: however many wait, they
-//!   are one wake-up.
+//! * A reading of the wall clock ends a sleep, never the end of a wait. So it is not early by that clock.
+//! * The wait uses the runtime's own clock, which is never set. The two clocks may run at different speeds while the wall
+//!   clock is being corrected: so a wait ends after seven eighths of the time that is left, and then the wall clock is
+//!   read again.
+//! * No wait is longer than [`RECHECK`], because the wall clock may be set. It ends at a multiple of that: however many
+//!   sleeps wait, they share one wake-up.
 
 use std::fmt;
 use std::pin::Pin;
@@ -30,31 +31,31 @@ use crate::clock::instant::{self, Instant};
 use crate::clock::{self, RuntimeClock};
 use crate::coop;
 
-/// The clock is looked at this often.
+/// The wall clock is read this often.
 const RECHECK: Duration = Duration::from_secs(10);
 
-/// What is left is waited for in one piece if it is no longer than this.
+/// The time that is left is waited for in one piece if it is no longer than this.
 const LAST_PIECE: Duration = Duration::from_millis(100);
 
-/// So many looks at the clock a poll takes at most.
+/// The maximum number of times that a poll reads the clock.
 const LOOKS: usize = 4;
 
-/// Waits until the system's wall clock shows `deadline`, also if it is set meanwhile.
+/// Waits until the system's wall clock shows `deadline`, even if the clock is set meanwhile.
 ///
-/// Never early by that clock: when this ends, [`wall_now`](super::wall_now) was not before `deadline`. One that is past is
-/// ready at the first poll.
+/// It never ends early by that clock: when it ends, [`wall_now`](super::wall_now) was not before `deadline`. If `deadline`
+/// has passed, it is ready at the first poll.
 ///
-/// * If the clock is set forward, past the deadline, this ends when that is noticed; if it is set back, this waits
-///   longer. What has ended stays ended. While the clock is slewed, that is runs a little fast or slow until it is right
-///   again, this follows it.
-/// * A change of the clock is noticed within ten seconds: nearly all systems can only be asked, so while the deadline is
-///   further off than that the clock is looked at every ten seconds, by all such sleeps of a runtime at the same moments.
-///   Without a change, this is as exact as any sleep.
+/// * If the clock is set forward, past the deadline, the sleep ends when that is noticed; if the clock is set back, the
+///   sleep waits longer. A sleep that has ended stays ended. While the clock is slewed (it runs a little fast or slow
+///   until it is right again), the sleep follows it.
+/// * A change of the clock is noticed within ten seconds: nearly all systems can only be polled for it. So while the
+///   deadline is further off than that, the clock is read every ten seconds, by all such sleeps of a runtime at the same
+///   moments. Without a change, this is as exact as any sleep.
 ///
-/// Where time is [paused](super::pause), or was, this goes by [`wall_now`](super::wall_now): the time of day is virtual,
-/// too, and nobody sets it, so that it is waited for in one piece.
+/// If time is [paused](super::pause), or was, this uses [`wall_now`](super::wall_now): the time of day is virtual, too,
+/// and is never set, so the sleep waits in one piece.
 ///
-/// For a length of time use [`sleep`](super::sleep()), which no change of the wall clock disturbs.
+/// For a length of time use [`sleep`](super::sleep()), which no change of the wall clock affects.
 ///
 /// # Panics
 ///
@@ -62,7 +63,7 @@ const LOOKS: usize = 4;
 ///
 /// # Cancel safety
 ///
-/// Dropping it cancels it; `&mut` of a pinned one may be awaited again and again.
+/// Dropping it cancels it; `&mut` of a pinned sleep may be awaited again and again.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -81,7 +82,7 @@ pub fn sleep_until_wall(deadline: SystemTime) -> WallSleep {
 }
 
 pin_project! {
-    /// The future of [`sleep_until_wall`]. If it is polled after it is ready, it is ready again.
+    /// The future that [`sleep_until_wall`] returns. If it is polled after it is ready, it is ready again.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -108,22 +109,22 @@ pin_project! {
 enum Phase {
     /// The delay has to be set.
     Looking,
-    /// The delay has a part of what was left.
+    /// The delay waits for a part of the time that was left.
     Waiting,
     Done,
 }
 
-/// Who says what time of day it is.
+/// Where the time of day is read from.
 #[derive(Clone)]
 enum WallClock {
-    /// The runtime in which the sleep was made, or first polled; outside one the system.
+    /// The runtime in which the sleep was made, or first polled; outside a runtime, the system.
     Runtime(Option<Arc<RuntimeClock>>),
     #[cfg(test)]
     Test(Arc<std::sync::Mutex<SystemTime>>),
 }
 
 impl WallClock {
-    /// What time it is, and whether somebody may set the clock.
+    /// Returns the time of day, and whether the clock may be set.
     fn look(&mut self) -> (SystemTime, bool) {
         match self {
             WallClock::Runtime(clock) => {
@@ -140,12 +141,12 @@ impl WallClock {
 }
 
 impl WallSleep {
-    /// The time of day at which it ends.
+    /// Returns the time of day at which the sleep ends.
     pub fn deadline(&self) -> SystemTime {
         self.deadline
     }
 
-    /// Whether a poll has found it to have ended.
+    /// Returns whether a poll has found that the sleep has ended.
     pub fn is_elapsed(&self) -> bool {
         self.phase == Phase::Done
     }
@@ -169,7 +170,7 @@ impl Future for WallSleep {
         let mut this = self.project();
         for _ in 0..LOOKS {
             let (now, may_be_set) = this.clock.look();
-            // An error says that the deadline lies behind.
+            // An error means that the deadline has passed.
             let left = this.deadline.duration_since(now).unwrap_or_default();
             if *this.phase == Phase::Done || left.is_zero() {
                 *this.phase = Phase::Done;
@@ -186,20 +187,20 @@ impl Future for WallSleep {
                 Err(error) => this.delay.fail(error),
             }
         }
-        // A clock that stands still, or is set all the time, must not keep others from running.
+        // A clock that stands still, or is set all the time, must not keep other tasks from running.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 }
 
-/// Terminated once a poll of it was ready.
+/// Terminated once a poll was ready.
 impl FusedFuture for WallSleep {
     fn is_terminated(&self) -> bool {
         self.is_elapsed()
     }
 }
 
-/// When to look at the clock next, if it is `now` and the clock says that `left` is left.
+/// When to read the wall clock next, if it is `now` and the wall clock says that `left` is left.
 fn next_look(now: Instant, left: Duration, may_be_set: bool) -> Instant {
     if !may_be_set {
         return now + left;
@@ -230,7 +231,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
     const MS: Duration = Duration::from_millis(1);
 
-    /// Runs `test` in virtual time, with a wall clock that stands unless it is set.
+    /// Runs `test` in virtual time, with a wall clock that stands still unless it is set.
     fn with_clock<F: Future<Output = ()>>(test: impl FnOnce(Arc<Mutex<SystemTime>>, SystemTime) -> F) {
         let now = SystemTime::now();
         let runtime = Builder::new().start_paused(true).build().unwrap();
@@ -275,7 +276,7 @@ mod tests {
             for short in [Duration::from_nanos(if cfg!(windows) { 100 } else { 1 }), 2 * MS] {
                 *clock.lock().unwrap() = now;
                 let waiting = spawn(by(&clock, now + short));
-                // The clock stands: each wait is over soon and begins anew, and others run meanwhile.
+                // The clock stands still: each wait is over soon and begins anew, and other tasks run meanwhile.
                 sleep(MS / 10).await;
                 assert!(!waiting.is_finished());
                 *clock.lock().unwrap() = now + short;
@@ -311,14 +312,15 @@ mod tests {
 
     #[test]
     fn a_wait_shrinks_to_nothing_in_a_few_pieces() {
-        // A wait ends at a multiple of `RECHECK`, too: wherever that lies within it.
+        // A wait also ends at a multiple of `RECHECK`, wherever in the wait that lies.
         let begins = [0, 1, 5_000_000, 100_000_000, 5_000_000_000, 9_999_999_999];
         for begin in begins.map(|nanos| instant::from_nanos(Nanos::new(nanos))) {
             let (mut now, mut left, mut looks) = (begin, RECHECK, 0);
             while !left.is_zero() {
                 let piece = next_look(now, left, true) - now;
                 assert!(!piece.is_zero() && piece <= left);
-                // A wall clock that runs a tenth faster than ours is not overslept, but for the last piece.
+                // Even if the wall clock runs a tenth faster than ours, the deadline is not overslept, except in the
+                // last piece.
                 assert!(left <= LAST_PIECE || piece + piece / 10 < left);
                 (now, left, looks) = (now + piece, left - piece, looks + 1);
             }

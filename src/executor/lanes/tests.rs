@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Keeps every lane that `cost` names ready, and serves them for so many polls, each of which takes what it costs. Reads
-/// the clock as often as the runtime does. Returns the time that each lane got.
+/// Keeps every lane that has a `cost` ready, and serves the lanes for `polls` polls, each of which takes its lane's cost.
+/// Reads the clock as often as the runtime does. Returns the time that each lane got.
 fn serve(lanes: &mut Lanes, cost: [Option<u64>; LANES], polls: usize) -> [u64; LANES] {
     lanes.begin();
     serve_with(lanes, cost, polls, |lanes| fit(lanes).min(61))
@@ -21,7 +21,7 @@ fn fit(lanes: &Lanes) -> usize {
     (50_000 / lanes.next_cost()).max(1) as usize
 }
 
-/// As [`serve`], with a reading of the clock after as many polls as `stretch` says.
+/// Like [`serve`], but reads the clock after the number of polls that `stretch` returns.
 fn serve_with(
     lanes: &mut Lanes,
     cost: [Option<u64>; LANES],
@@ -70,7 +70,7 @@ fn assert_equal(got: [u64; LANES], among: &[usize]) {
 
 #[test]
 fn lanes_with_endless_work_share_the_time_equally_whatever_a_poll_costs() {
-    // Those that yielded may get less: see below.
+    // Tasks that yielded may get less: see below.
     for cost in [
         [100, 100, 100, 100],
         [50_000, 300, 8_000, 20_000],
@@ -91,7 +91,7 @@ fn who_yields_has_a_turn_after_those_that_were_woken_before_and_not_more_than_it
         lanes.begin();
         (0..others).for_each(|key| lanes.push(Lane::Woken, key));
         lanes.push(Lane::Yielded, 9_999);
-        // Each is ready again as soon as it was polled. How often they were in a fifth of a second.
+        // Each task is ready again as soon as it was polled. Counts the polls in a fifth of a second.
         let (mut polls, mut elapsed, mut read) = ([0, 0], 0, 0);
         while elapsed < 200_000_000 {
             let key = next(&mut lanes);
@@ -119,7 +119,7 @@ fn two_lanes_share_what_the_third_does_not_need() {
     assert_equal(got, &[0, 3]);
     let got = serve(&mut Lanes::default(), [None, Some(10_000), Some(700), None], 200_000);
     assert_equal(got, &[1, 2]);
-    // Who yields gives nothing up for those that exhaust their budgets or were woken by timers.
+    // A task that yields gives nothing up for tasks that exhaust their budgets or were woken by timers.
     let got = serve(&mut Lanes::default(), [None, None, Some(100_000), Some(700)], 200_000);
     assert_equal(got, &[2, 3]);
     let got = serve(&mut Lanes::default(), [Some(10_000), None, None, Some(700)], 200_000);
@@ -168,7 +168,7 @@ fn the_wait_after_one_very_long_poll_is_bounded() {
 
 #[test]
 fn those_who_yield_go_after_all_who_were_ready_before_them() {
-    // Also if the thread is kept from running now and then.
+    // This also holds if the thread is kept from running now and then.
     for stop in [0, 8_000_000] {
         let mut lanes = Lanes::default();
         lanes.begin();
@@ -194,7 +194,7 @@ fn those_who_yield_go_after_all_who_were_ready_before_them() {
     }
 }
 
-/// Serves until nothing is ready; each poll takes so long and is measured. In which order the keys came out.
+/// Serves until nothing is ready; each poll takes `each` nanoseconds and is measured. Returns the order of the keys.
 fn drain(lanes: &mut Lanes, each: u64) -> Vec<u32> {
     let mut order = Vec::new();
     while !lanes.is_empty() {
@@ -235,7 +235,7 @@ fn who_yielded_goes_before_those_who_exhaust_their_budget_later() {
     (0..5).for_each(|key| lanes.push(Lane::Exhausted, key));
     (100..103).for_each(|key| lanes.push(Lane::Yielded, key));
     (5..10).for_each(|key| lanes.push(Lane::Exhausted, key));
-    // They yielded while others waited for their turn, so they wait for another one.
+    // These yielded while others waited for their turn, so they wait for another turn.
     (103..105).for_each(|key| lanes.push(Lane::Yielded, key));
     (10..12).for_each(|key| lanes.push(Lane::Exhausted, key));
     assert_eq!(drain(&mut lanes, 100), [0, 1, 2, 3, 4, 100, 5, 6, 7, 8, 9, 10, 11, 101, 102, 103, 104]);
@@ -290,7 +290,7 @@ fn a_lane_that_used_more_than_its_share_beside_its_polls_must_wait_while_others_
     lanes.push(Lane::Timer, 0);
     assert_eq!(next(&mut lanes), Some(1), "the lane that is ahead was served");
     lanes.charge(1_000);
-    // Nobody else has work.
+    // No other lane has work.
     assert_eq!(next(&mut lanes), Some(0));
     assert!(!lanes.must_wait(Lane::Timer));
     let mut lanes = Lanes::default();
@@ -310,7 +310,7 @@ fn lanes_that_all_wait_are_weighed_anew_among_themselves() {
     lanes.charge_lane(Lane::Woken, 3_000_000);
     lanes.charge_lane(Lane::Exhausted, 6_000_000);
     assert!(lanes.must_wait(Lane::Woken) && lanes.must_wait(Lane::Exhausted));
-    // The one that they waited for is empty now; of the two the later one is still too far ahead.
+    // The lane that they waited for is empty now; of the two, the later lane is still too far ahead.
     assert_eq!([next(&mut lanes), next(&mut lanes)], [Some(0), Some(1)]);
 }
 
@@ -322,10 +322,10 @@ fn the_clock_is_read_when_a_lane_has_got_ahead_and_only_then() {
         lanes.push(lane, key);
         lanes.push(lane, key);
     }
-    // Both have used much, and none of them more than the other.
+    // Both have used much time, and neither more than the other.
     lanes.used = [0, 2 * LEAD, 0, 2 * LEAD];
     assert_eq!([next(&mut lanes), next(&mut lanes)], [Some(1), Some(1)]);
-    // Now one may well have.
+    // Now one lane may well have used more.
     lanes.usual[Lane::Woken as usize] = 2 * LEAD as u64;
     lanes.push(Lane::Woken, 1);
     lanes.push(Lane::Woken, 1);
@@ -347,7 +347,7 @@ fn without_a_clock_a_lane_waits_for_as_many_polls_as_it_was_ahead() {
         lanes.push(if key == 0 { Lane::Timer } else { Lane::Yielded }, key);
         order.push(key);
     }
-    // They are weighed when one has used more than the lead.
+    // The lanes are balanced when one has used more than the lead.
     let waited = order.iter().position(|key| *key == 0);
     assert_eq!(waited, Some(LEAD as usize / GUESS as usize + 1));
 }
@@ -366,7 +366,7 @@ fn a_poll_far_longer_than_usual_is_charged_little_the_first_time() {
         lanes.remove(3);
         (lanes.used[Lane::Woken as usize], lanes.usual[Lane::Woken as usize], lanes.next_cost())
     };
-    // What is usual doubles, until it is what was measured.
+    // The usual cost doubles until it reaches the measured cost.
     for (n, charged) in
         [100_000, 100_000, 100_000, 100_000, 100_000, 128_000, 256_000].into_iter().enumerate()
     {
@@ -375,7 +375,7 @@ fn a_poll_far_longer_than_usual_is_charged_little_the_first_time() {
     assert_eq!(poll(500_000).0, 500_000);
     // And it halves.
     assert_eq!(poll(50_000), (50_000, 128_000, GUESS));
-    // Of several polls as well: what they took, up to four times as much as is usual for so many.
+    // The same for several polls: they are charged what they took, up to four times the usual cost of that number of polls.
     for (elapsed, charged) in [(600_000, 600_000), (1_200_000, 800_000)] {
         let mut lanes = Lanes { counting: false, usual: [20_000; LANES], ..Lanes::default() };
         (0..11).for_each(|key| lanes.push(Lane::Woken, key));
@@ -397,14 +397,14 @@ fn the_next_poll_may_cost_what_the_dearest_lane_with_work_has_cost() {
         lanes.charge(elapsed);
     }
     assert_eq!(lanes.next_cost(), GUESS);
-    // It shrinks by a quarter of what it was too much.
+    // It shrinks by a quarter of the excess.
     lanes.push(Lane::Timer, 1);
     assert_eq!(lanes.next_cost(), 875);
     lanes.push(Lane::Yielded, 3);
     assert_eq!(lanes.next_cost(), 4_000);
     lanes.push(Lane::Woken, 1);
     assert_eq!(lanes.next_cost(), 9_000);
-    // Whoever counts polls has measured nothing.
+    // While polls are counted, nothing is measured.
     lanes.count();
     assert_eq!(lanes.next_cost(), GUESS);
 }
@@ -419,7 +419,7 @@ fn what_came_before_the_beginning_is_charged_to_nobody() {
     lanes.begin();
     lanes.charge(90_000);
     assert_eq!((lanes.used, lanes.next_cost()), ([0; LANES], GUESS));
-    // Two polls of one lane, and the time of both.
+    // Two polls of one lane, and the time of both together.
     lanes.push(Lane::Woken, 1);
     lanes.push(Lane::Woken, 1);
     assert_eq!((next(&mut lanes), next(&mut lanes)), (Some(1), Some(1)));

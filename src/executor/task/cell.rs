@@ -2,8 +2,8 @@
 //!
 //! Ground rules:
 //!
-//! * Only this file touches a stage, and only as `task/mod.rs` says who may.
-//! * The cell is made here, in `new`, and ends here, in `end`; its memory goes back to the pool by way of `local.rs`.
+//! * Only this file touches a stage. `task/mod.rs` says which side may do so when.
+//! * The cell is made here, in `new`, and ends here, in `end`. Its memory goes back to the pool by way of `local.rs`.
 
 use super::Progress;
 use super::header::{Header, TaskRef, Vtable, lend};
@@ -34,11 +34,11 @@ impl<F: Future> Stage<F> {
     #[inline]
     fn finish(&mut self, result: Result<F::Output, JoinError>) {
         if !mem::needs_drop::<F>() {
-            // Overwritten, and not even looked at.
+            // The future is overwritten without being read.
             mem::forget(mem::replace(self, Stage::Finished(result)));
             return;
         }
-        // An assignment puts the new value there also if the drop of the old one panics.
+        // An assignment stores the new value even if the drop of the old one panics.
         let dropped = catch_unwind(AssertUnwindSafe(|| *self = Stage::Consumed));
         let result = match (dropped, result) {
             (Ok(()), result) => result,
@@ -51,22 +51,22 @@ impl<F: Future> Stage<F> {
                 Err(JoinError::panic(payload))
             }
         };
-        // What is overwritten is consumed.
+        // The overwritten stage is already consumed.
         mem::forget(mem::replace(self, Stage::Finished(result)));
     }
 }
 
-/// A future, later its output, with what its wakers and its handle need. The header comes first, so that a
-/// pointer to the cell is one to the header.
+/// A future, later its output, together with the header for its wakers and its handle. The header comes first, so that a
+/// pointer to the cell is also a pointer to the header.
 #[repr(C)]
 struct Cell<F: Future> {
     header: Header,
-    /// Not dropped with the cell, which always ends with nothing left in it: see `end`.
+    /// Not dropped with the cell: it is always empty by then. See `end`.
     stage: UnsafeCell<ManuallyDrop<Stage<F>>>,
 }
 
-/// A new task: the owner's reference to it, and the claim's. Its memory is of the pool if it is made on the owner's
-/// thread, which has to be that of the `Remote`.
+/// Makes a new task, and returns the owner's reference to it and the claim's. If `owner` is given, which must be the owner
+/// of `remote`, the memory comes from the owner's pool.
 #[inline]
 pub(super) fn new<F: Future + 'static>(
     future: F,
@@ -84,7 +84,7 @@ pub(super) fn new<F: Future + 'static>(
     };
     let room = block.into_raw();
     let stage = UnsafeCell::new(ManuallyDrop::new(Stage::Running(future)));
-    // The room first and the parts after: they are then made where they stay, and not copied there.
+    // The memory is allocated first and the parts are made after: so they are made in place, and not copied there.
     //
     // SAFETY: The room is as long and aligned as the layout says, and nobody else's.
     unsafe { room.cast::<Cell<F>>().write(Cell { header: Header::new(vtable, remote, spawned), stage }) };
@@ -108,7 +108,7 @@ const fn vtable<F: Future + 'static>(pooled: bool) -> Vtable {
 ///
 /// # Panics
 ///
-/// If somebody else has a reference to the task.
+/// If there is another reference to the task.
 pub(super) unsafe fn refuse<F: Future + 'static>(task: &mut TaskRef) {
     assert!(task.is_only(), "a task was refused that an executor has");
     // SAFETY: By the caller's promise the pointer is that of such a cell, which lives as long as the reference.
@@ -121,18 +121,18 @@ pub(super) unsafe fn refuse<F: Future + 'static>(task: &mut TaskRef) {
     cell.header.state.complete(cell.header.held());
 }
 
-/// The right to form a reference to an uncompleted task's stage. Its holder is the owner thread, and as only
-/// one of these exists at a time there is no other reference.
+/// The right to form a reference to an uncompleted task's stage. Its holder is the owner thread. Only one `Busy` exists
+/// for a task at a time, so there is no other reference.
 struct Busy<'a, F: Future> {
     cell: &'a Cell<F>,
 }
 
 impl<'a, F: Future> Busy<'a, F> {
-    /// None if the task completed, or if the call comes from within the task's future.
+    /// Returns none if the task has completed, or if the call comes from within the task's future.
     #[inline]
     fn claim(cell: &'a Cell<F>, owner: &Owner) -> Option<Busy<'a, F>> {
         assert!(owner.owns(&cell.header.remote), "a task was run by an executor that is not its own");
-        // Only the owner thread gets here, by the assertion.
+        // By the assertion, only the owner thread gets here.
         if cell.header.is_complete() || cell.header.is_polled() {
             return None;
         }
@@ -165,7 +165,7 @@ impl<'a, F: Future> Busy<'a, F> {
             let stage = unsafe { &mut *stage };
             stage.finish(result);
         });
-        // No poll lends the waker out any more.
+        // From here on no poll lends the waker out.
         header.set_polled(false);
         let before = header.state.complete(header.held());
         if !before.has_join_interest() {
@@ -175,10 +175,10 @@ impl<'a, F: Future> Busy<'a, F> {
                 if mem::needs_drop::<F::Output>() || !matches!(**stage, Stage::Finished(Ok(_))) {
                     quietly(|| **stage = Stage::Consumed);
                 }
-                // Else nothing is left to drop, whatever the stage says.
+                // Otherwise nothing is left to drop, whatever the stage says.
             });
         } else if before.has_join_waker() {
-            // The stage is the claim's from here on, and the cell of its waker is ours.
+            // From here on the stage is the claim's, and the cell of its waker is ours.
             let waker = header.join.with_mut(|join| {
                 // SAFETY: The pointer is valid, being an UnsafeCell's. JOIN_WAKER was set when COMPLETE was, and the
                 // claim touches the cell only if it finds one of them unset.
@@ -198,11 +198,11 @@ impl<F: Future> Drop for Busy<'_, F> {
     }
 }
 
-/// Polls the task, or drops its future if it was aborted.
+/// Polls the task, or drops its future if the task was aborted.
 ///
 /// # Safety
 ///
-/// The pointer is that of a `Cell<F>` and reaches all of it, and somebody has a reference to the task for as long
+/// The pointer is that of a `Cell<F>` and reaches all of it, and a reference to the task exists for as long
 /// as this takes.
 unsafe fn run<F: Future + 'static>(task: NonNull<Header>, owner: &Owner) -> Progress {
     // SAFETY: By the caller's promise.
@@ -243,12 +243,12 @@ unsafe fn cancel<F: Future + 'static>(task: NonNull<Header>, owner: &Owner) {
     let cell: &Cell<F> = unsafe { task.cast().as_ref() };
     match Busy::claim(cell, owner) {
         Some(busy) => busy.complete(Err(JoinError::cancelled())),
-        // If it is being polled, `run` looks for this afterwards. Else it is complete, and nobody does.
+        // If the task is being polled, `run` checks for this afterwards. Otherwise it is complete, and this has no effect.
         None => cell.header.state.abort(),
     }
 }
 
-/// Moves the result out, if it is still there.
+/// Moves the result out, if it has not been taken yet.
 ///
 /// # Safety
 ///
@@ -268,14 +268,14 @@ unsafe fn take_result<F: Future + 'static>(task: NonNull<Header>, to: NonNull<()
     }
 }
 
-/// What a task leaves behind.
+/// What a task leaves behind when it ends.
 pub(in crate::executor) struct Remains {
-    /// Its memory, if that was taken from the owner's pool; else it has been freed.
+    /// Its memory, if it was taken from the owner's pool; otherwise the memory has been freed.
     pub(in crate::executor) block: Option<Block>,
     pub(in crate::executor) remote: Arc<Remote>,
 }
 
-/// Ends the task.
+/// Ends the task, and returns what it leaves behind.
 ///
 /// # Safety
 ///
@@ -289,7 +289,7 @@ pub(super) unsafe fn end(task: NonNull<Header>) -> Remains {
         // SAFETY: The pointer is valid, being an UnsafeCell's, and nobody else has a reference to the task.
         unsafe { (*join).is_none() }
     }));
-    // The parts are not dropped: there is nothing in the stage nor in the cell of the waker, but this reference.
+    // The parts are not dropped: the stage and the waker's cell are empty. Only this reference is left.
     //
     // SAFETY: Taken out once, here, where the cell ends.
     let remote = unsafe { ManuallyDrop::take(&mut header.remote) };

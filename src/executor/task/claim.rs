@@ -1,4 +1,4 @@
-//! The handle's side of a task: the one right to its output, and the waker it leaves.
+//! The handle's side of a task: the only right to its output, and the waker that the handle leaves.
 //!
 //! Ground rules:
 //!
@@ -20,8 +20,8 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-/// A new task that was made on its owner's thread, with a reference to the owner's `Remote`: the owner's reference
-/// to it, and the claim. It counts as queued already.
+/// Makes a new task on its owner's thread, with a reference to the owner's `Remote`. Returns the owner's reference
+/// to the task, and the claim. The task counts as queued already.
 #[inline]
 pub(in crate::executor) fn local<F: Future + 'static>(
     future: F,
@@ -32,7 +32,7 @@ pub(in crate::executor) fn local<F: Future + 'static>(
     new(future, spawned, remote, Some(owner))
 }
 
-/// As [`local`], of a task that will be sent to its owner's thread.
+/// Like [`local`], for a task that will be sent to its owner's thread.
 pub(in crate::executor) fn remote<F>(future: F, spawned: Spawned, remote: Arc<Remote>) -> (TaskRef, Unsent<F>)
 where
     F: Future + Send + 'static,
@@ -41,8 +41,8 @@ where
     unsent(future, spawned, remote)
 }
 
-/// As [`remote`], of a task whose future `build` makes as the task is polled for the first time. That future need not be
-/// Send.
+/// Like [`remote`], for a task whose future `build` makes when the task is polled for the first time. That future need not
+/// be Send.
 pub(in crate::executor) fn built<B, F>(
     build: B,
     spawned: Spawned,
@@ -53,17 +53,17 @@ where
     F: Future + 'static,
     F::Output: Send,
 {
-    // Before its first poll, on the owner's thread, an async block has nothing in it but what it captures: `build`.
+    // Before its first poll, on the owner's thread, an async block holds only what it captures: `build`.
     unsent(async move { build().await }, spawned, remote)
 }
 
-/// As [`remote`]. The caller sees to it that `future`, until it is polled, may go from thread to thread.
+/// Like [`remote`]. The caller must make sure that `future`, until it is polled, may go from thread to thread.
 fn unsent<F: Future + 'static>(future: F, spawned: Spawned, remote: Arc<Remote>) -> (TaskRef, Unsent<F>) {
     let (task, claim) = new(future, spawned, remote, None);
     (task, Unsent { claim, _future: PhantomData })
 }
 
-/// The claim to a task that no executor will have: its future is dropped here and now, and it completes as cancelled.
+/// Returns the claim to a task that no executor takes: its future is dropped immediately, and the task completes as cancelled.
 pub(in crate::executor) fn refused<F: Future + 'static>(
     future: F,
     spawned: Spawned,
@@ -87,7 +87,8 @@ fn new<F: Future + 'static>(
     (task, Claim { task: ManuallyDrop::new(claimed), left: EMPTY, _output: PhantomData })
 }
 
-/// The claim to a task that may come back from where it was sent. Its future may go from thread to thread until it is polled.
+/// The claim to a task that may be refused by the executor it is sent to. The future may go from thread to thread until it is
+/// polled.
 pub(in crate::executor) struct Unsent<F: Future> {
     claim: Claim<F::Output>,
     _future: PhantomData<F>,
@@ -98,7 +99,7 @@ impl<F: Future + 'static> Unsent<F> {
     ///
     /// # Panics
     ///
-    /// If somebody else has a reference to the task.
+    /// If there is another reference to the task.
     pub(in crate::executor) fn refuse(&mut self) {
         // SAFETY: The task was made from an `F`, in `unsent`, the only place where an `Unsent` is made. Its callers see to
         // it that a future that was not polled, as that of a task without an executor, may go from thread to thread.
@@ -111,31 +112,31 @@ impl<F: Future + 'static> Unsent<F> {
     }
 }
 
-/// The one claim to a task's output. It goes to another thread only if the output may; sharing it gives
-/// nobody the output, hence `Mutex`, which is Sync under that same condition.
+/// The only claim to a task's output. It may be sent to another thread only if the output may. Sharing the claim gives no
+/// thread access to the output, hence `Mutex`, which is Sync under that same condition.
 pub(in crate::executor) struct Claim<T> {
     task: ManuallyDrop<TaskRef>,
-    /// What the claim has left in the cell: [`EMPTY`], [`FOREIGN`], or which of our tasks is to be woken. Or
-    /// [`TAKEN`].
+    /// What the claim has left in the cell: [`EMPTY`], [`FOREIGN`], or the address of the task, one of ours, that will be
+    /// woken. Or [`TAKEN`].
     left: usize,
     _output: PhantomData<Mutex<T>>,
 }
 
 /// The cell is empty.
 const EMPTY: usize = 0;
-/// The waker in the cell is not a task's. No task lies at this address, nor at the next.
+/// The waker in the cell is not a task's. No task has this address, nor the next.
 const FOREIGN: usize = 1;
-/// The output was taken, and the cell does not matter any more.
+/// The output was taken, and the cell no longer matters.
 const TAKEN: usize = 2;
 
 impl<T> Claim<T> {
-    /// Whether the result is there.
+    /// Returns whether the result is there.
     #[inline]
     pub(in crate::executor) fn is_complete(&self) -> bool {
         self.task.is_complete()
     }
 
-    /// Whether the result was taken.
+    /// Returns whether the result was taken.
     #[inline]
     pub(in crate::executor) fn is_taken(&self) -> bool {
         self.left == TAKEN
@@ -147,9 +148,9 @@ impl<T> Claim<T> {
         &self.task
     }
 
-    /// Has `waker` woken on completion. The caller looks for that once more afterwards.
+    /// Has `waker` woken on completion. The caller must check for completion once more afterwards.
     pub(in crate::executor) fn register(&mut self, waker: &Waker) {
-        // One of our tasks is known by its address, of which there is no other while its waker lies in the cell.
+        // One of our tasks is identified by its address, which no other task has while its waker is in the cell.
         let address = task_of(waker).unwrap_or(FOREIGN);
         if address != FOREIGN && address == self.left {
             return;
@@ -169,7 +170,7 @@ impl<T> Claim<T> {
         drop((old, unwanted));
     }
 
-    /// The result, once it is there, the first time.
+    /// Takes the result, if it is there and was not taken before.
     #[inline]
     pub(in crate::executor) fn take(&mut self) -> Option<Result<T, JoinError>> {
         if !self.is_complete() {
@@ -183,7 +184,7 @@ impl<T> Claim<T> {
         result
     }
 
-    /// Makes the cell empty and the claim's; returns what was in it. None if the task has completed.
+    /// Takes the cell back and empties it; returns what was in it. None if the task has completed.
     #[inline]
     fn empty_cell(&mut self) -> Option<Option<Waker>> {
         if matches!(self.left, EMPTY | TAKEN) {

@@ -2,14 +2,15 @@
 //!
 //! Ground rules:
 //!
-//! * A [`TaskRef`] and a waker are each one counted reference, of which the last frees the task. The waker that
+//! * A [`TaskRef`] and a waker are each one counted reference. The last reference frees the task. The waker that
 //!   a poll lends out is the exception: it is not counted, and the owner's reference outlives the poll.
-//! * The owner thread counts in `held`, until the task completes: an atomic step for each waker that a timer keeps for some
-//!   time is what the timer itself costs. It counts in the word if `held` is at its limit. Which of the two a reference was
-//!   counted in does not matter.
-//! * A task that is being polled counts references to itself without a look at whose it is: most wakers are cloned and dropped so.
-//! * The pointer to a task is never derived from a reference to its header: it has to reach the rest of the task.
-//! * What is said to be the owner thread's in the header is an atomic only so that the header is `Sync`.
+//! * The owner thread counts in `held` until the task completes, because an atomic step for each waker that a timer keeps for
+//!   some time would cost as much as the timer itself. It counts in the word if `held` is at its limit. It does not matter in
+//!   which of the two a reference was counted.
+//! * While a task is being polled, references to that task are counted without a check which executor the task belongs to:
+//!   most wakers are cloned and dropped then.
+//! * The pointer to a task is never derived from a reference to its header: it must be valid for the rest of the task, too.
+//! * Header fields that are said to be the owner thread's are atomics only so that the header is `Sync`.
 
 use super::state::State;
 use super::{Progress, cell};
@@ -22,21 +23,21 @@ use std::mem::{self, ManuallyDrop};
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-// Not loom's: nothing hangs on them but where the owner finds its own things again.
+// Not loom's: they only tell the owner where it finds its own data again.
 use std::sync::atomic::AtomicU32;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
 /// The part of a task that any thread may use.
 pub(in crate::executor) struct Header {
     pub(super) state: State,
-    /// Where the owner keeps the task. The owner thread's.
+    /// The place where the owner keeps the task. The owner thread's.
     key: AtomicU32,
     /// The task's number. In two parts, because the field before it leaves room for them.
     number_low: u32,
     number_high: u16,
     /// `QUEUED` and `BUSY`. The owner thread's, once it has the task.
     marks: AtomicU8,
-    /// How many references the owner thread has made, less those it has dropped. As a signed number. The owner thread's.
+    /// The references that the owner thread has made, less those it has dropped, as a signed number. The owner thread's.
     held: AtomicU8,
     vtable: &'static Vtable,
     pub(super) remote: ManuallyDrop<Arc<Remote>>,
@@ -45,16 +46,16 @@ pub(in crate::executor) struct Header {
     origin: Origin,
 }
 
-// Tasks are many. What is added here is paid for by each.
+// There are many tasks, and each pays for what is added here.
 #[cfg(all(not(loom), target_pointer_width = "64"))]
 const _: () = assert!(size_of::<Header>() == 56);
 
 /// The task is in the run queue or about to be put there.
 const QUEUED: u8 = 1;
-/// The owner is inside the future: it polls or drops it.
+/// The owner is inside the future: it is polling or dropping the future.
 const BUSY: u8 = 2;
 
-/// What only the type of the future can do. Each function takes the pointer of a task that was made with this
+/// The functions that depend on the type of the future. Each takes the pointer of a task that was made with this
 /// table.
 pub(super) struct Vtable {
     /// As [`TaskRef::run`].
@@ -65,7 +66,7 @@ pub(super) struct Vtable {
     /// `Option<Result<F::Output, JoinError>>`. The caller is the task's one claim and has found COMPLETE, by a load
     /// that acquires, while its JOIN_INTEREST was set.
     pub(super) take_result: unsafe fn(NonNull<Header>, NonNull<()>),
-    /// The layout of its memory.
+    /// The layout of the task's memory.
     pub(super) layout: Layout,
     /// Whether the memory was taken from the owner's pool.
     pub(super) pooled: bool,
@@ -75,7 +76,7 @@ pub(super) struct Vtable {
 pub(in crate::executor) const NUMBERS: u64 = (1 << 48) - 1;
 
 impl Header {
-    /// The header of a new task, which counts as queued: its maker has to hand it to its owner.
+    /// Returns the header of a new task, which counts as queued: the caller has to hand the task to its owner.
     #[inline]
     pub(super) fn new(vtable: &'static Vtable, remote: Arc<Remote>, spawned: Spawned) -> Header {
         let number = spawned.id.number();
@@ -99,31 +100,31 @@ impl Header {
         &self.remote
     }
 
-    /// Where the owner keeps the task. For the owner thread.
+    /// The place where the owner keeps the task. For the owner thread.
     #[inline]
     pub(in crate::executor) fn key(&self) -> u32 {
         self.key.load(Ordering::Relaxed)
     }
 
-    /// Notes where the owner keeps the task. For the owner thread.
+    /// Sets the place where the owner keeps the task. For the owner thread.
     #[inline]
     pub(in crate::executor) fn set_key(&self, key: u32) {
         self.key.store(key, Ordering::Relaxed);
     }
 
-    /// Which task it is.
+    /// The id of the task.
     #[inline]
     pub(in crate::executor) fn id(&self) -> Id {
         Id::new(u64::from(self.number_high) << 32 | u64::from(self.number_low))
     }
 
-    /// Where it was spawned.
+    /// Where the task was spawned.
     #[inline]
     pub(in crate::executor) fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// Whether the task is in the run queue. For the owner thread.
+    /// Returns whether the task is in the run queue. For the owner thread.
     #[inline]
     pub(in crate::executor) fn is_queued(&self) -> bool {
         self.marks.load(Ordering::Relaxed) & QUEUED != 0
@@ -135,7 +136,7 @@ impl Header {
         self.mark(QUEUED, queued);
     }
 
-    /// Whether the owner is inside the task's future. For the owner thread.
+    /// Returns whether the owner is inside the task's future. For the owner thread.
     #[inline]
     pub(in crate::executor) fn is_polled(&self) -> bool {
         self.marks.load(Ordering::Relaxed) & BUSY != 0
@@ -153,26 +154,26 @@ impl Header {
         self.marks.store(others | if set { mark } else { 0 }, Ordering::Relaxed);
     }
 
-    /// How many references the owner thread has made, less those it has dropped. For the owner thread.
+    /// The references that the owner thread has made, less those it has dropped. For the owner thread.
     #[inline]
     pub(super) fn held(&self) -> i8 {
         self.held.load(Ordering::Relaxed) as i8
     }
 
-    /// [`held`](Header::held), if this is the owner thread and not inside this task's poll.
+    /// Returns [`held`](Header::held), if this is the owner thread and it is not inside this task's poll.
     #[inline]
     pub(super) fn held_at_home(&self) -> Option<i8> {
         (local::is_current(&self.remote) && !self.is_polled()).then(|| self.held())
     }
 
-    /// Counts so many references more, if this is the owner thread and the task has not completed. Says whether it did. One call
-    /// in a hundred and more takes an atomic step.
+    /// Counts `more` references, if this is the owner thread and the task has not completed. Returns whether it did. At most one
+    /// call in a hundred takes an atomic step.
     #[inline]
     fn hold(&self, more: i8) -> bool {
         let polled = local::polled().cast::<Header>();
         if ptr::eq(polled, self) {
-            // Through the pointer that is at hand: that to us may just have been asked of memory far away, as where many timers are
-            // dropped, and the processor goes on without it.
+            // Counts through the pointer that is already loaded. `self` may come from far-away memory and still be loading, for
+            // example when many timers are dropped; so the processor continues without it.
             // SAFETY: The task is this one.
             unsafe { &*polled }.count(more);
             return true;
@@ -184,36 +185,36 @@ impl Header {
         true
     }
 
-    /// Counts so many references more. This is the owner thread, and the task has not completed.
+    /// Counts `more` references. This must be the owner thread, and the task not completed.
     #[inline]
     fn count(&self, more: i8) {
         match self.held().checked_add(more) {
-            // Relaxed, and no atomic step: only this thread looks.
+            // Relaxed, and no atomic step: only this thread reads it.
             Some(held) => self.held.store(held as u8, Ordering::Relaxed),
             None => self.settle(more),
         }
     }
 
-    /// The owner thread has counted as far as its number goes: so many references more, and all that it has counted, go to the
-    /// task's word.
+    /// Adds `more` references, and all that the owner thread has counted, to the task's word. Called when the owner thread's
+    /// number has reached its limit.
     #[cold]
     fn settle(&self, more: i8) {
         self.state.add_refs(i32::from(self.held()) + i32::from(more));
         self.held.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the task has completed.
+    /// Returns whether the task has completed.
     #[inline]
     pub(in crate::executor) fn is_complete(&self) -> bool {
         self.state.load().is_complete()
     }
 
-    /// Whether a wake from another thread waits to be taken in.
+    /// Returns whether a wake from another thread waits to be taken in.
     pub(in crate::executor) fn is_scheduled(&self) -> bool {
         self.state.load().is_scheduled()
     }
 
-    /// The layout of its memory, and whether that was taken from the owner's pool.
+    /// The layout of the task's memory, and whether the memory was taken from the owner's pool.
     #[inline]
     pub(super) fn memory(&self) -> (Layout, bool) {
         (self.vtable.layout, self.vtable.pooled)
@@ -235,42 +236,42 @@ unsafe impl Send for TaskRef {}
 unsafe impl Sync for TaskRef {}
 
 impl TaskRef {
-    /// The reference that was counted for this pointer.
+    /// Returns the reference that was counted for this pointer.
     ///
     /// # Safety
     ///
-    /// The pointer is a task's, reaches all of it, and a reference was counted that nobody else stands for.
+    /// The pointer is a task's, reaches all of it, and a reference was counted that nothing else stands for.
     #[inline]
     pub(super) unsafe fn from_raw(header: NonNull<Header>) -> TaskRef {
         TaskRef { header }
     }
 
-    /// The pointer, to reach all of the task while this reference lives.
+    /// Returns the pointer, which reaches all of the task while this reference lives.
     #[inline]
     pub(super) fn as_raw(&self) -> NonNull<Header> {
         self.header
     }
 
-    /// Where the task lies: what its wakers' data pointers say.
+    /// The address of the task, which is the data pointer of its wakers.
     #[inline]
     pub(in crate::executor) fn address(&self) -> usize {
         self.header.as_ptr() as usize
     }
 
-    /// Whether this is the only reference, and the task has not completed.
+    /// Returns whether this is the only reference, and the task has not completed.
     pub(super) fn is_only(&self) -> bool {
         self.state.load().refs(self.held()) == 1
     }
 
-    /// Polls the task, which was taken from the queue, or drops its future if it was aborted.
+    /// Polls the task, which was taken from the queue, or drops its future if the task was aborted.
     #[inline]
     pub(in crate::executor) fn run(&self, owner: &Owner) -> Progress {
         // SAFETY: The pointer is that of a task made with this table, and lives as long as this reference.
         unsafe { (self.vtable.run)(self.header, owner) }
     }
 
-    /// Drops the future and completes the task as cancelled; if the task is being polled, as soon as that
-    /// poll returns.
+    /// Drops the future and completes the task as cancelled. If the task is being polled, this happens as soon as
+    /// that poll returns.
     pub(in crate::executor) fn cancel(&self, owner: &Owner) {
         // SAFETY: As in `run`.
         unsafe { (self.vtable.cancel)(self.header, owner) }
@@ -293,7 +294,7 @@ impl TaskRef {
         self.wake();
     }
 
-    /// Passes a task on that is not ready yet.
+    /// Queues the task or sends it to its owner, if it is not ready yet.
     #[inline]
     pub(super) fn wake(&self) {
         if !local::wake_here(self) && self.state.schedule() {
@@ -301,7 +302,7 @@ impl TaskRef {
         }
     }
 
-    /// Asks for the lines in which the task begins to be prefetched.
+    /// Prefetches the cache lines of the task's beginning.
     #[inline]
     pub(in crate::executor) fn prefetch_head(&self) {
         for line in 0..HEAD {
@@ -309,11 +310,11 @@ impl TaskRef {
         }
     }
 
-    /// Asks for the lines after those to be prefetched, to the task's end if it is not large. That is where a future says how far
-    /// it has come. The task's beginning is read.
+    /// Prefetches the cache lines after those, up to the end of a task that is not large. A future stores its progress there.
+    /// The task's beginning is read for this.
     #[inline]
     pub(in crate::executor) fn prefetch_tail(&self) {
-        // At least the header is there.
+        // The size is at least that of the header.
         let last = self.vtable.layout.size().min(MOST * LINE) - 1;
         let mut at = HEAD * LINE;
         while at < last + LINE {
@@ -332,31 +333,31 @@ impl TaskRef {
     fn drop_in_word(&mut self) {
         if self.state.drop_ref() {
             if !self.is_complete() {
-                // Cannot happen, and if it did: a future that is not dropped must keep its place for ever.
+                // Cannot happen. If it did: a future that is not dropped must keep its memory forever.
                 debug_assert!(
                     std::thread::panicking(),
                     "the last reference to a task that has not completed"
                 );
                 return;
             }
-            // SAFETY: The pointer is that of a task. This was the only reference, and the task is complete: its future has been dropped. The output
-            // belongs to the claim, which gave it up before its reference, or has been dropped by the owner.
+            // SAFETY: The pointer is that of a task. This was the only reference, and the task is complete: its future has been
+            // dropped. The output belongs to the claim, which gave it up before its reference, or has been dropped by the owner.
             let remains = unsafe { cell::end(self.header) };
             local::give_back(remains);
         }
     }
 }
 
-/// The bytes of a cache line.
+/// The size of a cache line in bytes.
 const LINE: usize = 64;
 
-/// So many cache lines are a task's beginning: the header and a future of a sleep with a little around it.
+/// The number of cache lines of a task's beginning: the header and a future of a sleep with a little around it.
 const HEAD: usize = 3;
 
-/// No more lines than these are prefetched.
+/// The maximum number of lines that are prefetched.
 const MOST: usize = 10;
 
-/// Asks for the line that this address lies in, which need not be valid, to be prefetched.
+/// Prefetches the cache line of this address, which need not be valid.
 #[inline]
 pub(in crate::executor) fn prefetch<T>(_place: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -398,14 +399,14 @@ impl Drop for TaskRef {
 
 /// Sends a task whose SCHEDULED was just set to its owner.
 fn send(task: TaskRef) {
-    // Once in the inbox the task may be freed, and its reference to the `Remote` with it: own another.
+    // Once in the inbox, the task may be freed, and its reference to the `Remote` with it: hold another reference.
     let remote = task.remote().clone();
-    // A closed executor has dropped the future, or is about to: nothing is left to wake.
+    // A closed executor has dropped the future, or is about to: there is nothing left to wake.
     let refused = remote.push(Item::Wake(task));
     drop(refused);
 }
 
-/// The waker that a poll lends to its future.
+/// Returns the waker that a poll lends to its future.
 ///
 /// # Safety
 ///
@@ -419,22 +420,22 @@ pub(super) unsafe fn lend(header: NonNull<Header>) -> ManuallyDrop<Waker> {
     ManuallyDrop::new(unsafe { Waker::new(header.as_ptr().cast_const().cast(), &WAKER) })
 }
 
-/// The address of the task that `waker` wakes, if it is one of ours.
+/// Returns the address of the task that `waker` wakes, if it is one of ours.
 #[inline]
 pub(super) fn task_of(waker: &Waker) -> Option<usize> {
-    // Of two copies of this crate in one program each knows its own: it may overlook a task, and mistakes nothing
-    // else for one.
+    // If a program has two copies of this crate, each recognises only its own wakers: it may fail to recognise a task, but
+    // never mistakes another waker for a task's.
     ptr::eq(waker.vtable(), &WAKER).then(|| waker.data() as usize)
 }
 
-/// The address of the functions that the wakers of all our tasks share, and nobody else's.
+/// Returns the address of the functions that the wakers of all our tasks share, and no other wakers.
 pub(in crate::executor) fn waker_functions() -> usize {
     ptr::from_ref(&WAKER) as usize
 }
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, release);
 
-/// The reference that a waker's pointer stands for.
+/// Returns the reference that a waker's pointer stands for.
 ///
 /// # Safety
 ///
@@ -473,12 +474,12 @@ unsafe fn release(data: *const ()) {
 
 #[cfg(test)]
 thread_local! {
-    /// What the next clone of a [`waker_with_hook`] on this thread does first.
+    /// Called first by the next clone of a [`waker_with_hook`] on this thread.
     pub(in crate::executor) static ON_CLONE: std::cell::Cell<Option<Box<dyn FnOnce()>>> =
         const { std::cell::Cell::new(None) };
 }
 
-/// A waker no safe code can make. It stands here because unsafe code belongs into this file.
+/// Returns a waker that no safe code can make. It is here because unsafe code belongs in this file.
 #[cfg(test)]
 pub(in crate::executor) fn waker_with_hook() -> Waker {
     fn clone(data: *const ()) -> RawWaker {

@@ -1,6 +1,6 @@
 //! The task: a future and later its output, in one allocation that is also the task's waker.
 //!
-//! * `state.rs`   the atomic word: four bits of the life below, two of the handle, the count of references; an origin's word
+//! * `state.rs`   the atomic word: three bits of the life below, two of the handle, the count of references; an origin's word
 //! * `header.rs`  what a task is without the type of its future; [`TaskRef`], a counted reference; the waker
 //! * `cell.rs`    the future's side: polling, completing, and the stage they work on
 //! * `claim.rs`   the handle's side: the one right to the output
@@ -18,30 +18,30 @@
 //!
 //!   (2) on the owner thread  local::wake_here   sets the header's QUEUED, a plain flag, and queues the task
 //!       elsewhere            State::schedule    sets SCHEDULED, and the task goes through the inbox
-//!                            Only who finds the mark unset passes the task on, so that a thousand wakes are one poll.
+//!                            Only a caller that finds the mark unset passes the task on, so that a thousand wakes are one poll.
 //!   (3) cell::run        unsets both before it polls, so that a wake during the poll makes the task ready again
 //!   (4) cell::run, cell::cancel
 //!   (5) Busy::complete   drops the future, stores the result, then sets COMPLETE
 //! ```
 //!
-//! Two marks and not one, because they are not equally dear: the owner thread's own wakes, nearly all of them,
-//! need no atomic step. A task that is woken from both sides at once is in the queue and in the inbox; whichever
-//! the owner comes to first unsets both marks, and the inbox's item then finds SCHEDULED unset and is dropped.
+//! There are two marks because they do not cost the same: wakes on the owner thread, which are nearly all wakes,
+//! need no atomic step. A task that is woken from both sides at once is in the queue and in the inbox. The one that
+//! the owner comes to first unsets both marks; the inbox's item then finds SCHEDULED unset and is dropped.
 //!
-//! No bit says that the task is being polled: only the owner thread takes tasks from the queue, one at a time.
-//! That a poll is not entered again from within itself is the business of BUSY.
+//! No bit of the word says that the task is being polled: only the owner thread takes tasks from the queue, one at a
+//! time. The mark BUSY prevents a poll from being entered again from within itself.
 //!
 //! Ground rules:
 //!
-//! * Before COMPLETE the stage is the owner thread's, which shows its [`Owner`](super::remote::Owner) to prove
-//!   that it is. It forms a reference to the stage only while it holds `Busy`.
-//! * After COMPLETE the stage is the [`Claim`]'s if JOIN_INTEREST was set by then; else it stays the owner's.
+//! * Before COMPLETE the stage belongs to the owner thread, which must show its [`Owner`](super::remote::Owner) as proof.
+//!   It forms a reference to the stage only while it holds `Busy`.
+//! * After COMPLETE the stage is the [`Claim`]'s if JOIN_INTEREST was set by then; otherwise it stays the owner's.
 //! * References are counted: the owner has one until the task has completed, the claim one, each waker one, and
 //!   each item in the inbox one. The waker that a poll lends out is not counted: it ends with the poll. The owner thread counts
-//!   without atomic steps, until the task has completed.
+//!   without atomic steps until the task has completed.
 //! * The last reference to a task finds the stage consumed, and may therefore be dropped on any thread.
-//! * A panic of the future, also of its drop, is the result of the task. A panic of an output that nobody
-//!   wants, or of a waker, ends here: the panic hook has reported it.
+//! * A panic of the future or of its drop is the result of the task. A panic of a waker, or of an output that no handle
+//!   takes, ends here: the panic hook has reported it.
 
 mod cell;
 mod claim;
@@ -57,12 +57,12 @@ pub(super) use header::{ON_CLONE, waker_with_hook};
 pub(super) use pool::Pool;
 pub(super) use state::AtomicOrigin;
 
-/// What one go at a task came to.
+/// The outcome of one turn of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Its future was polled and is pending.
+    /// The future was polled and is pending.
     Pending,
-    /// Its future was polled, and the task has completed.
+    /// The future was polled, and the task has completed.
     Completed,
     /// The task has completed without a poll: it had been aborted.
     Cancelled,

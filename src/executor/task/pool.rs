@@ -1,15 +1,16 @@
-//! A task's memory, an allocation of its own; and free lists that keep it for tasks to come, one for each size.
+//! A task's memory, an allocation of its own; and free lists that keep the memory for later tasks, one for each size.
 //!
-//! An allocator joins a freed chunk with its neighbours in memory. When many tasks end in random order, that is two cache
-//! misses for each. A list writes its link into the block itself, where the end of the task has just been.
+//! An allocator joins a freed chunk with its neighbours in memory. When many tasks end in random order, that causes two cache
+//! misses for each task. A list writes its link into the block itself, which the end of the task has just touched.
 //!
 //! Ground rules:
 //!
-//! * The lists are the owner thread's, and get back only what was taken there. A task that ends elsewhere frees its block.
-//! * What has lain in a list for long goes back to the allocator, a few blocks a turn; and it is made to join them with their
-//!   neighbours then. glibc leaves that for small ones until somebody asks for a large chunk or frees one, and then does all:
-//!   the tasks that had ended in a second took 4 ms and more, in one turn.
-//! * Under Miri and the sanitizers nothing is kept: they see each task's memory end with the task.
+//! * The lists belong to the owner thread, and get back only blocks that were taken there. A task that ends on another thread
+//!   frees its block.
+//! * Blocks that have been in a list for long go back to the allocator, a few per turn; and the allocator is then made to
+//!   join them with their neighbours. glibc delays that for small chunks until a large chunk is requested or freed, and then
+//!   joins all of them: for the tasks that had ended in a second this took 4 ms and more, in one turn.
+//! * Under Miri and the sanitizers no memory is kept: they see each task's memory end with the task.
 
 use super::header::{Header, prefetch};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -17,15 +18,15 @@ use std::hint::black_box;
 use std::mem::{ManuallyDrop, take};
 use std::ptr::NonNull;
 
-/// Sizes of tasks are multiples of this. It is their alignment, too, unless the future wants more.
+/// Sizes of tasks are multiples of this. It is also their alignment, unless the future needs more.
 const GRAIN: usize = align_of::<Header>();
-/// The turns from one look at a list to the next, and the blocks that are freed in a turn.
+/// The number of turns from one check of a list to the next, and the number of blocks that are freed in a turn.
 const WINDOW: usize = 1024;
 const STEP: usize = 32;
-/// Bytes that are a large chunk for glibc.
+/// The size in bytes of a chunk that is large for glibc.
 const LARGE: usize = 2048;
 
-/// Memory for a task, not initialised.
+/// Uninitialised memory for a task.
 pub(in crate::executor) struct Block(NonNull<u8>, Layout);
 
 impl Block {
@@ -36,7 +37,7 @@ impl Block {
         Block(start.unwrap_or_else(|| handle_alloc_error(layout)), layout)
     }
 
-    /// The memory, which is the caller's from here on.
+    /// Returns the memory, which belongs to the caller from here on.
     pub(super) fn into_raw(self) -> NonNull<u8> {
         ManuallyDrop::new(self).0
     }
@@ -56,7 +57,7 @@ impl Drop for Block {
     }
 }
 
-/// Free blocks of one size, last in, first out. Each begins with the next.
+/// Free blocks of one size, last in, first out. Each block begins with a link to the next.
 #[derive(Default)]
 struct List(Option<Block>);
 
@@ -85,9 +86,10 @@ impl Drop for List {
 
 /// The free blocks of an executor.
 pub(in crate::executor) struct Pool {
-    /// By size in grains, up to 512 bytes: what was freed since the last look, and what lay there then and is taken last.
+    /// Two lists for each size in grains, up to 512 bytes: the blocks that were freed since the last check, and those that were
+    /// there at that check, which are taken last.
     lists: [[List; 2]; 512 / GRAIN + 1],
-    /// The list that is looked at next, if there are so many.
+    /// The index of the size that is checked next, if there is such a size.
     turn: usize,
 }
 
@@ -96,13 +98,13 @@ impl Pool {
         Pool { lists: std::array::from_fn(|_| Default::default()), turn: 0 }
     }
 
-    /// The lists for blocks of this layout, if they are kept.
+    /// Returns the lists for blocks of this layout, if such blocks are kept.
     fn lists(&mut self, layout: Layout) -> Option<&mut [List; 2]> {
         let kept = !cfg!(any(miri, mainspring_sanitize)) && layout.align() == GRAIN;
         self.lists.get_mut(layout.size() / GRAIN).filter(|_| kept)
     }
 
-    /// A free block, or a new one.
+    /// Returns a free block, or a new one.
     pub(super) fn take(&mut self, layout: Layout) -> Block {
         let free = self.lists(layout).and_then(|lists| lists.iter_mut().find_map(List::pop));
         free.unwrap_or_else(|| Block::new(layout))
@@ -114,11 +116,11 @@ impl Pool {
         recent.push(block);
     }
 
-    /// Frees a few blocks that were not needed from one look to the next. Once a turn.
+    /// Frees a few blocks that were not needed from one check to the next. To be called once per turn.
     pub(in crate::executor) fn trim(&mut self) {
         if let Some([recent, idle]) = self.lists.get_mut(self.turn) {
             if (0..STEP).all(|_| idle.pop().is_some()) {
-                // An allocation that is not used would be left out.
+                // Without `black_box` the compiler would remove the unused allocation.
                 drop(black_box(Vec::<u8>::with_capacity(LARGE)));
                 return;
             }

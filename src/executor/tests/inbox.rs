@@ -1,4 +1,4 @@
-//! What other threads have sent is taken in a little with each run, in order, and nothing of it is lost.
+//! Each run takes in a limited number of the tasks that other threads have sent, in order, and none is lost.
 
 use super::super::{End, JoinHandle, RunReport};
 use super::{executor, idle, result, run, settle};
@@ -9,16 +9,16 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-/// More than a few runs take in; fewer where a step costs a thousand times as much.
+/// More tasks than a few runs take in; fewer where a step costs a thousand times as much.
 const MANY: usize = if cfg!(miri) { 200 } else { 1_000 };
 
 #[test]
 fn a_run_takes_in_some_of_a_burst_or_as_many_as_it_may_poll() {
     let (executor, _) = executor();
-    // Nobody has entered it: so they come as from another thread.
+    // No thread has entered the executor, so the tasks come as if from another thread.
     let handles: Vec<_> = (0..2 * MANY).map(|_| executor.remote().spawn(pending::<()>())).collect();
     assert_eq!((run(&executor, 64), executor.alive()), (64, 64));
-    // All of them have been polled. The others are not forgotten.
+    // All tasks that were taken in have been polled. The others are not forgotten.
     assert!(executor.has_ready());
     assert_eq!(executor.woken(), 2 * MANY - 64);
     assert_eq!((run(&executor, 1), executor.alive()), (1, 128));

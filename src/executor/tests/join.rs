@@ -1,4 +1,4 @@
-//! Handles: who may have them, aborting, detaching, and tasks that wait for themselves.
+//! Handles: which threads may have them, aborting, detaching, and tasks that wait for themselves.
 
 use super::super::{JoinError, JoinHandle, Remote, Root, spawn_local};
 use super::{OnDrop, executor, idle, peek, result, run, settle};
@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
-/// Whether a type implements a trait, found out while compiling: the inherent constant, which exists only if
-/// it does, hides the trait's.
+/// Evaluates at compile time whether a type implements a trait: the inherent constant, which exists only if
+/// the type does, hides the trait's.
 macro_rules! implements {
     ($ty:ty: $bound:path) => {{
         struct Probe<T: ?Sized>(std::marker::PhantomData<T>);
@@ -79,7 +79,7 @@ fn an_aborted_task_is_dropped_by_the_run_and_never_polled_again() {
     handle.abort();
     assert_eq!(settle(&executor), 0);
     assert!(result::<()>(&mut handle).unwrap_err().is_cancelled());
-    // One that has completed is spared.
+    // A task that has completed is not affected.
     let mut done = executor.spawn(async { 5 });
     assert_eq!(settle(&executor), 1);
     done.abort();
@@ -196,7 +196,7 @@ fn an_awaited_task_wakes_its_waiter_once() {
     let _entered = executor.enter();
     let mut outer = executor.spawn(async { spawn_local(async { 3 }).ok().unwrap().await.unwrap() });
     assert!(peek(&mut outer).is_pending());
-    // outer, inner, outer again.
+    // The polls: outer, inner, outer again.
     assert_eq!(settle(&executor), 3);
     assert_eq!(result(&mut outer).unwrap(), 3);
     assert_eq!(bell.rings(), 0);

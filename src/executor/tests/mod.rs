@@ -1,4 +1,4 @@
-//! Tests of the executor. Each is named for the promise it keeps.
+//! Tests of the executor. Each test is named after the promise that it checks.
 //!
 //! Ground rules: threads are joined, loops are bounded, and a park that lasts for seconds is a lost wake-up.
 
@@ -66,7 +66,7 @@ fn park() {
     assert!(since.elapsed() < Duration::from_secs(20), "a wake-up was lost");
 }
 
-/// Another executor: the least there can be.
+/// Another executor: a minimal one.
 fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unparks(thread::current())));
     let mut future = pin!(future);
@@ -82,7 +82,7 @@ fn parking_executor() -> Executor {
     Executor::new(Arc::new(Unparks(thread::current())))
 }
 
-/// Runs up to so many tasks; returns the number of polls.
+/// Runs up to `limit` tasks; returns the number of polls.
 fn run(executor: &Executor, limit: usize) -> usize {
     let mut polls = 0;
     loop {
@@ -122,7 +122,7 @@ fn peek<T>(handle: &mut JoinHandle<T>) -> Poll<Result<T, super::JoinError>> {
     Pin::new(handle).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// The result of a handle that has one.
+/// Returns the result of a handle that has one.
 fn result<T>(handle: &mut JoinHandle<T>) -> Result<T, super::JoinError> {
     match peek(handle) {
         Poll::Ready(result) => result,
@@ -140,7 +140,7 @@ fn idle(slot: &Arc<Mutex<Option<Waker>>>, polls: &Rc<Cell<usize>>) -> impl Futur
     })
 }
 
-/// Is not Send, and notes when it is dropped on another thread than its own.
+/// A value that is not Send, and notes when it is dropped on another thread than its own.
 struct Homed {
     home: ThreadId,
     counts: Arc<HomeCounts>,
@@ -169,13 +169,13 @@ impl Drop for Homed {
 }
 
 impl HomeCounts {
-    /// (dropped, of these on a foreign thread)
+    /// Returns (the number dropped, how many of these on a foreign thread).
     fn get(&self) -> (usize, usize) {
         (self.dropped.load(Ordering::SeqCst), self.abroad.load(Ordering::SeqCst))
     }
 }
 
-/// Runs something when it is dropped.
+/// Runs a closure when it is dropped.
 struct OnDrop<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {
@@ -184,7 +184,7 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// How much a stress test does: less where every step costs a thousand times as much.
+/// Returns how many rounds a stress test does: fewer where every step costs a thousand times as much.
 const fn rounds(n: usize) -> usize {
     if cfg!(miri) { n / 500 + 3 } else { n }
 }

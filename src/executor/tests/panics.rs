@@ -70,7 +70,7 @@ impl Handle {
         Handle::DroppedThenLeftToShutdown,
     ];
 
-    /// Whether the task is cancelled before its second poll.
+    /// Returns whether the task is cancelled before its second poll.
     fn cancels(self) -> bool {
         use Handle::*;
         matches!(self, AbortedBefore | LeftToShutdown | DroppedThenLeftToShutdown)
@@ -99,7 +99,7 @@ impl Drop for Output {
     }
 }
 
-/// Pending once, then done, by whichever means.
+/// Pending once, then done, with a panic or without.
 struct Probe(Task, Rc<Counts>);
 
 impl Future for Probe {
@@ -187,7 +187,7 @@ fn check(task: Task, handling: Handle) {
             Err(error) => {
                 let in_poll = task.poll_panics() && !handling.cancels();
                 assert!(in_poll || task.future_drop_panics());
-                // Of two panics the first is the task's result.
+                // Of two panics, the first is the task's result.
                 assert_eq!(message(error), if in_poll { "poll" } else { "future drop" });
             }
         }
@@ -286,7 +286,7 @@ fn a_handle_whose_waker_panics_in_clone_can_still_be_awaited() {
     assert!(result(&mut handle).is_ok());
 }
 
-/// Does something whenever it is woken or dropped.
+/// A waker that runs a closure whenever it is woken or dropped.
 struct Meddler(Box<dyn Fn() + Send + Sync>);
 
 impl Wake for Meddler {
@@ -318,12 +318,12 @@ fn a_waker_that_spawns_when_it_is_woken_or_dropped_finds_no_lock_and_no_borrow()
     };
     let mut handle = executor.spawn(pending::<()>());
     for _ in 0..2 {
-        // The second replaces, hence drops, the first.
+        // The second waker replaces, and so drops, the first.
         assert!(Pin::new(&mut handle).poll(&mut Context::from_waker(&meddler())).is_pending());
     }
     handle.abort();
     settle(&executor);
-    // One dropped by replacement; one woken and then dropped.
+    // One waker was dropped by replacement; the other was woken and then dropped.
     assert_eq!(SPAWNED.with_borrow(Vec::len), 3);
     assert!(SPAWNED.take().iter_mut().all(|handle| result(handle).is_ok()));
 
@@ -335,7 +335,7 @@ fn a_waker_that_spawns_when_it_is_woken_or_dropped_finds_no_lock_and_no_borrow()
 
 #[test]
 fn a_task_that_completes_while_the_handles_waker_is_cloned_is_not_missed() {
-    // The completion takes the lock that a clone under it would hold.
+    // The completion takes the lock that would be held if the clone ran under the lock.
     let executor = Rc::new(executor().0);
     let _entered = executor.enter();
     let mut handle = executor.spawn(async { 9 });
@@ -352,7 +352,7 @@ fn a_task_that_completes_while_the_handles_waker_is_cloned_is_not_missed() {
 
 #[test]
 fn a_waker_may_drop_the_handle_that_it_was_registered_with() {
-    // Dropping the handle takes the lock that a wake or a drop under it would hold.
+    // Dropping the handle takes the lock that would be held if a wake or a drop ran under the lock.
     let (executor, _) = executor();
     let _entered = executor.enter();
     let slot: Arc<Mutex<Option<JoinHandle<()>>>> = Arc::default();

@@ -1,4 +1,4 @@
-//! What gets polled, how often, in which order, and who is unparked.
+//! Which tasks are polled, how often, in which order, and which owner is unparked.
 
 use super::super::local::Local;
 use super::super::{End, Executor, Lane, RunReport, spawn_local};
@@ -37,7 +37,7 @@ fn a_thousand_wakes_are_one_poll() {
     assert_eq!(settle(&executor), 1);
     assert_eq!(polls.get(), 3);
     assert_eq!(executor.polls(), 3);
-    // Of the foreign thousand, only the one that made the task ready has unparked the owner.
+    // Of the thousand wakes from other threads, only the one that made the task ready has unparked the owner.
     assert_eq!(bell.rings(), 1);
 }
 
@@ -77,7 +77,7 @@ fn a_wake_after_completion_polls_nothing() {
     let kept = Rc::new(RefCell::new(None));
     let slot = kept.clone();
     let mut handle = executor.spawn(poll_fn(move |cx| {
-        // Also woken from within the last poll, so that the task completes while it is queued.
+        // The task is also woken from within the last poll, so that it completes while it is queued.
         cx.waker().wake_by_ref();
         *slot.borrow_mut() = Some(cx.waker().clone());
         Poll::Ready(7)
@@ -146,7 +146,7 @@ fn tasks_run_first_in_first_out_and_a_yield_goes_to_the_back() {
             }));
         }
         assert_eq!(settle(&executor), 9);
-        // In lanes a new task goes before those that yielded.
+        // With lanes, a new task goes before tasks that yielded.
         let expected =
             if single { [0, 1, 2, 10, 11, 12, 20, 21, 22] } else { [0, 1, 2, 10, 20, 11, 21, 12, 22] };
         assert_eq!(*trace.borrow(), expected);
@@ -180,7 +180,7 @@ fn the_entered_thread_unparks_nobody_and_others_do() {
     waker.wake_by_ref();
     assert_eq!((settle(&first), first_bell.rings()), (1, 0));
     {
-        // Inside another executor the way leads through the inbox, and the bell of the right one is rung.
+        // Inside another executor, the wake goes through the inbox, and the bell of the right executor is rung.
         let _inner = second.enter();
         waker.wake_by_ref();
         assert_eq!((first_bell.rings(), second_bell.rings()), (1, 0));
@@ -188,7 +188,7 @@ fn the_entered_thread_unparks_nobody_and_others_do() {
         assert!(!second.has_ready());
     }
     assert_eq!(settle(&first), 1);
-    // The outer one is entered again.
+    // The outer executor is entered again.
     waker.wake_by_ref();
     assert_eq!((settle(&first), first_bell.rings()), (1, 1));
     drop(outer);
@@ -236,14 +236,14 @@ fn tasks_stay_in_order_while_counters_wrap_around() {
 fn a_bursts_memory_is_given_back_and_the_tasks_stay() {
     let (executor, _) = executor();
     let _entered = executor.enter();
-    // Under Miri, for which a run is dear, a burst that is as small as it need be halved once.
+    // Under Miri, where a run is expensive, the burst is small enough that it need be halved only once.
     let (burst, windows) = if cfg!(miri) { (1_000, 3) } else { (20_000, 8) };
     for _ in 0..burst {
         drop(executor.spawn(async {}));
     }
     settle(&executor);
     let before = executor.local.capacity();
-    // Half of it every 1024 turns, after the first 1024, which have seen the burst.
+    // Half of it is freed every 1024 turns, after the first 1024, which have seen the burst.
     for _ in 0..windows * 1024 {
         run(&executor, 1);
         executor.trim();
@@ -277,7 +277,7 @@ fn a_root_is_queued_at_first_and_a_wake_from_outside_unparks_the_owner_once() {
     (0..3).for_each(|_| waker.wake_by_ref());
     assert_eq!(bell.rings(), 0);
     poll(true);
-    // It has woken itself.
+    // The root has woken itself.
     poll(false);
     assert_eq!(run_to_root(&executor).end, End::Idle);
     thread::scope(|scope| {
@@ -288,7 +288,7 @@ fn a_root_is_queued_at_first_and_a_wake_from_outside_unparks_the_owner_once() {
     assert_eq!(bell.rings(), 1);
     poll(false);
     assert!(!executor.has_ready());
-    // A waker that outlives its root wakes nobody, the next root least of all.
+    // A waker that outlives its root wakes nothing, and in particular not the next root.
     waker.wake_by_ref();
     drop(root);
     assert!(!executor.has_ready());
@@ -401,9 +401,9 @@ fn a_poll_has_a_full_budget_and_a_join_handle_spends_it() {
 #[test]
 fn writes_before_an_ignored_wake_are_seen_by_the_poll() {
     // Two threads write and wake while the owner polls. The wake that finds the task scheduled queues
-    // nothing, but must still publish its thread's write to the poll that is to come. Plain loads, and no
+    // nothing, but must still publish its thread's write to the next poll. There are only plain loads, and no
     // poll after the threads have been joined unless a wake is left over: only the wakes order the writes.
-    // The processor this runs on may be too orderly to show a mistake; Miri is not. (tokio #7622)
+    // The processor this runs on may be too strongly ordered to show a mistake; Miri is not. (tokio #7622)
     let (executor, _) = executor();
     let _entered = executor.enter();
     let (slot, polls) = (Slot::default(), Rc::default());
@@ -435,7 +435,7 @@ fn writes_before_an_ignored_wake_are_seen_by_the_poll() {
     }
 }
 
-/// ngx-rust #294, tokio #1972: a wake polls or drops a task there and then, under whatever lock its caller holds.
+/// ngx-rust #294, tokio #1972: a wake polls or drops a task immediately, under any lock that its caller holds.
 #[test]
 fn a_wake_under_a_users_lock_polls_and_drops_nothing() {
     let (executor, _bell) = executor();
@@ -466,7 +466,7 @@ fn a_wake_under_a_users_lock_polls_and_drops_nothing() {
             }
             settle(&executor);
             assert_eq!(executor.alive(), 0);
-            // The last references to the task.
+            // These are the last references to the task.
             let _held = lock.lock().unwrap();
             drop(slot);
             waker.wake();

@@ -1,4 +1,4 @@
-//! Shutting down: what is dropped, where, in which order, and what the futures may do meanwhile.
+//! Shutting down: what is dropped, on which thread, in which order, and what the futures may do meanwhile.
 
 use super::super::{Executor, JoinHandle, spawn_local};
 use super::{Bell, HomeCounts, Homed, OnDrop, executor, idle, result, run, settle};
@@ -29,7 +29,7 @@ fn futures_are_dropped_in_the_order_they_were_spawned() {
             settle(&executor);
         }
         if n % 10 == 9 {
-            // Its place in the table is given to a later task.
+            // The place of this task in the table is given to a later task.
             handles[n - 5].abort();
             settle(&executor);
         }
@@ -235,11 +235,11 @@ fn outputs_and_futures_that_are_not_send_are_dropped_at_home() {
     drop((spawn(true), spawn(false)));
     settle(&executor);
     drop(entered);
-    // Both of the detached one; the future alone of the one whose output is still wanted.
+    // Dropped: future and output of the detached task; only the future of the task whose output is still wanted.
     assert_eq!(counts.get(), (3, 0));
     drop(executor);
     assert_eq!(counts.get(), (7, 0));
-    // The wakers are the last references to the detached tasks, and go abroad.
+    // The wakers are the last references to the detached tasks, and are sent to another thread.
     let wakers = wakers.take();
     assert_eq!(wakers.len(), 4);
     thread::spawn(move || wakers.into_iter().for_each(Waker::wake)).join().unwrap();
@@ -263,7 +263,7 @@ fn an_executor_in_a_thread_local_is_dropped_with_its_thread() {
             let entered = executor.enter();
             drop(executor.spawn(holding(Homed::new(&inner))));
             drop(executor.spawn(holding(OnDrop(|| {
-                // Either answer will do, as long as it is one.
+                // Either result is fine, as long as there is one.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(spawn_local(async {}).ok())));
             }))));
             settle(&executor);

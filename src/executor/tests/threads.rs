@@ -18,7 +18,7 @@ use std::thread::{self, Thread};
 #[test]
 fn a_handle_is_awaited_on_another_thread() {
     let executor = parking_executor();
-    // The future is not Send; its output is, and that is what travels.
+    // The future is not Send; its output is, and only the output is sent.
     let local = Rc::new(20);
     let handle = executor.spawn(async move {
         crate::coop::yield_now().await;
@@ -45,7 +45,7 @@ fn a_task_that_runs_is_told_with_the_line_or_the_number_of_another() {
             crate::coop::yield_now().await;
         }
     };
-    // A task of each line, so that the number tells the line.
+    // One task is spawned at each line, so that the number tells the line.
     let handles = [
         executor.spawn(spin(over.clone())),
         executor.spawn(spin(over.clone())),
@@ -138,8 +138,8 @@ fn an_abort_from_another_thread_drops_the_future_at_home() {
 
 #[test]
 fn wakes_that_race_the_pop_strand_no_task() {
-    // Two threads wake the same task again and again while the owner polls it. After each round's wakes there
-    // must come a poll that sees both of the round's writes. (compio #948)
+    // Two threads repeatedly wake the same task while the owner polls it. After each round's wakes there
+    // must be a poll that sees both of the round's writes. (compio #948)
     let executor = parking_executor();
     let rounds = rounds(4_000);
     let slot: Arc<Mutex<Option<Waker>>> = Arc::default();
@@ -166,7 +166,7 @@ fn wakes_that_race_the_pop_strand_no_task() {
                 for round in 1..=rounds {
                     written[me].store(round, Ordering::Relaxed);
                     waker.wake_by_ref();
-                    // Wait for the poll: nothing else will wake the task for this round.
+                    // Wait for the poll: no other wake comes for the task in this round.
                     while seen.load(Ordering::Acquire) < round {
                         thread::yield_now();
                     }
@@ -235,8 +235,8 @@ fn an_owner_that_looks_before_it_parks_misses_no_wake() {
 
 #[test]
 fn wakers_that_fire_while_the_executor_is_dropped_touch_nothing_freed() {
-    // The last reference to the task, the `Remote` and the notifier is now the waking thread's. Under Miri and
-    // the sanitizers this is where a touch after the publication shows. (async-executor #163)
+    // The waking thread now has the last reference to the task, the `Remote` and the notifier. An access after
+    // the publication shows here under Miri and the sanitizers. (async-executor #163)
     for round in 0..rounds(1_500) {
         let counts = Arc::new(HomeCounts::default());
         let executor = parking_executor();
@@ -249,7 +249,7 @@ fn wakers_that_fire_while_the_executor_is_dropped_touch_nothing_freed() {
                 poll_fn(|cx| {
                     polls += 1;
                     slot.lock().unwrap().push(cx.waker().clone());
-                    // Half of them complete when they are woken, as the waking thread looks on.
+                    // Half of the tasks complete when they are woken, while the waking thread is still running.
                     if n % 2 == 0 && polls == 2 { Poll::Ready(()) } else { Poll::Pending }
                 })
                 .await;
@@ -304,7 +304,7 @@ fn spawns_that_race_the_shutdown_drop_every_future_once() {
                             let _guard = guard;
                             pending::<()>().await;
                         });
-                        // Whichever thread drops it, the handle is told.
+                        // Whichever thread drops the future, the handle gets a result.
                         let error = block_on(handle).unwrap_err();
                         assert!(error.is_cancelled());
                         assert!(remote.is_closed());
@@ -386,7 +386,7 @@ fn an_output_whose_handle_is_dropped_as_the_task_completes_is_dropped_once() {
 
 #[test]
 fn references_are_counted_however_many_are_made_and_dropped_on_either_side() {
-    // More than the owner counts without an atomic step, and than it does twice.
+    // More than twice the number that the owner counts without an atomic step.
     const MANY: usize = 700;
     let clones = |waker: &Waker| -> Vec<Waker> { (0..MANY).map(|_| waker.clone()).collect() };
     for way in 0..8 {

@@ -1,37 +1,38 @@
 //! Buffers that the copies of a thread share.
 //!
-//! A read needs a buffer before it is known whether there is anything to read. To allocate one for each attempt would mean to
-//! fill it with zeros each time, which takes longer than to read a short message into it; to keep one for each direction would be
-//! 128 KiB for each idle connection, and a cache that is always cold.
+//! A read needs a buffer before it is known whether there is anything to read. Allocating a buffer for each attempt would mean
+//! filling it with zeros each time, which takes longer than reading a short message into it. Keeping a buffer for each
+//! direction would take 128 KiB for each idle connection, and the buffers would always be cold in the cache.
 //!
 //! Ground rules:
 //!
-//! * A buffer that is in use belongs to its user alone, so a reader that copies inside of its `poll_read` gets another.
-//! * No user code runs while the free ones are borrowed.
-//! * A thread keeps a few, so that a steady state allocates nothing; of what a burst needed beyond them nothing stays.
+//! * A buffer that is in use belongs to its user alone, so a reader that runs a copy inside of its `poll_read` gets another
+//!   one.
+//! * No user code runs while the free buffers are borrowed.
+//! * A thread keeps a few free buffers, so that a steady state allocates nothing. What a burst needed beyond them is freed.
 
 use std::cell::RefCell;
 use std::mem;
 
-/// So many free buffers a thread keeps.
+/// The maximum number of free buffers that a thread keeps.
 const FREE: usize = 8;
 
 thread_local! {
     static BUFFERS: RefCell<[Box<[u8]>; FREE]> = RefCell::default();
 }
 
-/// Bytes to read into, which go back to the thread that drops them.
+/// A buffer to read into. It goes back to the thread that drops it.
 #[derive(Debug)]
 pub(super) struct Buffer(Box<[u8]>);
 
 impl Buffer {
-    /// A buffer of this size, which is not zero. What it held last is still in it.
+    /// Returns a buffer of this size, which must not be zero. Its last contents are still in it.
     pub(super) fn take(size: usize) -> Buffer {
         let kept = BUFFERS.try_with(|free| {
             let mut free = free.borrow_mut();
             free.iter_mut().find(|buffer| buffer.len() == size).map(mem::take)
         });
-        // In the destructor of another thread-local there are none.
+        // In the destructor of another thread-local there are no free buffers.
         Buffer(kept.ok().flatten().unwrap_or_else(|| vec![0; size].into_boxed_slice()))
     }
 
@@ -49,7 +50,7 @@ impl Drop for Buffer {
         let buffer = mem::take(&mut self.0);
         let _ = BUFFERS.try_with(|free| {
             let mut free = free.borrow_mut();
-            // An empty place, or else that of a size which is not asked for now.
+            // An empty place, or else the place of a buffer of another size, which is not wanted now.
             let place = free.iter().position(|kept| kept.is_empty());
             let place = place.or_else(|| free.iter().position(|kept| kept.len() != buffer.len()));
             if let Some(place) = place {

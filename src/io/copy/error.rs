@@ -1,4 +1,4 @@
-//! In which direction a copy failed, and in what.
+//! In which direction a copy failed, and in which operation.
 
 use std::time::Duration;
 use std::{error, fmt, io};
@@ -28,16 +28,16 @@ pub(super) enum Cause {
     Write(io::Error),
     Flush(io::Error),
     Close(io::Error),
-    /// Nothing moved for so long.
+    /// No byte moved for this time.
     Idle(Duration),
-    /// There is no runtime for the limit in time, or no more.
+    /// There is no runtime for the time limit, or it has shut down.
     Timer(io::Error),
 }
 
-/// The error of [`copy_bidirectional`](super::copy_bidirectional): which direction failed in what, and how far the copy had
-/// come.
+/// The error of [`copy_bidirectional`](super::copy_bidirectional): which direction failed, in which operation, and how far
+/// the copy had come.
 ///
-/// It converts to an [`io::Error`] of the same kind, so that `?` works where those are returned.
+/// It converts to an [`io::Error`] of the same kind, so that `?` works in functions that return one.
 ///
 /// ```
 /// use futures::io::Cursor;
@@ -66,19 +66,19 @@ impl CopyError {
         CopyError { direction, cause, copied }
     }
 
-    /// Returns which direction failed: reading from its one stream, or writing to its other. `None` if it is not one of them:
-    /// both stood still for too long, or there is no runtime for the limit.
+    /// Returns which direction failed: reading from its source, or writing to its destination. `None` if no single
+    /// direction failed: both together were idle for too long, or there is no runtime for the limit.
     pub fn direction(&self) -> Option<Direction> {
         self.direction
     }
 
-    /// Returns whether a stream failed as it was read from. If the copy failed in a [direction](Self::direction), is not
-    /// this and [is not idle](Self::is_idle), the stream failed that is written to.
+    /// Returns whether reading from a stream failed. If the copy failed in a [direction](Self::direction), this is false,
+    /// and the copy [is not idle](Self::is_idle), then the stream that is written to failed.
     pub fn is_read(&self) -> bool {
         matches!(self.cause, Cause::Read(_))
     }
 
-    /// Returns whether a limit in time was exceeded.
+    /// Returns whether a time limit was exceeded.
     pub fn is_idle(&self) -> bool {
         matches!(self.cause, Cause::Idle(_))
     }
@@ -125,7 +125,7 @@ impl fmt::Display for CopyError {
     }
 }
 
-/// The stream's error is told above, so what is behind it comes next.
+/// The message above includes the stream's error, so the source is the source of that error.
 impl error::Error for CopyError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         self.io_error().and_then(error::Error::source)

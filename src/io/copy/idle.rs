@@ -1,14 +1,15 @@
-//! For how long a copy may stand still.
+//! How long a copy may be idle.
 //!
 //! Ground rules:
 //!
-//! * One timer for all limits. It waits for the nearest end that was known when it was armed; when it fires it is moved to
-//!   the nearest end that is known now, or that is the end. So bytes that move cost the wheel nothing: limits are long, and
-//!   a reset with each byte, cheap as it is, would be made thousands of times for one that counts.
-//! * Ends only move to later, so the timer never waits for too long.
-//! * A poll in which bytes moved reads the clock, once. The latest reading of the turn would cost nothing, but it lies before
-//!   the bytes, by all that ran since: the limit would end early.
-//! * Nothing is read and nothing registered without a limit.
+//! * There is one timer for all limits. It is armed for the nearest end of a limit that is known at that time. When it
+//!   fires, either that end is reached, or the timer is reset to the nearest end that is known now. So moving bytes costs
+//!   the wheel nothing. Limits are long: a reset for each byte, cheap as it is, would be made thousands of times for each
+//!   one that matters.
+//! * Ends only move later, so the timer never waits too long.
+//! * A poll in which bytes moved reads the clock, once. The turn's latest reading would cost nothing, but it was taken
+//!   before the bytes moved, earlier by everything that ran since: the limit would end early.
+//! * Without a limit, no clock is read and no timer is registered.
 
 use std::io;
 use std::panic::Location;
@@ -31,15 +32,15 @@ pub(super) struct Silence {
 }
 
 pin_project! {
-    /// The limits, and what they are measured by.
+    /// The limits, and what is needed to measure them.
     #[derive(Debug)]
     pub(super) struct Idle {
-        // For each direction, by its number.
+        // For each direction, indexed by it.
         pub(super) directions: [Option<Duration>; 2],
         // For both together.
         pub(super) whole: Option<Duration>,
         origin: &'static Location<'static>,
-        // When each direction moved last.
+        // When each direction last moved.
         moved_at: [Nanos; 2],
         // Made by the first poll, if there is a limit.
         #[pin]
@@ -52,7 +53,7 @@ impl Idle {
         Idle { directions: [None; 2], whole: None, origin, moved_at: [Nanos::ZERO; 2], timer: None }
     }
 
-    /// The nearest end, while these directions are `open`; `None` if there is no limit.
+    /// The nearest end of a limit, while these directions are `open`; `None` if there is no limit.
     fn nearest(&self, open: [bool; 2]) -> Option<(Nanos, Silence)> {
         let of_direction = |direction: Direction| {
             let limit = self.directions[direction as usize].filter(|_| open[direction as usize])?;
@@ -68,11 +69,11 @@ impl Idle {
         ends.into_iter().flatten().min_by_key(|(end, _)| *end)
     }
 
-    /// Ready when a limit is exceeded. Some directions are `open` still, and some have `moved` just now.
+    /// Ready when a limit is exceeded. `open` says which directions are still open, and `moved` which have moved just now.
     ///
     /// # Errors
     ///
-    /// If there is no runtime to measure by, or no more.
+    /// If there is no runtime to measure the time, or it has shut down.
     pub(super) fn poll(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -95,7 +96,7 @@ impl Idle {
                 }
             };
             ready!(timer.as_mut().poll_elapsed(cx)).map_err(shut_down)?;
-            // It may have been armed for an earlier end.
+            // The timer may have been armed for an earlier end.
             if end <= timer.handle().now() {
                 return Poll::Ready(Ok(silence));
             }
@@ -103,7 +104,7 @@ impl Idle {
         }
     }
 
-    /// Notes the time at which these directions have moved; the first call is the beginning for both.
+    /// Records the time at which these directions have moved. The first call records the beginning for both.
     fn note(self: Pin<&mut Self>, mut moved: [bool; 2]) -> io::Result<()> {
         let this = self.project();
         let timer = this.timer.as_ref().as_pin_ref();

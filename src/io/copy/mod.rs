@@ -1,4 +1,4 @@
-//! `copy_bidirectional`: what one stream says goes to the other, in both directions at once.
+//! `copy_bidirectional`: the bytes of each of two streams are copied to the other, in both directions at once.
 //!
 //! ```text
 //!   a ──read──▶ Pump ──write──▶ b      each holds a buffer only while bytes wait in it (buffers.rs)
@@ -10,9 +10,9 @@
 //!
 //! Ground rules:
 //!
-//! * Bytes go before deadlines: a poll moves what can be moved, and only then looks at the time.
-//! * The directions take turns at going first, so that one of them cannot use up the budget of each poll.
-//! * Nothing of the streams is assumed but the traits: a count that cannot be true is an error, not a panic.
+//! * Bytes come before deadlines: a poll moves all bytes that can be moved, and only then checks the time.
+//! * The directions take turns at going first, so that one direction cannot use up the budget of every poll.
+//! * Nothing is assumed about the streams except the traits: an impossible count is an error, not a panic.
 
 mod buffers;
 mod error;
@@ -40,36 +40,36 @@ const BUFFER: usize = 64 * 1024;
 /// Copies from `a` to `b` and from `b` to `a` at once, until both have ended; returns how many bytes went from `a` to `b`, and
 /// from `b` to `a`.
 ///
-/// When one stream ends, the other is closed for writing as soon as it has taken all bytes, and the other direction goes on:
-/// a TCP connection that is half closed is handed on as such. A writer is flushed whenever there is nothing to read for
-/// it, so nothing waits in a stream that buffers. The streams may be of any kind and of any crate.
+/// When one stream ends, the other is closed for writing as soon as it has taken all bytes, and the other direction goes
+/// on: a half-closed TCP connection is passed on as half-closed. A writer is flushed whenever there is nothing to read for
+/// it, so no bytes are held back in a stream that buffers. The streams may be of any kind and from any crate.
 ///
-/// There is no limit in time, unless one is set: [`idle`](CopyBidirectional::idle) for both directions together,
-/// [`idle_a_to_b`](CopyBidirectional::idle_a_to_b) and [`idle_b_to_a`](CopyBidirectional::idle_b_to_a) for one of them.
+/// There is no time limit unless one is set: [`idle`](CopyBidirectional::idle) for both directions together,
+/// [`idle_a_to_b`](CopyBidirectional::idle_a_to_b) and [`idle_b_to_a`](CopyBidirectional::idle_b_to_a) for one direction.
 ///
 /// # Memory
 ///
 /// A direction holds a buffer ([64 KiB](CopyBidirectional::buffer_size)) only while it has bytes that its writer does not
 /// take. A connection that is idle, or whose writers keep up, holds none. Each thread keeps up to eight free buffers, which
-/// all its copies share. So a reader that claims more bytes than it has put into the buffer hands on bytes that may be
-/// those of another connection.
+/// all its copies share. So a reader that claims more bytes than it has put into the buffer passes on bytes that may be
+/// from another connection.
 ///
 /// # Errors
 ///
-/// [`CopyError`], on the first error in either direction: it says which one failed in what, and how many bytes had been
-/// copied. The other stops, too. A writer that takes no bytes is an error of kind
-/// [`WriteZero`](std::io::ErrorKind::WriteZero), and a limit in time that is exceeded one of kind
-/// [`TimedOut`](std::io::ErrorKind::TimedOut). With such a limit there is an error, too, if there is no runtime, or it is
-/// dropped before the streams end.
+/// [`CopyError`], on the first error in either direction: it says which direction failed, in which operation, and how many
+/// bytes had been copied. The other direction stops, too. A writer that takes no bytes is an error of kind
+/// [`WriteZero`](std::io::ErrorKind::WriteZero), and a time limit that is exceeded is one of kind
+/// [`TimedOut`](std::io::ErrorKind::TimedOut). With a time limit it is also an error if there is no runtime, or if the
+/// runtime is dropped before the streams end.
 ///
 /// # Cancel safety
 ///
-/// Bytes that were read, and that the writer has not taken yet, are lost if the future is dropped: at most a buffer in each
-/// direction. A `&mut` of the pinned future may be awaited again and again.
+/// Bytes that were read, and that the writer has not taken yet, are lost if the future is dropped: at most one buffer in
+/// each direction. A `&mut` of the pinned future may be awaited again and again.
 ///
 /// # Examples
 ///
-/// A connection is handed on to another server, and ended when nobody has said anything for a minute:
+/// A connection is forwarded to another server, and ended when neither side has sent anything for a minute:
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -104,12 +104,12 @@ pin_project! {
     ///
     /// # Cancel safety
     ///
-    /// That of [`copy_bidirectional`].
+    /// As for [`copy_bidirectional`].
     #[must_use = "futures do nothing unless you `.await` or poll them"]
     pub struct CopyBidirectional<'a, A: ?Sized, B: ?Sized> {
         a: &'a mut A,
         b: &'a mut B,
-        // By the number of the direction.
+        // Indexed by the direction.
         pumps: [Pump; 2],
         b_goes_first: bool,
         #[pin]
@@ -119,7 +119,7 @@ pin_project! {
 
 impl<A: ?Sized, B: ?Sized> CopyBidirectional<'_, A, B> {
     /// Sets how many bytes are read at once in each direction; zero counts as one. The default is 64 KiB. With a smaller
-    /// buffer a large transfer takes more system calls, and a writer that does not keep up less memory.
+    /// buffer a large transfer takes more system calls, and a writer that does not keep up takes less memory.
     ///
     /// ```
     /// # use futures::io::Cursor;
@@ -141,15 +141,16 @@ impl<A: ?Sized, B: ?Sized> CopyBidirectional<'_, A, B> {
         self
     }
 
-    /// Sets for how long both directions together may stand still: then the copy ends with an error that
-    /// [is idle](CopyError::is_idle). While bytes go in one direction, the other may be silent, as during a long download.
+    /// Sets how long both directions together may be idle. After that the copy ends with an error that
+    /// [is idle](CopyError::is_idle). While bytes move in one direction, the other may be silent, as during a long
+    /// download.
     ///
-    /// A direction stands still while no byte is read and none is written, be it that its reader is silent or that its
-    /// writer takes nothing. The time begins with the first poll, and anew with each poll that moves a byte or sees an end. It
+    /// A direction is idle while no byte is read and none is written, because its reader is silent or because its writer
+    /// takes nothing. The time begins with the first poll, and again with each poll that moves a byte or sees an end. It
     /// never ends early; [virtual time](crate::time#virtual-time) counts as time. `Duration::MAX` is no limit.
     ///
-    /// A limit costs one reading of the clock for each poll that moves bytes, however many. The timer is moved when it
-    /// fires, and not before.
+    /// A limit costs one reading of the clock for each poll that moves bytes, however many bytes. The timer is reset when
+    /// it fires, and not before.
     ///
     /// ```
     /// use std::time::Duration;
@@ -179,14 +180,14 @@ impl<A: ?Sized, B: ?Sized> CopyBidirectional<'_, A, B> {
         self
     }
 
-    /// Sets for how long the direction from `a` to `b` may stand still before it has ended, whatever goes in the other one;
+    /// Sets how long the direction from `a` to `b` may be idle before it has ended, whatever moves in the other direction;
     /// see [`idle`](Self::idle).
     pub fn idle_a_to_b(mut self, limit: Duration) -> Self {
         self.idle.directions[Direction::AToB as usize] = Some(limit);
         self
     }
 
-    /// Sets for how long the direction from `b` to `a` may stand still before it has ended, whatever goes in the other one;
+    /// Sets how long the direction from `b` to `a` may be idle before it has ended, whatever moves in the other direction;
     /// see [`idle`](Self::idle).
     pub fn idle_b_to_a(mut self, limit: Duration) -> Self {
         self.idle.directions[Direction::BToA as usize] = Some(limit);

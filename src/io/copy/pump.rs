@@ -2,9 +2,9 @@
 //!
 //! Ground rules:
 //!
-//! * What was read is written before anything else is read, so there is at most one buffer of it.
-//! * The buffer is given back as soon as it is empty: to the poll, for the next read of either direction.
-//! * Each read is charged to the budget; before one that is refused, nothing is asked of the streams.
+//! * The bytes that were read are written before more are read, so at most one buffer is filled.
+//! * The buffer is handed back to the poll as soon as it is empty, for the next read of either direction.
+//! * Each read is charged to the budget. If the budget refuses a read, the streams are not polled for it.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -20,14 +20,14 @@ use crate::coop;
 /// The state of one direction.
 #[derive(Debug)]
 pub(super) struct Pump {
-    /// Of a buffer, in bytes.
+    /// The size of a buffer, in bytes.
     size: usize,
-    /// What was read and not written yet: never empty.
+    /// The bytes that were read and not yet written: never empty.
     waiting: Option<(Buffer, Range<usize>)>,
     reader: End,
     /// Something was written since the last flush.
     unflushed: bool,
-    /// A byte moved, or the end was seen, since this was last asked for.
+    /// A byte moved, or the end was seen, since this was last taken.
     moved: bool,
     copied: u64,
 }
@@ -36,14 +36,14 @@ pub(super) struct Pump {
 enum End {
     /// There may be more to read.
     NotYet,
-    /// The reader has ended; the writer is to be closed.
+    /// The reader has ended; the writer must be closed.
     Seen,
     /// The writer is closed.
     PassedOn,
 }
 
 impl Pump {
-    /// One that reads so many bytes at once; zero counts as one.
+    /// Makes a pump that reads this many bytes at once; zero counts as one.
     pub(super) fn new(size: usize) -> Pump {
         Pump {
             size: size.max(1),
@@ -70,8 +70,8 @@ impl Pump {
         std::mem::take(&mut self.moved)
     }
 
-    /// Moves what can be moved; ready when the end was passed on. A buffer that is free is in `spare`, from which both directions
-    /// take it.
+    /// Moves all bytes that can be moved; ready when the end was passed on. A free buffer is kept in `spare`, which both
+    /// directions use.
     pub(super) fn poll<R, W>(
         &mut self,
         mut reader: Pin<&mut R>,
@@ -113,7 +113,7 @@ impl Pump {
         }
     }
 
-    /// Reads once, when nothing waits.
+    /// Reads once, when no bytes wait.
     fn poll_read<R: AsyncRead + ?Sized>(
         &mut self,
         reader: Pin<&mut R>,
@@ -130,7 +130,7 @@ impl Pump {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes all that waits.
+    /// Writes all bytes that wait.
     fn poll_write<W: AsyncWrite + ?Sized>(
         &mut self,
         mut writer: Pin<&mut W>,
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use std::task::Waker;
 
-    /// Has `say` to read, then nothing for now; takes as many bytes as there is room.
+    /// Yields `say`, then nothing for now; takes as many bytes as it has room for.
     struct Stream {
         say: &'static [u8],
         room: usize,

@@ -9,13 +9,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-/// How many connections may wait to be accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
 /// A TCP socket that listens for connections.
 ///
-/// Any number of tasks may [`accept`](Self::accept) from it at once. Dropping it closes it; connections that
-/// wait to be accepted are then reset.
+/// Any number of tasks may [`accept`](Self::accept) from it at once. Dropping the listener closes
+/// it; connections that wait to be accepted are then reset.
 ///
 /// # Examples
 ///
@@ -37,15 +37,15 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Listens on the first of the addresses that can be bound. Port 0 lets the system choose one; see
+    /// Listens on the first of the addresses that can be bound. Port 0 lets the system choose a port; see
     /// [`local_addr`](Self::local_addr).
     ///
     /// Up to 1024 connections may wait to be accepted. On Unix the address may be taken over from a listener
-    /// that was closed a moment ago (`SO_REUSEADDR`).
+    /// that was closed recently (`SO_REUSEADDR`).
     ///
     /// # Errors
     ///
-    /// Those of [`ToSocketAddrs`], the system's for the last address, and one of kind
+    /// The errors of [`ToSocketAddrs`], the system's error for the last address, and an error of kind
     /// [`Other`](io::ErrorKind::Other) outside a runtime.
     ///
     /// # Cancel safety
@@ -57,7 +57,7 @@ impl TcpListener {
 
     fn bind_one(addr: SocketAddr) -> io::Result<TcpListener> {
         let socket = TcpSocket::for_address(addr)?;
-        // On Windows the option of this name would let others take the address from under us.
+        // On Windows the option of this name would let other sockets take the address while this one has it.
         #[cfg(unix)]
         socket.set_reuseaddr(true)?;
         socket.bind(addr)?;
@@ -68,7 +68,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// The system's, and one of kind [`Other`](io::ErrorKind::Other) outside a runtime.
+    /// The system's errors, and an error of kind [`Other`](io::ErrorKind::Other) outside a runtime.
     pub fn from_std(listener: std::net::TcpListener) -> io::Result<TcpListener> {
         listener.set_nonblocking(true)?;
         let socket = mio::net::TcpListener::from_std(listener);
@@ -76,25 +76,25 @@ impl TcpListener {
     }
 
     /// Gives the listener back to the standard library. It stays in non-blocking mode: call
-    /// [`set_nonblocking(false)`](std::net::TcpListener::set_nonblocking) if it is to block.
+    /// [`set_nonblocking(false)`](std::net::TcpListener::set_nonblocking) if it must block.
     ///
     /// # Errors
     ///
-    /// The system's, if the poller does not let it go; the listener is then closed.
+    /// The system's error, if the poller fails to remove the socket; the listener is then closed.
     pub fn into_std(self) -> io::Result<std::net::TcpListener> {
         self.registered.into_inner().map(Into::into)
     }
 
-    /// Accepts a connection, waiting for one if need be. The stream belongs to the listener's runtime.
+    /// Accepts a connection, waiting for one if necessary. The stream belongs to the listener's runtime.
     ///
     /// # Errors
     ///
-    /// The listener stays usable after an error, and a failed `accept` is not repeated by itself: each call
-    /// reports an error once. They are of two kinds:
+    /// The listener stays usable after an error, and a failed `accept` is not retried automatically: each call
+    /// reports an error once. The errors are of two kinds:
     ///
-    /// * The connection was lost again before it could be accepted, as in
+    /// * The connection was lost before it could be accepted, as in
     ///   [`ConnectionAborted`](io::ErrorKind::ConnectionAborted). Call again.
-    /// * The process or the system has run out of something, mostly descriptors (`EMFILE`, `ENFILE`). The
+    /// * The process or the system has run out of a resource, mostly descriptors (`EMFILE`, `ENFILE`). The
     ///   connection still waits, so an immediate second call will fail in the same way: sleep for a moment
     ///   first. The [module](crate::net#example) shows such a loop.
     ///
@@ -120,7 +120,7 @@ impl TcpListener {
 
     /// Returns the connections as an endless stream, for one task at a time.
     ///
-    /// The stream does not end with an error; those of [`accept`](Self::accept) are among its items.
+    /// The stream does not end with an error; the errors of [`accept`](Self::accept) are among its items.
     ///
     /// ```
     /// use futures::StreamExt;
@@ -142,29 +142,29 @@ impl TcpListener {
         Incoming::new(self)
     }
 
-    /// Returns the address that this listens on.
+    /// Returns the address that this socket listens on.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.registered.socket().local_addr()
     }
 
-    /// Returns how many routers a packet from here may pass (`IP_TTL`).
+    /// Returns how many routers a packet from this socket may pass (`IP_TTL`).
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn ttl(&self) -> io::Result<u32> {
         self.registered.socket().ttl()
     }
 
-    /// Sets how many routers a packet from here may pass.
+    /// Sets how many routers a packet from this socket may pass.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.registered.socket().set_ttl(ttl)
     }
@@ -173,7 +173,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// The system's, if it cannot even say that.
+    /// The system's error, if the query itself fails.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.registered.socket().take_error()
     }

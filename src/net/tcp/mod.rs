@@ -1,4 +1,4 @@
-//! TCP: listener, stream, and the socket before it is one of them.
+//! TCP: listener, stream, and a socket that is neither yet.
 
 mod listener;
 mod socket;

@@ -1,9 +1,9 @@
-//! A socket that is not connected and does not listen yet, for the options that have to be set before.
+//! A socket that is neither connected nor listening yet, for options that must be set beforehand.
 //!
 //! Ground rules:
 //!
 //! * It is not registered with any reactor: it needs no runtime until it listens or connects.
-//! * Options that the system has and this type lacks are set by its descriptor, with the crate `socket2`.
+//! * Options of the system that this type lacks are set through its descriptor, with the crate `socket2`.
 
 use super::{TcpListener, TcpStream};
 use crate::runtime::context;
@@ -11,18 +11,17 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
-/// A TCP socket that is not connected and does not listen yet: for options that have to be set before.
+/// A TCP socket that is neither connected nor listening yet, for options that must be set beforehand.
 ///
-/// [`TcpListener::bind`] and [`TcpStream::connect`] do without it. The methods that set an option take `&self`;
-/// [`listen`](Self::listen) and [`connect`](Self::connect) turn the socket into a listener or a stream, of the runtime in
-/// which they are called. Dropping it closes it.
+/// [`TcpListener::bind`] and [`TcpStream::connect`] do not need it. The methods that set an option take `&self`.
+/// [`listen`](Self::listen) and [`connect`](Self::connect) turn the socket into a listener or a stream of the runtime in
+/// which they are called. Dropping the socket closes it.
 ///
-/// More options than these can be set through `socket2::SockRef`, of the crate `socket2`, which takes a reference to this
-/// socket.
+/// Other options can be set through `socket2::SockRef`, of the crate `socket2`, which takes a reference to this socket.
 ///
 /// # Examples
 ///
-/// A listener with a short queue, and a connection from an address of one's own choice:
+/// A listener with a short queue, and a connection from a chosen address:
 ///
 /// ```
 /// use mainspring::net::TcpSocket;
@@ -53,7 +52,7 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// The system's, mostly that there is no descriptor left.
+    /// The system's errors, usually that there is no descriptor left.
     pub fn new_v4() -> io::Result<TcpSocket> {
         TcpSocket::new(Domain::IPV4)
     }
@@ -62,7 +61,7 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// The system's: that there is no descriptor left, or no IPv6.
+    /// The system's errors: that there is no descriptor left, or no IPv6.
     pub fn new_v6() -> io::Result<TcpSocket> {
         TcpSocket::new(Domain::IPV6)
     }
@@ -75,11 +74,11 @@ impl TcpSocket {
         Ok(TcpSocket { socket: Socket::new(domain, Type::STREAM, Some(Protocol::TCP))? })
     }
 
-    /// Gives the socket this address. Port 0 lets the system choose one; see [`local_addr`](Self::local_addr).
+    /// Binds the socket to this address. Port 0 lets the system choose a port; see [`local_addr`](Self::local_addr).
     ///
     /// # Errors
     ///
-    /// The system's, such as [`AddrInUse`](ErrorKind::AddrInUse), or that the address is of the other version of IP.
+    /// The system's errors, such as [`AddrInUse`](ErrorKind::AddrInUse), or that the address is of the other IP version.
     pub fn bind(&self, addr: SocketAddr) -> io::Result<()> {
         self.socket.bind(&addr.into())
     }
@@ -89,7 +88,7 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime. The socket is then closed.
+    /// The system's errors, and an error of kind [`Other`](ErrorKind::Other) outside a runtime. The socket is closed on an error.
     pub fn listen(self, backlog: u32) -> io::Result<TcpListener> {
         self.socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
         TcpListener::from_std(self.socket.into())
@@ -97,12 +96,12 @@ impl TcpSocket {
 
     /// Connects the socket to this address.
     ///
-    /// There is no time limit but the system's, which is minutes: wrap the call in a timeout.
+    /// The only time limit is the system's, which is minutes: wrap the call in a timeout.
     ///
     /// # Errors
     ///
-    /// The system's, such as [`ConnectionRefused`](ErrorKind::ConnectionRefused), and one of kind
-    /// [`Other`](ErrorKind::Other) outside a runtime. The socket is then closed.
+    /// The system's errors, such as [`ConnectionRefused`](ErrorKind::ConnectionRefused), and an error of kind
+    /// [`Other`](ErrorKind::Other) outside a runtime. The socket is closed on an error.
     ///
     /// # Cancel safety
     ///
@@ -121,27 +120,27 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let addr = self.socket.local_addr()?;
         addr.as_socket().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "the socket is not one of IP"))
     }
 
-    /// Returns whether the address may be taken over from a listener that was closed a moment ago (`SO_REUSEADDR`).
+    /// Returns whether the address may be taken over from a listener that was closed recently (`SO_REUSEADDR`).
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn reuseaddr(&self) -> io::Result<bool> {
         self.socket.reuse_address()
     }
 
-    /// Sets whether the address may be taken over from a listener that was closed a moment ago. On Windows others may then
+    /// Sets whether the address may be taken over from a listener that was closed recently. On Windows other sockets may then
     /// take the address while this socket has it.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_reuseaddr(&self, on: bool) -> io::Result<()> {
         self.socket.set_reuse_address(on)
     }
@@ -150,18 +149,18 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     #[cfg(all(unix, not(any(target_os = "solaris", target_os = "illumos", target_os = "cygwin"))))]
     pub fn reuseport(&self) -> io::Result<bool> {
         self.socket.reuse_port()
     }
 
-    /// Sets whether several sockets may be bound to one address; each has to set it before. Linux spreads the connections
-    /// over those that listen, so that each of several runtimes can have a listener of its own.
+    /// Sets whether several sockets may be bound to one address; each of them must set the option beforehand. Linux distributes
+    /// the connections over the listeners, so that each of several runtimes can have its own listener.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     ///
     /// # Examples
     ///
@@ -190,7 +189,7 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn nodelay(&self) -> io::Result<bool> {
         self.socket.tcp_nodelay()
     }
@@ -199,26 +198,26 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
         self.socket.set_tcp_nodelay(on)
     }
 
-    /// Returns whether the system asks a silent peer whether it is still there (`SO_KEEPALIVE`).
+    /// Returns whether the system checks that a silent peer is still there (`SO_KEEPALIVE`).
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn keepalive(&self) -> io::Result<bool> {
         self.socket.keepalive()
     }
 
-    /// Sets whether the system asks a silent peer whether it is still there. It begins after hours; for another time, use
+    /// Sets whether the system checks that a silent peer is still there. The checks begin after hours; to set another time, use
     /// `socket2::SockRef`.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_keepalive(&self, on: bool) -> io::Result<()> {
         self.socket.set_keepalive(on)
     }
@@ -227,42 +226,42 @@ impl TcpSocket {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn send_buffer_size(&self) -> io::Result<usize> {
         self.socket.send_buffer_size()
     }
 
-    /// Sets the size of the system's buffer for bytes to be sent, in bytes. The system may take another: Linux doubles it,
-    /// for its own needs.
+    /// Sets the size of the system's buffer for bytes to be sent, in bytes. The system may choose another size: Linux doubles
+    /// it, for its own needs.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_send_buffer_size(&self, size: usize) -> io::Result<()> {
         self.socket.set_send_buffer_size(size)
     }
 
-    /// Returns the size of the system's buffer for bytes that were received (`SO_RCVBUF`), in bytes.
+    /// Returns the size of the system's buffer for received bytes (`SO_RCVBUF`), in bytes.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn recv_buffer_size(&self) -> io::Result<usize> {
         self.socket.recv_buffer_size()
     }
 
-    /// Sets the size of the system's buffer for bytes that were received, in bytes. The system may take another. Connections
-    /// that a listener accepts have the listener's size.
+    /// Sets the size of the system's buffer for received bytes, in bytes. The system may choose another size. Connections that
+    /// a listener accepts have the listener's size.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_recv_buffer_size(&self, size: usize) -> io::Result<()> {
         self.socket.set_recv_buffer_size(size)
     }
 }
 
-/// Whether the connection that could not be made at once is being made.
+/// Returns whether the error means that the connection, which could not be made at once, is being made.
 fn is_under_way(error: &io::Error) -> bool {
     #[cfg(unix)]
     return error.raw_os_error() == Some(libc::EINPROGRESS);

@@ -17,10 +17,10 @@ use std::time::Duration;
 
 /// A TCP connection.
 ///
-/// It is read and written through [`AsyncRead`] and [`AsyncWrite`], with the methods that the `futures` crate
-/// adds to them. Both traits are also implemented for `&TcpStream`: within one task, two references are two halves.
-/// Those of [`into_split`](Self::into_split) serve two tasks, one for each direction. (The `split` that `futures` adds
-/// puts a lock between its halves, which this stream does not need.)
+/// Read and write it through [`AsyncRead`] and [`AsyncWrite`], with the methods that the `futures` crate
+/// adds to them. Both traits are also implemented for `&TcpStream`: within one task, two references serve as two halves.
+/// The halves of [`into_split`](Self::into_split) serve two tasks, one for each direction. (The `split` that `futures`
+/// adds puts a lock between its halves, which this stream does not need.)
 ///
 /// Closing through `AsyncWrite` ends the writing direction only, so that the answer can still be read.
 /// Dropping the stream closes it.
@@ -63,12 +63,12 @@ pub struct TcpStream {
 impl TcpStream {
     /// Connects to the first of the addresses that answers, trying one after the other.
     ///
-    /// There is no time limit but the system's, which is minutes: wrap the call in a timeout.
+    /// The only time limit is the system's, which is minutes: wrap the call in a timeout.
     ///
     /// # Errors
     ///
-    /// Those of [`ToSocketAddrs`], the system's for the last address, such as
-    /// [`ConnectionRefused`](ErrorKind::ConnectionRefused), and one of kind [`Other`](ErrorKind::Other)
+    /// The errors of [`ToSocketAddrs`], the system's error for the last address, such as
+    /// [`ConnectionRefused`](ErrorKind::ConnectionRefused), and an error of kind [`Other`](ErrorKind::Other)
     /// outside a runtime.
     ///
     /// # Cancel safety
@@ -82,17 +82,17 @@ impl TcpStream {
         TcpStream::connecting(&context::io()?, || mio::net::TcpStream::connect(addr)).await
     }
 
-    /// The stream of a socket that `begin` begins to connect, once it is connected.
+    /// Waits until a socket is connected, and returns its stream. `begin` begins to connect it.
     pub(super) async fn connecting(
         io: &Arc<Io>,
         begin: impl FnOnce() -> io::Result<mio::net::TcpStream>,
     ) -> io::Result<TcpStream> {
-        // The connection is charged for when it is there.
+        // The connection is charged for once it is made.
         drop(coop::permit().await);
         let stream = TcpStream::new(io, begin()?)?;
         let connected = |socket: &mio::net::TcpStream| {
             let Err(error) = socket.peer_addr() else { return Ok(()) };
-            // Its own error is reported once only; without one, a refused socket looks like one that has not got anywhere yet.
+            // A socket's error is reported only once. Without it, a refused socket looks like one that is still connecting.
             match socket.take_error()? {
                 Some(refused) => Err(refused),
                 None if error.kind() == ErrorKind::NotConnected => Err(ErrorKind::WouldBlock.into()),
@@ -111,25 +111,25 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime.
+    /// The system's errors, and an error of kind [`Other`](ErrorKind::Other) outside a runtime.
     pub fn from_std(stream: std::net::TcpStream) -> io::Result<TcpStream> {
         stream.set_nonblocking(true)?;
         TcpStream::new(&context::io()?, mio::net::TcpStream::from_std(stream))
     }
 
     /// Gives the stream back to the standard library. It stays in non-blocking mode: call
-    /// [`set_nonblocking(false)`](std::net::TcpStream::set_nonblocking) if it is to block.
+    /// [`set_nonblocking(false)`](std::net::TcpStream::set_nonblocking) if it must block.
     ///
     /// # Errors
     ///
-    /// The system's, if the poller does not let it go; the stream is then closed.
+    /// The system's error, if the poller fails to remove the socket; the stream is then closed.
     pub fn into_std(self) -> io::Result<std::net::TcpStream> {
         self.registered.into_inner().map(Into::into)
     }
 
     /// Splits the stream into two halves that can go to different tasks.
     ///
-    /// Dropping the writing half ends the writing direction; the connection is closed when both are gone.
+    /// Dropping the writing half ends the writing direction; the connection is closed when both halves are gone.
     ///
     /// # Examples
     ///
@@ -147,12 +147,12 @@ impl TcpStream {
         split::into_split(self, |stream| stream.shutdown(Shutdown::Write))
     }
 
-    /// Reads what is there, without waiting. Returns 0 at the end of the stream, and for an empty buffer.
+    /// Reads the bytes that are there, without waiting. Returns 0 at the end of the stream, and for an empty buffer.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) if nothing is known to be there: wait with
-    /// [`readable`](Self::readable). Else the system's.
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if no bytes are known to be there: wait with
+    /// [`readable`](Self::readable). Otherwise the system's errors.
     pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Read, |mut socket| socket.read(buf))
     }
@@ -166,12 +166,12 @@ impl TcpStream {
         self.registered.try_io(Way::Read, |mut socket| socket.read_vectored(bufs))
     }
 
-    /// Writes what fits, without waiting.
+    /// Writes the bytes that fit, without waiting.
     ///
     /// # Errors
     ///
     /// [`WouldBlock`](ErrorKind::WouldBlock) if no room is known to be there: wait with
-    /// [`writable`](Self::writable). Else the system's.
+    /// [`writable`](Self::writable). Otherwise the system's errors.
     pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Write, |mut socket| socket.write(buf))
     }
@@ -185,12 +185,12 @@ impl TcpStream {
         self.registered.try_io(Way::Write, |socket| gather::write(socket, bufs))
     }
 
-    /// Reads bytes and leaves them there: the next read gets the same ones. Waits until there are some. Returns 0 at the
+    /// Reads bytes without removing them: the next read gets the same bytes. Waits until there are some. Returns 0 at the
     /// end of the stream.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     ///
     /// # Cancel safety
     ///
@@ -203,16 +203,16 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn poll_peek(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         self.registered.poll_io(cx, Way::Read, |socket| socket.peek(buf))
     }
 
-    /// Ends reading, writing or both, for all who share this connection.
+    /// Ends reading, writing or both, for every user of this connection.
     ///
     /// # Errors
     ///
-    /// The system's, such as [`NotConnected`](ErrorKind::NotConnected) when the peer has reset the
+    /// The system's errors, such as [`NotConnected`](ErrorKind::NotConnected) when the peer has reset the
     /// connection.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.registered.socket().shutdown(how)
@@ -222,7 +222,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.registered.socket().local_addr()
     }
@@ -231,7 +231,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.registered.socket().peer_addr()
     }
@@ -240,7 +240,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn nodelay(&self) -> io::Result<bool> {
         self.registered.socket().nodelay()
     }
@@ -249,47 +249,47 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.registered.socket().set_nodelay(nodelay)
     }
 
-    /// Returns how many routers a packet from here may pass (`IP_TTL`).
+    /// Returns how many routers a packet from this socket may pass (`IP_TTL`).
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn ttl(&self) -> io::Result<u32> {
         self.registered.socket().ttl()
     }
 
-    /// Sets how many routers a packet from here may pass.
+    /// Sets how many routers a packet from this socket may pass.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.registered.socket().set_ttl(ttl)
     }
 
-    /// Returns how long the system goes on sending after the stream was closed, if that is set (`SO_LINGER`).
+    /// Returns how long the system goes on sending after the stream was closed, if a time is set (`SO_LINGER`).
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
         SockRef::from(self.registered.socket()).linger()
     }
 
     /// Sets how long the system goes on sending after the stream was closed, in whole seconds. `None` leaves
-    /// it to the system, in the background. Zero throws away what is unsent and resets the connection.
+    /// that to the system, which sends in the background. Zero discards unsent bytes and resets the connection.
     ///
-    /// Any other value makes closing *block* for up to that long, and so the runtime's thread, if the stream
-    /// is dropped there.
+    /// Any other value makes closing *block* for up to that time. If the stream is dropped on the runtime's
+    /// thread, that thread blocks.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
         SockRef::from(self.registered.socket()).set_linger(linger)
     }
@@ -298,7 +298,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The system's, if it cannot even say that.
+    /// The system's error, if the query itself fails.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.registered.socket().take_error()
     }
@@ -331,7 +331,7 @@ impl AsyncWrite for &TcpStream {
         self.registered.poll_io(cx, Way::Write, |socket| gather::write(socket, bufs))
     }
 
-    /// There is nothing to flush: what was written is the system's.
+    /// There is nothing to flush: the system already has the written bytes.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

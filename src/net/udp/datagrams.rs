@@ -1,4 +1,4 @@
-//! Datagrams: each way to send, receive and peek at one, as a future, for a hand-written poll, and without waiting.
+//! Datagrams: methods to send, receive and peek at one, each as a future, for a hand-written poll, and without waiting.
 
 use super::UdpSocket;
 use crate::net::{ToSocketAddrs, addr};
@@ -8,11 +8,11 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 impl UdpSocket {
-    /// Sends a datagram to the address that this is connected to, and returns its length.
+    /// Sends a datagram to the address that this socket is connected to, and returns its length.
     ///
     /// # Errors
     ///
-    /// The system's. A datagram that could not be delivered is reported, if at all, by a later call, as
+    /// The system's errors. A datagram that could not be delivered is reported, if at all, by a later call, as
     /// [`ConnectionRefused`](io::ErrorKind::ConnectionRefused); the socket stays usable.
     ///
     /// # Cancel safety
@@ -35,18 +35,18 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if it would have to wait: do so with [`writable`](Self::writable).
-    /// Else as for `send`.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the call would have to wait; wait with [`writable`](Self::writable).
+    /// Otherwise as for `send`.
     pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Write, |socket| socket.send(buf))
     }
 
-    /// Receives a datagram from the address that this is connected to, and returns its length. What does not fit
-    /// into `buf` is lost.
+    /// Receives a datagram from the address that this socket is connected to, and returns its length. Bytes that do
+    /// not fit into `buf` are lost.
     ///
     /// # Errors
     ///
-    /// The system's. A datagram that could not be delivered is reported, if at all, by a later call, as
+    /// The system's errors. A datagram that could not be delivered is reported, if at all, by a later call, as
     /// [`ConnectionRefused`](io::ErrorKind::ConnectionRefused); the socket stays usable.
     ///
     /// # Cancel safety
@@ -69,8 +69,8 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if it would have to wait: do so with [`readable`](Self::readable).
-    /// Else as for `recv`.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the call would have to wait; wait with [`readable`](Self::readable).
+    /// Otherwise as for `recv`.
     pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Read, |socket| socket.recv(buf))
     }
@@ -79,8 +79,8 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// Those of [`ToSocketAddrs`] and the system's. A datagram that could not be delivered is reported, if at all, by a later call, as
-    /// [`ConnectionRefused`](io::ErrorKind::ConnectionRefused); the socket stays usable.
+    /// The errors of [`ToSocketAddrs`] and the system's errors. A datagram that could not be delivered is reported, if at all,
+    /// by a later call, as [`ConnectionRefused`](io::ErrorKind::ConnectionRefused); the socket stays usable.
     ///
     /// # Cancel safety
     ///
@@ -108,17 +108,17 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if it would have to wait: do so with [`writable`](Self::writable).
-    /// Else as for `send_to`.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the call would have to wait; wait with [`writable`](Self::writable).
+    /// Otherwise as for `send_to`.
     pub fn try_send_to(&self, buf: &[u8], target: SocketAddr) -> io::Result<usize> {
         self.registered.try_io(Way::Write, |socket| socket.send_to(buf, target))
     }
 
-    /// Receives a datagram, and returns its length and its sender. What does not fit into `buf` is lost.
+    /// Receives a datagram, and returns its length and its sender. Bytes that do not fit into `buf` are lost.
     ///
     /// # Errors
     ///
-    /// The system's. A datagram that could not be delivered is reported, if at all, by a later call, as
+    /// The system's errors. A datagram that could not be delivered is reported, if at all, by a later call, as
     /// [`ConnectionRefused`](io::ErrorKind::ConnectionRefused); the socket stays usable.
     ///
     /// # Cancel safety
@@ -145,17 +145,17 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if it would have to wait: do so with [`readable`](Self::readable).
-    /// Else as for `recv_from`.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the call would have to wait; wait with [`readable`](Self::readable).
+    /// Otherwise as for `recv_from`.
     pub fn try_recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.registered.try_io(Way::Read, |socket| socket.recv_from(buf))
     }
 
-    /// Like [`recv`](Self::recv), but the datagram stays and is received again.
+    /// Like [`recv`](Self::recv), but the datagram stays in the queue and is received again.
     ///
     /// # Errors
     ///
-    /// The system's. A datagram that could not be delivered is reported, if at all, by a later call, as
+    /// The system's errors. A datagram that could not be delivered is reported, if at all, by a later call, as
     /// [`ConnectionRefused`](io::ErrorKind::ConnectionRefused); the socket stays usable.
     ///
     /// # Cancel safety
@@ -178,17 +178,17 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if it would have to wait: do so with [`readable`](Self::readable).
-    /// Else as for `peek`.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the call would have to wait; wait with [`readable`](Self::readable).
+    /// Otherwise as for `peek`.
     pub fn try_peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Read, |socket| socket.peek(buf))
     }
 
-    /// Like [`recv_from`](Self::recv_from), but the datagram stays and is received again.
+    /// Like [`recv_from`](Self::recv_from), but the datagram stays in the queue and is received again.
     ///
     /// # Errors
     ///
-    /// The system's. A datagram that could not be delivered is reported, if at all, by a later call, as
+    /// The system's errors. A datagram that could not be delivered is reported, if at all, by a later call, as
     /// [`ConnectionRefused`](io::ErrorKind::ConnectionRefused); the socket stays usable.
     ///
     /// # Cancel safety
@@ -215,8 +215,8 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if it would have to wait: do so with [`readable`](Self::readable).
-    /// Else as for `peek_from`.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the call would have to wait; wait with [`readable`](Self::readable).
+    /// Otherwise as for `peek_from`.
     pub fn try_peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.registered.try_io(Way::Read, |socket| socket.peek_from(buf))
     }

@@ -1,4 +1,4 @@
-//! A UDP socket: how it is made, and whom it is connected to.
+//! A UDP socket: how to make one, and the address it is connected to.
 
 mod datagrams;
 mod options;
@@ -33,7 +33,7 @@ use std::net::SocketAddr;
 /// # .unwrap();
 /// ```
 ///
-/// With options that have to be set before it is bound, by the crate `socket2`:
+/// With options that must be set before the socket is bound, through the crate `socket2`:
 ///
 /// ```
 /// use mainspring::net::UdpSocket;
@@ -58,11 +58,11 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Binds a socket to the first of the addresses that can be bound. Port 0 lets the system choose one.
+    /// Binds a socket to the first of the addresses that can be bound. Port 0 lets the system choose a port.
     ///
     /// # Errors
     ///
-    /// Those of [`ToSocketAddrs`], the system's for the last address, and one of kind
+    /// The errors of [`ToSocketAddrs`], the system's error for the last address, and an error of kind
     /// [`Other`](io::ErrorKind::Other) outside a runtime.
     ///
     /// # Cancel safety
@@ -81,28 +81,28 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's, and one of kind [`Other`](io::ErrorKind::Other) outside a runtime.
+    /// The system's errors, and an error of kind [`Other`](io::ErrorKind::Other) outside a runtime.
     pub fn from_std(socket: std::net::UdpSocket) -> io::Result<UdpSocket> {
         socket.set_nonblocking(true)?;
         UdpSocket::new(Ok(mio::net::UdpSocket::from_std(socket)))
     }
 
     /// Gives the socket back to the standard library. It stays in non-blocking mode: call
-    /// [`set_nonblocking(false)`](std::net::UdpSocket::set_nonblocking) if it is to block.
+    /// [`set_nonblocking(false)`](std::net::UdpSocket::set_nonblocking) if it must block.
     ///
     /// # Errors
     ///
-    /// The system's, if the poller does not let it go; the socket is then closed.
+    /// The system's error, if the poller fails to remove the socket; the socket is then closed.
     pub fn into_std(self) -> io::Result<std::net::UdpSocket> {
         self.registered.into_inner().map(Into::into)
     }
 
-    /// Sets the address that [`send`](Self::send) sends to, and from which alone datagrams are received from now on. The
+    /// Sets the address that [`send`](Self::send) sends to. From now on, datagrams are received from this address only. The
     /// first of the addresses that the system accepts is taken; no packet is sent.
     ///
     /// # Errors
     ///
-    /// Those of [`ToSocketAddrs`], and the system's for the last address.
+    /// The errors of [`ToSocketAddrs`], and the system's error for the last address.
     ///
     /// # Cancel safety
     ///
@@ -115,16 +115,16 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.registered.socket().local_addr()
     }
 
-    /// Returns the address that this is connected to.
+    /// Returns the address that this socket is connected to.
     ///
     /// # Errors
     ///
-    /// The system's, such as [`NotConnected`](io::ErrorKind::NotConnected).
+    /// The system's errors, such as [`NotConnected`](io::ErrorKind::NotConnected).
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.registered.socket().peer_addr()
     }
@@ -133,7 +133,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's, if it cannot even say that.
+    /// The system's error, if the query itself fails.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.registered.socket().take_error()
     }

@@ -9,7 +9,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn broadcast(&self) -> io::Result<bool> {
         self.registered.socket().broadcast()
     }
@@ -18,79 +18,79 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_broadcast(&self, on: bool) -> io::Result<()> {
         self.registered.socket().set_broadcast(on)
     }
 
-    /// Returns how many routers a packet from here may pass (`IP_TTL`).
+    /// Returns how many routers a packet from this socket may pass (`IP_TTL`).
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn ttl(&self) -> io::Result<u32> {
         self.registered.socket().ttl()
     }
 
-    /// Sets how many routers a packet from here may pass.
+    /// Sets how many routers a packet from this socket may pass.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.registered.socket().set_ttl(ttl)
     }
 
-    /// Returns whether IPv4 multicast packets from here come back to this machine.
+    /// Returns whether IPv4 multicast packets from this socket come back to this machine.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn multicast_loop_v4(&self) -> io::Result<bool> {
         self.registered.socket().multicast_loop_v4()
     }
 
-    /// Sets whether IPv4 multicast packets from here come back to this machine.
+    /// Sets whether IPv4 multicast packets from this socket come back to this machine.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_multicast_loop_v4(&self, on: bool) -> io::Result<()> {
         self.registered.socket().set_multicast_loop_v4(on)
     }
 
-    /// Returns how many routers an IPv4 multicast packet from here may pass.
+    /// Returns how many routers an IPv4 multicast packet from this socket may pass.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn multicast_ttl_v4(&self) -> io::Result<u32> {
         self.registered.socket().multicast_ttl_v4()
     }
 
-    /// Sets how many routers an IPv4 multicast packet from here may pass.
+    /// Sets how many routers an IPv4 multicast packet from this socket may pass.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_multicast_ttl_v4(&self, ttl: u32) -> io::Result<()> {
         self.registered.socket().set_multicast_ttl_v4(ttl)
     }
 
-    /// Returns whether IPv6 multicast packets from here come back to this machine.
+    /// Returns whether IPv6 multicast packets from this socket come back to this machine.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn multicast_loop_v6(&self) -> io::Result<bool> {
         self.registered.socket().multicast_loop_v6()
     }
 
-    /// Sets whether IPv6 multicast packets from here come back to this machine.
+    /// Sets whether IPv6 multicast packets from this socket come back to this machine.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn set_multicast_loop_v6(&self, on: bool) -> io::Result<()> {
         self.registered.socket().set_multicast_loop_v6(on)
     }
@@ -100,7 +100,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn join_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
         self.registered.socket().join_multicast_v4(group, interface)
     }
@@ -109,7 +109,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn leave_multicast_v4(&self, group: &Ipv4Addr, interface: &Ipv4Addr) -> io::Result<()> {
         self.registered.socket().leave_multicast_v4(group, interface)
     }
@@ -118,7 +118,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.registered.socket().join_multicast_v6(group, interface)
     }
@@ -127,7 +127,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
         self.registered.socket().leave_multicast_v6(group, interface)
     }

@@ -1,13 +1,13 @@
-//! Who is at the other end.
+//! The credentials of the peer.
 //!
-//! Ground rule: not by rustix, whose process ids are never zero. The system gives a zero for a peer whose process this one
-//! cannot name, as in another container, and rustix takes the bytes for an error.
+//! Ground rule: do not use rustix here, because its process ids are never zero. The system returns zero for a peer whose
+//! process this process cannot name, such as one in another container, and rustix takes those bytes for an error.
 
 use super::UnixStream;
 use std::io;
 
-/// Who was at the other end of a Unix socket when it was connected, or when the listener began to listen; made by
-/// [`UnixStream::peer_cred`].
+/// The user, group and process at the other end of a Unix socket when it was connected, or when the listener began to
+/// listen. Made by [`UnixStream::peer_cred`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PeerCred {
     uid: u32,
@@ -16,33 +16,33 @@ pub struct PeerCred {
 }
 
 impl PeerCred {
-    /// Returns the number of the user, by whose rights the peer ran.
+    /// Returns the id of the user with whose rights the peer ran.
     pub fn uid(&self) -> u32 {
         self.uid
     }
 
-    /// Returns the number of the user's main group.
+    /// Returns the id of the process's effective group.
     pub fn gid(&self) -> u32 {
         self.gid
     }
 
-    /// Returns the number of the process. `None` if the system has none, as outside of Linux, Android and Apple's, or if the
-    /// process has no number that counts here, as one in another container.
+    /// Returns the id of the process. `None` if the system does not report it (only Linux, Android and Apple's systems do), or
+    /// if the process has no id that is valid here, such as one in another container.
     ///
-    /// The process may have ended since, and another one may have its number: do not grant rights by it.
+    /// The process may have ended since, and another process may have its id: do not grant rights based on it.
     pub fn pid(&self) -> Option<i32> {
         self.pid
     }
 }
 
 impl UnixStream {
-    /// Returns who was at the other end when the connection was made.
+    /// Returns the credentials of the peer when the connection was made.
     ///
-    /// With the feature `peer-cred`, on Linux, Android, Apple's systems and the BSDs.
+    /// Available with the feature `peer-cred`, on Linux, Android, Apple's systems and the BSDs.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     ///
     /// # Examples
     ///

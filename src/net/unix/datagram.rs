@@ -10,7 +10,7 @@ use std::os::unix::net;
 use std::path::Path;
 use std::task::{Context, Poll};
 
-/// A Unix socket for datagrams, none of which is lost or comes out of order.
+/// A Unix socket for datagrams. No datagram is lost or arrives out of order.
 ///
 /// All methods take `&self`, so tasks can share it in an `Arc`, and any number of them may use the `async`
 /// methods at once.
@@ -39,7 +39,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// The system's, such as [`AddrInUse`](ErrorKind::AddrInUse) if there is a file already, and one of kind
+    /// The system's errors, such as [`AddrInUse`](ErrorKind::AddrInUse) if there is a file already, and an error of kind
     /// [`Other`](ErrorKind::Other) outside a runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<UnixDatagram> {
         UnixDatagram::from_std(net::UnixDatagram::bind(path)?)
@@ -54,11 +54,11 @@ impl UnixDatagram {
         UnixDatagram::from_std(net::UnixDatagram::bind_addr(addr)?)
     }
 
-    /// Makes a socket without an address: it can send, and nobody can answer.
+    /// Makes a socket without an address: it can send, but no receiver can answer.
     ///
     /// # Errors
     ///
-    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime.
+    /// The system's errors, and an error of kind [`Other`](ErrorKind::Other) outside a runtime.
     pub fn unbound() -> io::Result<UnixDatagram> {
         UnixDatagram::from_std(net::UnixDatagram::unbound()?)
     }
@@ -67,7 +67,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime.
+    /// The system's errors, and an error of kind [`Other`](ErrorKind::Other) outside a runtime.
     pub fn pair() -> io::Result<(UnixDatagram, UnixDatagram)> {
         let (one, other) = net::UnixDatagram::pair()?;
         Ok((UnixDatagram::from_std(one)?, UnixDatagram::from_std(other)?))
@@ -77,27 +77,27 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime.
+    /// The system's errors, and an error of kind [`Other`](ErrorKind::Other) outside a runtime.
     pub fn from_std(socket: net::UnixDatagram) -> io::Result<UnixDatagram> {
         socket.set_nonblocking(true)?;
         Ok(UnixDatagram { registered: Registered::new(&context::io()?, Fd(socket))? })
     }
 
     /// Gives the socket back to the standard library. It stays in non-blocking mode: call
-    /// [`set_nonblocking(false)`](net::UnixDatagram::set_nonblocking) if it is to block.
+    /// [`set_nonblocking(false)`](net::UnixDatagram::set_nonblocking) if it must block.
     ///
     /// # Errors
     ///
-    /// The system's, if the poller does not let it go; the socket is then closed.
+    /// The system's error, if the poller fails to remove the socket; the socket is then closed.
     pub fn into_std(self) -> io::Result<net::UnixDatagram> {
         Ok(self.registered.into_inner()?.0)
     }
 
-    /// Sets the address that [`send`](Self::send) sends to, and from which alone datagrams are received from now on.
+    /// Sets the address that [`send`](Self::send) sends to. From now on, datagrams are received from this address only.
     ///
     /// # Errors
     ///
-    /// The system's, such as [`NotFound`](ErrorKind::NotFound) if there is no file.
+    /// The system's errors, such as [`NotFound`](ErrorKind::NotFound) if there is no file.
     pub fn connect(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.registered.socket().connect(path)
     }
@@ -111,12 +111,12 @@ impl UnixDatagram {
         self.registered.socket().connect_addr(addr)
     }
 
-    /// Sends a datagram to the address that this is connected to, and returns its length. Waits while the receiver's queue
-    /// is full.
+    /// Sends a datagram to the address that this socket is connected to, and returns its length. Waits while the receiver's
+    /// queue is full.
     ///
     /// # Errors
     ///
-    /// The system's, such as [`ConnectionRefused`](ErrorKind::ConnectionRefused) if the receiver is gone.
+    /// The system's errors, such as [`ConnectionRefused`](ErrorKind::ConnectionRefused) if the receiver is gone.
     ///
     /// # Cancel safety
     ///
@@ -138,18 +138,18 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) if it would have to wait: do so with [`writable`](Self::writable).
-    /// Else as for `send`.
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if the call would have to wait; wait with [`writable`](Self::writable).
+    /// Otherwise as for `send`.
     pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Write, |socket| socket.send(buf))
     }
 
-    /// Receives a datagram from the address that this is connected to, or from anybody if it is not, and returns its
-    /// length. What does not fit into `buf` is lost.
+    /// Receives a datagram from the address that this socket is connected to, or from any sender if it is not connected, and
+    /// returns the datagram's length. Bytes that do not fit into `buf` are lost.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     ///
     /// # Cancel safety
     ///
@@ -171,19 +171,19 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) if it would have to wait: do so with [`readable`](Self::readable).
-    /// Else as for `recv`.
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if the call would have to wait; wait with [`readable`](Self::readable).
+    /// Otherwise as for `recv`.
     pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Read, |socket| socket.recv(buf))
     }
 
-    /// Sends a datagram to the socket at that path, and returns its length. Waits while the receiver's queue is full, if
-    /// others have filled it with [pauses](super#where-linux-does-not-say-when-to-go-on). (On a thread without a runtime it
-    /// cannot pause: there it may wait on until a datagram of this socket's is received.)
+    /// Sends a datagram to the socket at that path, and returns its length. Waits while the receiver's queue is full; if other
+    /// senders have filled it, waits with [pauses](super#where-linux-does-not-say-when-to-go-on). (On a thread without a
+    /// runtime it cannot pause: there it may go on waiting until a datagram of this socket is received.)
     ///
     /// # Errors
     ///
-    /// The system's, such as [`NotFound`](ErrorKind::NotFound) if there is no file and
+    /// The system's errors, such as [`NotFound`](ErrorKind::NotFound) if there is no file and
     /// [`ConnectionRefused`](ErrorKind::ConnectionRefused) if the receiver is gone.
     ///
     /// # Cancel safety
@@ -217,11 +217,11 @@ impl UnixDatagram {
         let send = |socket: &Fd<net::UnixDatagram>| socket.send_to_addr(buf, addr);
         let mut pauses = Pauses::new();
         while context::timers().is_ok() {
-            // An event comes when a datagram of ours has left the queue.
+            // An event comes when a datagram of this socket has left the queue.
             if let Ok(sent) = timeout(pauses.next(), self.registered.async_io(Way::Write, send)).await {
                 return sent;
             }
-            // None comes when it was another's.
+            // No event comes when the datagram was another socket's.
             match self.try_send_to_addr(buf, addr) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 sent => return sent,
@@ -234,8 +234,8 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) if it would have to wait. It may be that no event tells when it no longer has
-    /// to: see [above](super#where-linux-does-not-say-when-to-go-on). Else as for `send_to`.
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if the call would have to wait. There may be no event when it no longer has to:
+    /// see [above](super#where-linux-does-not-say-when-to-go-on). Otherwise as for `send_to`.
     pub fn try_send_to(&self, buf: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         self.try_send_to_addr(buf, &SocketAddr::from_pathname(path)?)
     }
@@ -248,17 +248,17 @@ impl UnixDatagram {
     pub fn try_send_to_addr(&self, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
         let send = |socket: &Fd<net::UnixDatagram>| socket.send_to_addr(buf, addr);
         match self.registered.try_io(Way::Write, send) {
-            // Whether there is room is the receiver's affair, of which the readiness does not always hear.
+            // Whether there is room depends on the receiver, and the readiness does not always reflect that.
             Err(error) if error.kind() == ErrorKind::WouldBlock => send(self.registered.socket()),
             sent => sent,
         }
     }
 
-    /// Receives a datagram, and returns its length and its sender. What does not fit into `buf` is lost.
+    /// Receives a datagram, and returns its length and its sender. Bytes that do not fit into `buf` are lost.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     ///
     /// # Cancel safety
     ///
@@ -284,17 +284,17 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) if it would have to wait: do so with [`readable`](Self::readable).
-    /// Else as for `recv_from`.
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if the call would have to wait; wait with [`readable`](Self::readable).
+    /// Otherwise as for `recv_from`.
     pub fn try_recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.registered.try_io(Way::Read, |socket| socket.recv_from(buf))
     }
 
-    /// Ends receiving, sending or both, for all who share this socket.
+    /// Ends receiving, sending or both, for every user of this socket.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.registered.socket().shutdown(how)
     }
@@ -303,16 +303,16 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.registered.socket().local_addr()
     }
 
-    /// Returns the address that this is connected to.
+    /// Returns the address that this socket is connected to.
     ///
     /// # Errors
     ///
-    /// The system's, such as [`NotConnected`](ErrorKind::NotConnected).
+    /// The system's errors, such as [`NotConnected`](ErrorKind::NotConnected).
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.registered.socket().peer_addr()
     }
@@ -321,7 +321,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// The system's, if it cannot even say that.
+    /// The system's error, if the query itself fails.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.registered.socket().take_error()
     }

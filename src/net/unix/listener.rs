@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 
 /// A Unix socket that listens for connections.
 ///
-/// Any number of tasks may [`accept`](Self::accept) from it at once. Dropping it closes it; the
-/// [file](super#the-file-of-a-socket) stays.
+/// Any number of tasks may [`accept`](Self::accept) from it at once. Dropping the listener
+/// closes it; the [file](super#the-file-of-a-socket) stays.
 ///
 /// # Examples
 ///
@@ -36,12 +36,12 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
-    /// Makes a file at that path and listens on it. How many connections may wait to be accepted is the standard library's
-    /// choice.
+    /// Makes a file at that path and listens on it. The standard library chooses how many connections may wait to be
+    /// accepted.
     ///
     /// # Errors
     ///
-    /// The system's, such as [`AddrInUse`](io::ErrorKind::AddrInUse) if there is a file already, and one of kind
+    /// The system's errors, such as [`AddrInUse`](io::ErrorKind::AddrInUse) if there is a file already, and an error of kind
     /// [`Other`](io::ErrorKind::Other) outside a runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<UnixListener> {
         UnixListener::from_std(net::UnixListener::bind(path)?)
@@ -60,23 +60,23 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// The system's, and one of kind [`Other`](io::ErrorKind::Other) outside a runtime.
+    /// The system's errors, and an error of kind [`Other`](io::ErrorKind::Other) outside a runtime.
     pub fn from_std(listener: net::UnixListener) -> io::Result<UnixListener> {
         listener.set_nonblocking(true)?;
         Ok(UnixListener { registered: Registered::new(&context::io()?, Fd(listener))? })
     }
 
     /// Gives the listener back to the standard library. It stays in non-blocking mode: call
-    /// [`set_nonblocking(false)`](net::UnixListener::set_nonblocking) if it is to block.
+    /// [`set_nonblocking(false)`](net::UnixListener::set_nonblocking) if it must block.
     ///
     /// # Errors
     ///
-    /// The system's, if the poller does not let it go; the listener is then closed.
+    /// The system's error, if the poller fails to remove the socket; the listener is then closed.
     pub fn into_std(self) -> io::Result<net::UnixListener> {
         Ok(self.registered.into_inner()?.0)
     }
 
-    /// Accepts a connection, waiting for one if need be. The stream belongs to the listener's runtime. Most clients have no
+    /// Accepts a connection, waiting for one if necessary. The stream belongs to the listener's runtime. Most clients have no
     /// name, and so no address.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl UnixListener {
 
     /// Returns the connections as an endless stream, for one task at a time.
     ///
-    /// The stream does not end with an error; those of [`accept`](Self::accept) are among its items.
+    /// The stream does not end with an error; the errors of [`accept`](Self::accept) are among its items.
     ///
     /// ```no_run
     /// use futures::TryStreamExt;
@@ -127,11 +127,11 @@ impl UnixListener {
         Incoming::new(self)
     }
 
-    /// Returns the address that this listens on.
+    /// Returns the address that this socket listens on.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.registered.socket().local_addr()
     }
@@ -140,7 +140,7 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// The system's, if it cannot even say that.
+    /// The system's error, if the query itself fails.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.registered.socket().take_error()
     }

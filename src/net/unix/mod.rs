@@ -1,7 +1,7 @@
 //! Unix sockets: connections and datagrams within one machine. Unix only.
 //!
-//! They have the methods of the TCP and UDP sockets, and what is said [there](crate::net) holds of them. Their addresses are
-//! paths, or on Linux and Android also abstract names, which no file stands for:
+//! They have the methods of the TCP and UDP sockets, and what is said [there](crate::net) applies to them, too. Their addresses
+//! are paths, or on Linux and Android also abstract names, which have no file:
 //!
 //! ```
 //! # #[cfg(target_os = "linux")]
@@ -22,22 +22,22 @@
 //!
 //! # The file of a socket
 //!
-//! Binding to a path makes a file, and nothing removes it: not the drop of the socket, nor the end of the process. While it
-//! is there, another `bind` fails with [`AddrInUse`](std::io::ErrorKind::AddrInUse). So a server removes it, best before it
-//! binds, when it knows that no other one runs. Once it is removed nobody can connect any more; connections that are there
-//! stay.
+//! Binding to a path makes a file, and nothing removes that file: neither dropping the socket nor the end of the process. While
+//! the file is there, another `bind` fails with [`AddrInUse`](std::io::ErrorKind::AddrInUse). So a server removes the file,
+//! preferably before it binds, when it knows that no other server is running. Once the file is removed, no client can connect
+//! any more; existing connections stay.
 //!
 //! # Where Linux does not say when to go on
 //!
-//! It says nothing when the listener's backlog has room again, nor when the queue of a datagram's receiver has room again
-//! that others had filled. So [`UnixStream::connect`] and [`UnixDatagram::send_to`] try again in such a case after a
-//! millisecond, then after twice as long each time, up to 64 ms. (In virtual time too: it runs on meanwhile, if nothing
+//! Linux reports nothing when a listener's backlog has room again, nor when a receiver's queue of datagrams that other senders
+//! had filled has room again. In such a case [`UnixStream::connect`] and [`UnixDatagram::send_to`] try again after a
+//! millisecond, then after twice as long each time, up to 64 ms. (In virtual time, too, which advances meanwhile if nothing
 //! else happens.)
 //!
 //! # Descriptors and credentials
 //!
-//! Who is at the other end `UnixStream::peer_cred` says, with the feature `peer-cred`. Descriptors are passed by `sendmsg` and `recvmsg`, here of the crate `rustix`, inside of
-//! [`async_io`](UnixStream::async_io):
+//! `UnixStream::peer_cred`, with the feature `peer-cred`, returns who is at the other end. Descriptors are passed with `sendmsg`
+//! and `recvmsg`, here those of the crate `rustix`, inside [`async_io`](UnixStream::async_io):
 //!
 //! ```
 //! use mainspring::io::Interest;
@@ -121,7 +121,7 @@ pub use std::os::unix::net::SocketAddr;
 
 use std::time::Duration;
 
-/// The pauses between attempts, where the system does not say when the next one may succeed.
+/// The pauses between attempts, where the system does not report when the next attempt may succeed.
 struct Pauses(Duration);
 
 impl Pauses {

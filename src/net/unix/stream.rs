@@ -1,8 +1,8 @@
 //! A connection between Unix sockets.
 //!
-//! Ground rule: a short read does not say that the socket is empty, for the system ends a read where a descriptor was sent
-//! along, or where the sender's credentials change, if those are asked for. On Linux it says when there was any of that
-//! (`MSG_CTRUNC`); elsewhere, and for vectored reads, only `WouldBlock` makes the next one wait.
+//! Ground rule: a short read does not mean that the socket is empty, because the system ends a read where a descriptor was sent
+//! along, or where the sender's credentials change, if credentials are requested. Linux reports when a read ended for such a
+//! reason (`MSG_CTRUNC`). Elsewhere, and for vectored reads, only `WouldBlock` makes the next read wait.
 
 use super::{Pauses, SocketAddr};
 use crate::coop;
@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 
 /// A connection between Unix sockets.
 ///
-/// It is read, written, split and closed as a [`TcpStream`](crate::net::TcpStream) is, and its `&UnixStream` too implements
+/// It is read, written, split and closed like a [`TcpStream`](crate::net::TcpStream), and `&UnixStream`, too, implements
 /// [`AsyncRead`] and [`AsyncWrite`].
 ///
 /// # Examples
@@ -54,9 +54,9 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// The system's, such as [`NotFound`](ErrorKind::NotFound) if there is no file and
-    /// [`ConnectionRefused`](ErrorKind::ConnectionRefused) if nobody listens any more; and one of kind
-    /// [`Other`](ErrorKind::Other) outside a runtime.
+    /// The system's errors, such as [`NotFound`](ErrorKind::NotFound) if there is no file and
+    /// [`ConnectionRefused`](ErrorKind::ConnectionRefused) if no socket listens any more; and an error of
+    /// kind [`Other`](ErrorKind::Other) outside a runtime.
     ///
     /// # Cancel safety
     ///
@@ -80,7 +80,7 @@ impl UnixStream {
         loop {
             let permit = coop::permit().await;
             match mio::net::UnixStream::connect_addr(addr) {
-                // To wait is free.
+                // Waiting is free.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(pauses.next()).await,
                 connected => {
                     permit.spend();
@@ -94,7 +94,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime.
+    /// The system's errors, and an error of kind [`Other`](ErrorKind::Other) outside a runtime.
     pub fn pair() -> io::Result<(UnixStream, UnixStream)> {
         let io = context::io()?;
         let (one, other) = net::UnixStream::pair()?;
@@ -110,24 +110,24 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// The system's, and one of kind [`Other`](ErrorKind::Other) outside a runtime.
+    /// The system's errors, and an error of kind [`Other`](ErrorKind::Other) outside a runtime.
     pub fn from_std(stream: net::UnixStream) -> io::Result<UnixStream> {
         UnixStream::new(&context::io()?, stream)
     }
 
     /// Gives the stream back to the standard library. It stays in non-blocking mode: call
-    /// [`set_nonblocking(false)`](net::UnixStream::set_nonblocking) if it is to block.
+    /// [`set_nonblocking(false)`](net::UnixStream::set_nonblocking) if it must block.
     ///
     /// # Errors
     ///
-    /// The system's, if the poller does not let it go; the stream is then closed.
+    /// The system's error, if the poller fails to remove the socket; the stream is then closed.
     pub fn into_std(self) -> io::Result<net::UnixStream> {
         Ok(self.registered.into_inner()?.0)
     }
 
     /// Splits the stream into two halves that can go to different tasks.
     ///
-    /// Dropping the writing half ends the writing direction; the connection is closed when both are gone.
+    /// Dropping the writing half ends the writing direction; the connection is closed when both halves are gone.
     ///
     /// # Examples
     ///
@@ -145,12 +145,12 @@ impl UnixStream {
         split::into_split(self, |stream| stream.shutdown(Shutdown::Write))
     }
 
-    /// Reads what is there, without waiting. Returns 0 at the end of the stream, and for an empty buffer.
+    /// Reads the bytes that are there, without waiting. Returns 0 at the end of the stream, and for an empty buffer.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) if nothing is known to be there: wait with
-    /// [`readable`](Self::readable). Else the system's.
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if no bytes are known to be there: wait with
+    /// [`readable`](Self::readable). Otherwise the system's errors.
     pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Read, |socket| (&**socket).read(buf))
     }
@@ -164,12 +164,12 @@ impl UnixStream {
         self.registered.try_io(Way::Read, |socket| (&**socket).read_vectored(bufs))
     }
 
-    /// Writes what fits, without waiting.
+    /// Writes the bytes that fit, without waiting.
     ///
     /// # Errors
     ///
     /// [`WouldBlock`](ErrorKind::WouldBlock) if no room is known to be there: wait with
-    /// [`writable`](Self::writable). Else the system's, such as [`BrokenPipe`](ErrorKind::BrokenPipe).
+    /// [`writable`](Self::writable). Otherwise the system's errors, such as [`BrokenPipe`](ErrorKind::BrokenPipe).
     pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Write, |socket| (&**socket).write(buf))
     }
@@ -183,11 +183,11 @@ impl UnixStream {
         self.registered.try_io(Way::Write, |socket| gather::write(&**socket, bufs))
     }
 
-    /// Ends reading, writing or both, for all who share this connection.
+    /// Ends reading, writing or both, for every user of this connection.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         self.registered.socket().shutdown(how)
     }
@@ -196,16 +196,16 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.registered.socket().local_addr()
     }
 
-    /// Returns the peer's address: on the side that connected the listener's, on the other mostly none.
+    /// Returns the peer's address. On the side that connected this is the listener's; on the other there is usually none.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The system's errors.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.registered.socket().peer_addr()
     }
@@ -214,19 +214,19 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// The system's, if it cannot even say that.
+    /// The system's error, if the query itself fails.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.registered.socket().take_error()
     }
 }
 
-/// Reads, and says whether it would have gone on, had there been more.
+/// Reads, and returns whether the read would have gone on if there had been more bytes.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn read(socket: &net::UnixStream, buf: &mut [u8]) -> io::Result<(usize, bool)> {
     use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, recvmsg};
     let mut no_room = RecvAncillaryBuffer::default();
     let message = recvmsg(socket, &mut [IoSliceMut::new(buf)], &mut no_room, RecvFlags::empty())?;
-    // There is no room for what is sent along: the system drops it, as it does for a read, and says so.
+    // There is no room for anything sent along with the bytes: the system drops it, as it does for a read, and reports that.
     Ok((message.bytes, !message.flags.contains(ReturnFlags::CTRUNC)))
 }
 
@@ -262,7 +262,7 @@ impl AsyncWrite for &UnixStream {
         self.registered.poll_io(cx, Way::Write, |socket| gather::write(&**socket, bufs))
     }
 
-    /// There is nothing to flush: what was written is the system's.
+    /// There is nothing to flush: the system already has the written bytes.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -143,7 +143,7 @@ fn an_event_wakes_all_who_wait() {
         }
     }
     assert_eq!(source.waiters(Way::Read), 5);
-    // A waiter that goes away takes nothing with it.
+    // A waiter that goes away does not affect the others.
     drop(futures.remove(2));
     assert_eq!(source.waiters(Way::Read), 4);
     deliver(reactor.io(), &[read(0)]);
@@ -167,7 +167,7 @@ fn the_latest_waker_is_the_one_that_is_woken() {
     assert_eq!((first.get(), second.get()), (0, 2));
 }
 
-/// What is left by a short read: nothing to do until there is news, but never at the end of a stream.
+/// After a short read there is nothing to do until there is news, except at the end of a stream.
 #[test]
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn a_short_read_waits_for_news() {
@@ -185,7 +185,7 @@ fn a_short_read_waits_for_news() {
     assert!(read_some(0).is_ready());
 }
 
-/// A read that ended where something was sent along says nothing of what is behind it.
+/// A read that ended where something was sent along says nothing about the data behind it.
 #[test]
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn a_read_that_was_ended_is_tried_again() {
@@ -198,8 +198,8 @@ fn a_read_that_was_ended_is_tried_again() {
     assert!(read_some(true).is_pending());
 }
 
-/// Items from a "kernel" that another thread fills and announces, each once the last one was taken: so every
-/// one has to be waited for, and its announcement hits any moment of falling asleep.
+/// Items from a "kernel" that another thread fills and announces, each item once the last one was taken. So the reader has to
+/// wait for every item, and the announcement hits any moment of falling asleep.
 #[test]
 fn no_event_is_lost_between_threads() {
     const ITEMS: usize = 40_000;
@@ -239,7 +239,7 @@ fn no_event_is_lost_between_threads() {
     assert_eq!(kernel.load(SeqCst), 0);
 }
 
-/// Runs the future on this thread. False: nobody has woken it for too long.
+/// Runs the future on this thread. Returns false if it was not woken for too long.
 fn block_on(future: impl Future<Output = ()>) -> bool {
     struct Unpark(thread::Thread, AtomicUsize);
     impl Wake for Unpark {
@@ -270,7 +270,7 @@ struct Probe(Arc<Io>);
 
 impl Probe {
     fn look(&self) {
-        // Taken by this thread, the lock would be taken for good.
+        // If this thread held the lock, it would wait for itself forever.
         assert!(!self.0.is_closed());
         drop(Registered::new(&self.0, Fake).unwrap());
     }

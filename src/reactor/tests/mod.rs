@@ -1,5 +1,5 @@
-//! Tests of the reactor as a whole: `park` its sleep, `deliver` its events, `sources` the life of what is
-//! registered. Those of one part stand beside it.
+//! Tests of the reactor as a whole: `park` tests its sleep, `deliver` its events, `sources` the life of registered sources.
+//! The tests of a single part are next to that part.
 
 mod deliver;
 mod park;

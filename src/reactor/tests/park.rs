@@ -10,7 +10,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn the_poller_is_never_told_zero_nor_more_than_an_hour() {
     let time = |far| timeout(Until::Time { timeout: far, alarm_ns: 0 });
     assert_eq!(timeout(Until::Now), Some(Duration::ZERO));
-    // Where there is no time that could be missed it waits for events alone.
+    // If there is no time that could be missed, it waits only for events.
     assert_eq!(timeout(Until::Event), None);
     assert_eq!(time(Duration::MAX), Some(HOUR));
     assert_eq!(time(Duration::from_secs(40 * 24 * 3600)), Some(HOUR));
@@ -42,7 +42,7 @@ fn an_unpark_ends_a_park_of_forty_days() {
     }
 }
 
-/// bun #34780, mio #1614: EINTR is taken for the end of the wait, begins it anew, or loses what the poll had to say.
+/// bun #34780, mio #1614: EINTR is taken for the end of the wait, begins the wait anew, or loses what the poll had to report.
 #[cfg(all(unix, feature = "net"))]
 #[test]
 fn an_interruption_at_any_poll_changes_nothing() {
@@ -79,7 +79,7 @@ fn a_short_wait_takes_one_poll_and_is_never_early() {
     let mut parks = 0;
     for _ in 0..WAITS {
         let deadline = Instant::now() + Duration::from_micros(900);
-        // Nothing is left to wait for if the machine has stopped this thread for so long.
+        // No time is left if the machine has stopped this thread for that long.
         while let Some(left) = deadline.checked_duration_since(Instant::now()) {
             let slept = reactor.park(after(left)).unwrap().slept;
             assert!(slept || Instant::now() >= deadline, "it returned at once with {left:?} to go");
@@ -98,7 +98,7 @@ fn unparking_costs_at_most_one_write_and_none_while_awake() {
         io.unpark();
     }
     assert_eq!(io.writes(), 0);
-    // It has been seen with the next park, of whichever kind, and only then.
+    // The notification counts as seen with the next park, of whichever kind, and only then.
     let parked = reactor.park(Until::Event).unwrap();
     assert!(parked.notified && !parked.slept, "{parked:?}");
     io.unpark();
@@ -115,7 +115,7 @@ fn unparking_costs_at_most_one_write_and_none_while_awake() {
             }
         });
         while !reactor.park(Until::Event).unwrap().notified {}
-        // Nobody parks from here on, so the rest of the thousand is free.
+        // No thread parks from here on, so the rest of the thousand calls cost nothing.
         unparker.join().unwrap();
         assert!(reactor.io().writes() <= round);
         reactor.park(Until::Now).unwrap();
@@ -162,7 +162,7 @@ fn no_unpark_is_slept_over() {
 mod alarm {
     use super::*;
 
-    /// The poller's own timeout is far longer, so it is the alarm that ends these.
+    /// The poller's own timeout is far longer, so the alarm ends these parks.
     fn alarm_in(offset: Duration) -> Until {
         Until::Time { timeout: SOON, alarm_ns: monotonic_ns() + offset.as_nanos() as u64 }
     }
@@ -213,7 +213,7 @@ mod alarm {
         let mut reactor = Reactor::new().unwrap();
         let io = reactor.io().clone();
         let (sooner, later) = (Duration::from_millis(40), Duration::from_millis(200));
-        // A park that is set to ring, but ends first.
+        // A park for which the alarm is set, but which ends before it rings.
         let at = monotonic_ns() + sooner.as_nanos() as u64;
         let early = Until::Time { timeout: Duration::from_millis(1), alarm_ns: at };
         assert!(!reactor.park(early).unwrap().alarm);
@@ -255,7 +255,7 @@ mod alarm {
             assert!(start.elapsed() >= Duration::from_millis(5));
             assert!(start.elapsed() < SOON);
         }
-        // It may be had later.
+        // The alarm may be granted later.
         reactor.alarm.refused = false;
         assert!(reactor.park(alarm_in(Duration::from_millis(5))).unwrap().alarm);
     }

@@ -26,7 +26,7 @@ impl<T> AsRawFd for Fd<T> {
     }
 }
 
-/// A registered end, and the other.
+/// Returns a registered end of a pair, and the other end.
 fn pair(reactor: &Reactor) -> (Registered<Fd<UnixStream>>, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     (Registered::new(reactor.io(), Fd::new(ours)).unwrap(), theirs)
@@ -62,7 +62,7 @@ fn a_refused_registration_leaves_nothing_behind() {
             let error = Registered::watched(reactor.io(), Fd::new(file()), None).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::PermissionDenied);
         }
-        // Nor a descriptor that is none.
+        // Nor a number that is no descriptor.
         let none = Fd::<File> { owner: None, number: -1 };
         Registered::watched(reactor.io(), none, Some(Way::Read)).unwrap_err();
         assert_eq!(reactor.io().keys(), 0);
@@ -76,13 +76,13 @@ fn a_socket_enters_the_poller_when_it_has_to_wait() {
     peer.write_all(b"x").unwrap();
     assert!(is_ready(&source, Way::Read) && is_ready(&source, Way::Write));
     assert_eq!(reactor.park(Until::Now).unwrap().events, 0, "nobody waits for it");
-    // Its key is free at once: the poller has never heard of it.
+    // Its key is free at once: the poller has never known it.
     drop(source);
     assert_eq!(reactor.io().keys(), 0);
 
     let (source, mut peer) = pair(&reactor);
     let (woken, waker) = counter();
-    // What comes after the attempt, and before it enters, is told of as it enters.
+    // Data that comes after the attempt, and before the source enters, is reported as it enters.
     let polled = source.poll_io(&mut Context::from_waker(&waker), Way::Read, |fd| {
         peer.write_all(b"x").unwrap();
         blocked(fd)
@@ -98,7 +98,7 @@ fn a_socket_enters_the_poller_when_it_has_to_wait() {
     assert_eq!(reactor.io().keys(), 0);
 }
 
-/// What waits to read hears nothing of its being writable; from when it has to wait to write, too, it does.
+/// A source that waits to read is not told that it is writable. Once it has to wait to write, too, it is told.
 #[test]
 fn the_poller_tells_of_the_ways_that_somebody_waits_for() {
     let mut reactor = Reactor::new().unwrap();
@@ -118,7 +118,7 @@ fn the_poller_tells_of_the_ways_that_somebody_waits_for() {
     while ours.write(&full).is_ok() {}
     wait(&source, Way::Read, &reader);
     wait(&source, Way::Write, &writer);
-    // That it is readable is told once more, as it begins anew.
+    // It is reported once more that it is readable, because it is registered anew.
     settle(&mut reactor);
     assert_eq!((readers.get(), writers.get()), (2, 0));
     let mut buffer = [0; 4096];
@@ -126,7 +126,7 @@ fn the_poller_tells_of_the_ways_that_somebody_waits_for() {
     park_for_events(&mut reactor);
     reactor.dispatch();
     assert_eq!(writers.get(), 1);
-    // Reading is told of as before.
+    // Reading is reported as before.
     wait(&source, Way::Read, &reader);
     peer.write_all(b"y").unwrap();
     park_for_events(&mut reactor);
@@ -134,7 +134,7 @@ fn the_poller_tells_of_the_ways_that_somebody_waits_for() {
     assert_eq!(readers.get(), 3);
 }
 
-/// Who only tries, and never waits, learns of what has come since, too.
+/// A caller that only tries, and never waits, also learns of what has come since.
 #[test]
 fn a_try_in_vain_enters_the_poller() {
     let mut reactor = Reactor::new().unwrap();
@@ -148,7 +148,7 @@ fn a_try_in_vain_enters_the_poller() {
     assert!(is_ready(&source, Way::Read));
 }
 
-/// Each operation that has to wait is told, whichever comes first.
+/// Each operation that has to wait gets the error, whichever comes first.
 #[test]
 fn what_the_poller_refuses_does_not_wait() {
     let mut reactor = Reactor::new().unwrap();
@@ -157,7 +157,7 @@ fn what_the_poller_refuses_does_not_wait() {
     let first = Registered::new(reactor.io(), Fd::new(ours)).unwrap();
     let second = Registered::new(reactor.io(), Fd::<UnixStream> { owner: None, number }).unwrap();
     wait(&first, Way::Read, Waker::noop());
-    // A descriptor has one place in a poller.
+    // A descriptor can be in a poller only once.
     let (woken, waker) = counter();
     let mut cx = Context::from_waker(&waker);
     for _ in 0..3 {
@@ -170,7 +170,7 @@ fn what_the_poller_refuses_does_not_wait() {
             assert_eq!(second.try_io(way, blocked).unwrap_err().kind(), ErrorKind::AlreadyExists);
         }
     }
-    // Once there is room it waits as any other.
+    // Once the first has left, the second waits like any other.
     let _ours = first.into_inner().unwrap();
     wait(&second, Way::Read, &waker);
     theirs.write_all(b"x").unwrap();
@@ -179,7 +179,7 @@ fn what_the_poller_refuses_does_not_wait() {
     assert_eq!(woken.get(), 1);
 }
 
-/// Two threads have to wait for the first time at the same moment: neither is refused, and both are told.
+/// Two threads have to wait for the first time at the same moment: neither is refused, and both are woken.
 #[test]
 fn two_that_wait_at_once_for_the_first_time_are_both_told() {
     let mut reactor = Reactor::new().unwrap();
@@ -249,7 +249,7 @@ fn a_descriptor_closed_behind_our_back_costs_no_slot() {
         reactor.dispatch();
         assert_eq!(reactor.io().keys(), 0);
     }
-    // Taking it out says so, and costs no slot either.
+    // Taking it out returns an error, and costs no slot either.
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let source =
         Registered::new(reactor.io(), Fd::<UnixStream> { owner: None, number: ours.as_raw_fd() }).unwrap();
@@ -301,7 +301,7 @@ fn one_panicking_waker_keeps_no_other_from_being_woken() {
         assert_eq!(*panicked.unwrap_err().downcast::<&str>().unwrap(), "this waker panics");
         assert_eq!(woken.get(), N - 1);
         assert!(pairs.iter().all(|(source, _)| is_ready(source, Way::Read)));
-        // And it goes on.
+        // The reactor goes on.
         wait(&pairs[bad].0, Way::Read, &waker);
         pairs[bad].1.write_all(b"y").unwrap();
         park_for_events(&mut reactor);

@@ -3,10 +3,10 @@
 //! Ground rules:
 //!
 //! * One sleep serves all ticks; it is re-armed in place.
-//! * The next tick is computed from the moment for which the last was scheduled, not from when it was taken:
-//!   what lateness adds to one tick never adds to the next.
-//! * Jitter delays a tick and never its schedule: the next tick counts from the schedule.
-//! * A tick that is ready leaves nothing registered. The next one is armed by the next pending poll.
+//! * The next tick is computed from the moment for which the last tick was scheduled, not from when that was taken: the
+//!   lateness of one tick never adds to the next.
+//! * Jitter delays a tick, and never the schedule: the next tick counts from the schedule.
+//! * After a tick is ready, nothing is registered. The next pending poll arms the next tick.
 
 mod schedule;
 
@@ -28,7 +28,7 @@ use crate::coop;
 
 /// Makes an [`Interval`] that ticks at once, and then every `period`.
 ///
-/// Made outside a runtime, it starts at its first poll. `Duration::MAX` ticks once.
+/// An interval that is made outside a runtime starts at its first poll. With `Duration::MAX` it ticks once.
 ///
 /// # Panics
 ///
@@ -72,12 +72,12 @@ pub fn interval_at(start: Instant, period: Duration) -> Interval {
     Interval::new(When::At(start), period)
 }
 
-/// Ticks, made by [`interval`] and [`interval_at`]. Also a [`Stream`] of the ticks, which never ends.
+/// Periodic ticks, made by [`interval`] and [`interval_at`]. It is also a [`Stream`] of the ticks, which never ends.
 ///
-/// What it is set to is read by a method of the setting's name ([`period`](Interval::period)) and changed by one that begins
-/// with `set_` ([`set_period`](Interval::set_period)), at any time; `reset` and its kind move the next tick. As with every
-/// timer, [`tolerance`](Interval::tolerance) and [`precise`](Interval::precise) belong to its making: they take it and
-/// return it.
+/// A setting is read by the method of its name ([`period`](Interval::period)), and can be changed at any time by the method
+/// that begins with `set_` ([`set_period`](Interval::set_period)). `reset` and its variants move the next tick. As with
+/// every timer, [`tolerance`](Interval::tolerance) and [`precise`](Interval::precise) are part of its construction: they
+/// take the interval and return it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -99,8 +99,7 @@ pub struct Interval {
     /// The moment for which the next tick is scheduled, once there is one. The sleep's own deadline will not
     /// do: it cannot lie before the first moment that the process asked for.
     next: Option<Instant>,
-    /// The moment from which the period counts that ends with the next tick; `None` if the next tick was set to a
-    /// moment.
+    /// The start of the period that ends with the next tick; `None` if the next tick was set to a given moment.
     base: Option<Instant>,
     period: Duration,
     missed: MissedTickBehavior,
@@ -169,7 +168,7 @@ impl Interval {
             Some(next) => next,
             None if self.jitter.is_none() => self.delay.deadline(),
             None => {
-                // Made outside a runtime: it begins now, and only now its first tick can be delayed.
+                // The interval was made outside a runtime: it begins now, and only now can its first tick be delayed.
                 let start = self.delay.deadline();
                 self.schedule(start, None);
                 if let Err(error) = ready!(self.delay.as_mut().poll_elapsed(cx)) {
@@ -227,15 +226,16 @@ impl Interval {
         self.period
     }
 
-    /// Changes the time between two ticks. The phase of the last tick stays: the ticks that follow are whole
-    /// new periods after it.
+    /// Changes the time between two ticks. The phase of the last tick stays: the following ticks are whole new periods
+    /// after it.
     ///
-    /// * If less than a new period has passed since the last tick, the next one is a new period after it. If
-    ///   more has passed, it is the first such one that lies ahead: a shorter period makes no missed ticks.
-    /// * A tick that is due and was not taken yet stays, and the new period counts from it. So do a first tick
-    ///   that was not taken yet, and one for which [`reset_at`](Interval::reset_at),
-    ///   [`reset_after`](Interval::reset_after) or [`reset_immediately`](Interval::reset_immediately) has set
-    ///   the moment; after [`reset`](Interval::reset) the new period counts from that call.
+    /// * If less than a new period has passed since the last tick, the next tick is one new period after it. If more
+    ///   has passed, the next tick is the first whole number of new periods after it that lies ahead: a shorter period
+    ///   causes no missed ticks.
+    /// * A tick that is due and was not taken yet stays, and the new period counts from it. The same holds for a first
+    ///   tick that was not taken yet, and for a tick whose moment was set by [`reset_at`](Interval::reset_at),
+    ///   [`reset_after`](Interval::reset_after) or [`reset_immediately`](Interval::reset_immediately); after
+    ///   [`reset`](Interval::reset) the new period counts from that call.
     ///
     /// A task that waits for the tick meanwhile is woken at the new moment.
     ///
@@ -267,12 +267,12 @@ impl Interval {
         }
     }
 
-    /// Returns what it does about missed ticks.
+    /// Returns what the interval does about missed ticks.
     pub fn missed_tick_behavior(&self) -> MissedTickBehavior {
         self.missed
     }
 
-    /// Sets what it does about missed ticks.
+    /// Sets what the interval does about missed ticks.
     pub fn set_missed_tick_behavior(&mut self, behavior: MissedTickBehavior) {
         self.missed = behavior;
     }
@@ -282,17 +282,17 @@ impl Interval {
         self.jitter.as_ref().map_or(Duration::ZERO, Jitter::most)
     }
 
-    /// Delays each tick from the next one on, which may be the first, by a random time up to `most`: so that many
-    /// intervals of one period do not tick all at once.
+    /// Delays each tick from the next one on, which may be the first, by a random time up to `most`, so that many
+    /// intervals with the same period do not all tick at once.
     ///
     /// No tick comes before its schedule, and the schedule stays as it is: delays do not add up, and
-    /// [`tick`](Interval::tick) returns the moment for which the tick was scheduled, without its delay. Such a
-    /// delay makes no tick a missed one. If `most` is longer than the period, ticks may come in bunches, but
-    /// in order, and none is lost. `Duration::ZERO` takes the jitter away.
+    /// [`tick`](Interval::tick) returns the moment for which the tick was scheduled, without its delay. Such a delay
+    /// does not make a tick a missed one. If `most` is longer than the period, ticks may come in bunches, but in order,
+    /// and none is lost. `Duration::ZERO` removes the jitter.
     ///
-    /// The random numbers begin somewhere else for each interval, and in each run of the program, unless the interval has a
-    /// [seed](Interval::set_jitter_seed) or the runtime [has one](crate::Builder::seed), as one that
-    /// [starts paused](crate::Builder::start_paused) has: there two runs are the same.
+    /// The random numbers differ for each interval, and in each run of the program, unless the interval has a
+    /// [seed](Interval::set_jitter_seed) or the runtime [has one](crate::Builder::seed), as a runtime that [starts
+    /// paused](crate::Builder::start_paused) has: then two runs are the same.
     ///
     /// ```
     /// use std::time::Duration;
@@ -312,8 +312,8 @@ impl Interval {
         self.draw_anew();
     }
 
-    /// Sets where the random numbers of the [jitter](Interval::set_jitter) begin, whatever the runtime's
-    /// [`seed`](crate::Builder::seed): the same seed gives the same delays. For tests and simulations.
+    /// Sets the seed of the random numbers of the [jitter](Interval::set_jitter), whatever the runtime's
+    /// [`seed`](crate::Builder::seed): the same seed produces the same delays. For tests and simulations.
     ///
     /// ```
     /// use std::time::Duration;
@@ -331,8 +331,7 @@ impl Interval {
         self.draw_anew();
     }
 
-    /// The next tick is at `next`, a period after `base` if that is what makes it so, and delayed by what the
-    /// jitter says.
+    /// Schedules the next tick at `next`, which is a period after `base` if there is one, and draws its jitter.
     fn schedule(&mut self, next: Instant, base: Option<Instant>) {
         self.next = Some(next);
         self.base = base;
@@ -340,7 +339,7 @@ impl Interval {
         self.delay.as_mut().reset(next + delay);
     }
 
-    /// Gives the next tick another delay. If it is not known yet when that is, the first poll does.
+    /// Draws another delay for the next tick. If it is not known yet when that tick is, the first poll does so.
     fn draw_anew(&mut self) {
         if let Some(next) = self.next.or_else(|| self.delay.known_deadline()) {
             self.schedule(next, self.base);
@@ -380,14 +379,14 @@ impl Stream for Interval {
     }
 }
 
-/// It is never terminated.
+/// Never terminated.
 impl FusedStream for Interval {
     fn is_terminated(&self) -> bool {
         false
     }
 }
 
-/// The future that [`Interval::tick`] returns: the moment for which the tick was scheduled.
+/// The future that [`Interval::tick`] returns. Its output is the moment for which the tick was scheduled.
 ///
 /// # Cancel safety
 ///

@@ -1,14 +1,14 @@
-//! What moves a tick from its schedule: the choice of what becomes of ticks that were not taken in time, and jitter, which
+//! What moves a tick from its schedule: the choice of what happens to ticks that were not taken in time, and jitter, which
 //! delays each tick at random.
 //!
 //! Ground rules:
 //!
-//! * [`MissedTickBehavior`] is pure: it is told when the tick was scheduled, when it was due, and asks for the time only if
-//!   that matters.
-//! * Lateness is counted from when the tick was due. Without jitter that is when it was scheduled; with it, the delay that was
-//!   drawn is not lateness.
-//! * A delay is drawn once per tick, when the tick is scheduled, and evenly from zero to the most, both included.
-//! * An interval without a seed of its own asks the runtime in which it draws first for one.
+//! * [`MissedTickBehavior`] is pure: it is told when the tick was scheduled and when it was due, and asks for the current
+//!   time only if that matters.
+//! * Lateness is counted from when the tick was due. Without jitter that is when it was scheduled; with jitter, the delay that
+//!   was drawn is not lateness.
+//! * A delay is drawn once per tick, when the tick is scheduled, uniformly from zero to the maximum, both included.
+//! * An interval without a seed of its own gets one from the runtime in which it first draws.
 
 use std::time::Duration;
 
@@ -16,8 +16,7 @@ use super::super::instant::Instant;
 use crate::runtime::random::{self, SplitMix64};
 use crate::runtime::{Handle, context};
 
-/// How late a tick may be before [`MissedTickBehavior::Delay`] takes it for missed, unless the period is
-/// shorter.
+/// How late a tick may be before [`MissedTickBehavior::Delay`] considers it missed, unless the period is shorter.
 const DELAY_GRACE: Duration = Duration::from_millis(5);
 
 /// What an [`Interval`](super::Interval) does about ticks that were not taken in time.
@@ -41,16 +40,16 @@ pub enum MissedTickBehavior {
     /// Makes up for them: ticks without a pause until none is missing, then on schedule. The default.
     #[default]
     Burst,
-    /// Ticks on from now: the next tick is a period after the late one was taken. A tick that is no later than
-    /// the smaller of 5 ms and the period counts as in time, and keeps the schedule.
+    /// Goes on from now: the next tick is a period after the late one was taken. A tick that is late by no more than
+    /// the smaller of 5 ms and the period counts as being in time, and keeps the schedule.
     Delay,
     /// Leaves them out: the next tick is the next one on schedule.
     Skip,
 }
 
 impl MissedTickBehavior {
-    /// From when the period counts that ends with the next tick, after the tick of `scheduled`, which was due
-    /// at `due` and is being taken at `now()`.
+    /// The start of the period that ends with the next tick. The current tick was scheduled for `scheduled`, was due at
+    /// `due`, and is being taken at `now()`.
     pub(super) fn base(
         self,
         scheduled: Instant,
@@ -70,20 +69,20 @@ impl MissedTickBehavior {
     }
 }
 
-/// As much of `time` as whole periods fill.
+/// The part of `time` that whole periods fill.
 pub(super) fn whole_periods(time: Duration, period: Duration) -> Duration {
     let nanos = time.as_nanos();
-    // Neither is longer than 292 years of nanoseconds, or it is less than a period.
+    // Two instants are less than 2^64 ns apart, so the difference fits.
     Duration::from_nanos(u64::try_from(nanos - nanos % period.as_nanos()).unwrap_or(0))
 }
 
-/// Draws the delays of an interval's ticks. By default there is none.
+/// Draws the delays of an interval's ticks. By default there is no delay.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Jitter {
     most: Duration,
     /// The delay of the next tick.
     drawn: Duration,
-    /// Begun with the first draw, if it was given no seed.
+    /// Made at the first draw, if no seed was set.
     random: Option<SplitMix64>,
 }
 
@@ -96,7 +95,7 @@ impl Jitter {
         self.most = most;
     }
 
-    /// Begins anew, with a sequence that `seed` determines.
+    /// Starts a new sequence, which `seed` determines.
     pub(super) fn set_seed(&mut self, seed: u64) {
         self.random = Some(SplitMix64::new(seed));
     }
@@ -109,10 +108,10 @@ impl Jitter {
     /// Draws the delay of the next tick.
     pub(super) fn draw(&mut self) -> Duration {
         let random = self.random.get_or_insert_with(|| {
-            // Outside a runtime nobody wants two runs to be the same.
+            // Outside a runtime, two runs need not be the same.
             SplitMix64::new(context::with(Handle::seed).unwrap_or_else(|_| random::by_chance()))
         });
-        // What 64 bits of nanoseconds cannot hold is longer than any interval lives.
+        // A time that 64 bits of nanoseconds cannot hold is longer than any interval lives.
         let most = u64::try_from(self.most.as_nanos()).unwrap_or(u64::MAX);
         // The upper half of the product is evenly spread over 0..=most, as nearly as 64 bits allow.
         let scaled = u128::from(random.next()) * (u128::from(most) + 1);
@@ -162,7 +161,7 @@ mod tests {
         for _ in 0..100_000 {
             counts[jitter.draw().as_nanos() as usize] += 1;
         }
-        // Each is about ten thousand; with this seed the same ones each time.
+        // Each count is about ten thousand; with this seed the counts are the same each time.
         assert!(counts.iter().all(|count| (9_600..10_400).contains(count)), "{counts:?}");
     }
 

@@ -1,13 +1,12 @@
-//! The entries of a map: the items that lie in its agenda, the `Index` from the user's keys to them, and `Drain`, which gives
-//! out an agenda's items at the end of time.
+//! The entries of a map: the items that lie in its agenda, the `Index` from the user's keys to them, and `Drain`, which
+//! returns an agenda's items as if the end of time had come.
 //!
 //! Ground rules:
 //!
-//! * The user's key lies in the agenda, once, with its value; the index has only hashes. Entries of one hash are a
-//!   chain, from `heads` through [`Item::after`].
-//! * The user's `Hash`, `Eq` and `Borrow` run before anything is changed, so that one that panics breaks
-//!   nothing.
-//! * The table's memory follows the agenda's: the agenda gives a burst's back as time passes.
+//! * The user's key lies in the agenda, once, with its value; the index has only hashes. Entries with the same hash
+//!   form a chain, from `heads` through [`Item::after`].
+//! * The user's `Hash`, `Eq` and `Borrow` run before anything is changed, so that a panic in them breaks nothing.
+//! * The table's memory follows the agenda's, which releases the memory of a burst as time passes.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -17,7 +16,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use mainspring_driver::Nanos;
 use mainspring_driver::agenda::{Agenda, Key};
 
-/// What was in a [`TimerMap`](super::TimerMap), in the order of the deadlines. Made by
+/// The entries that were in a [`TimerMap`](super::TimerMap), in the order of the deadlines. Made by
 /// [`TimerMap::drain`](super::TimerMap::drain).
 pub struct Drain<K, V> {
     pub(super) agenda: Agenda<Item<K, V>>,
@@ -46,7 +45,7 @@ impl<K, V> fmt::Debug for Drain<K, V> {
     }
 }
 
-/// What a map puts into its agenda.
+/// The item that a map puts into its agenda.
 pub(super) struct Item<K, V> {
     pub(super) key: K,
     pub(super) value: V,
@@ -55,7 +54,7 @@ pub(super) struct Item<K, V> {
     after: Option<Key>,
 }
 
-/// The hashes are random already, and keyed against attacks.
+/// Returns a hash as it is: the hashes are random already, and keyed against attacks.
 #[derive(Default)]
 struct AsItIs(u64);
 
@@ -84,7 +83,7 @@ impl Index {
         self.hasher.hash_one(key)
     }
 
-    /// The entry of `key`, whose hash this is.
+    /// The entry of `key`, which has this hash.
     pub(super) fn find<K, V, Q>(&self, agenda: &Agenda<Item<K, V>>, hash: u64, key: &Q) -> Option<Key>
     where
         K: Borrow<Q>,
@@ -101,17 +100,17 @@ impl Index {
         None
     }
 
-    /// What to put into the agenda; [`link`](Index::link) follows.
+    /// The item to put into the agenda. Call [`link`](Index::link) afterwards.
     pub(super) fn item<K, V>(&self, key: K, value: V, hash: u64) -> Item<K, V> {
         Item { key, value, hash, after: self.heads.get(&hash).copied() }
     }
 
-    /// The item is in the agenda now.
+    /// Links the item, which is in the agenda now.
     pub(super) fn link(&mut self, hash: u64, entry: Key) {
         self.heads.insert(hash, entry);
     }
 
-    /// The item was taken out of the agenda, where it was `entry`.
+    /// Unlinks the item, which was taken out of the agenda, where it was `entry`.
     pub(super) fn unlink<K, V>(&mut self, agenda: &mut Agenda<Item<K, V>>, entry: Key, item: &Item<K, V>) {
         let Some(&head) = self.heads.get(&item.hash) else { return };
         if head == entry {
@@ -131,7 +130,7 @@ impl Index {
         }
     }
 
-    /// Gives back what the agenda, which has room for `capacity` entries, has given back.
+    /// Frees memory as the agenda did, which now has room for `capacity` entries.
     #[inline]
     pub(super) fn follow(&mut self, capacity: usize) {
         let capacity = capacity.max(256);

@@ -1,4 +1,5 @@
-//! `TimerMapHandle`: a timer map, as other threads see it; and the map's side of that, the inbox for what they send.
+//! `TimerMapHandle`: a timer map as other threads see it. And the map's side: the inbox for the commands that they
+//! send.
 //!
 //! ```text
 //!   Sender::send ──▶ queue ──▶ Inbox::next (the owner's next poll)
@@ -7,15 +8,16 @@
 //!
 //! Ground rules:
 //!
-//! * A handle computes deadlines, by the clock of the map's runtime; all else happens when the map is next polled or
-//!   closed, in the order in which it was sent. No key is hashed or compared on the handle's side.
-//! * Nothing of the user's runs under the lock: no waker is woken, cloned or dropped, and no command either.
-//! * A poll leaves the owner's waker before it looks at the queue, so that no command comes in between unseen. The
-//!   first one takes the waker, so that the owner is woken once for all that it has not seen.
-//! * The queue holds what was sent since the owner's last poll, and has no other limit: to refuse a removal
-//!   would be worse. Two buffers take turns; a burst's memory is given back after it.
-//! * Closing is the handles' end and no state of the map: its inbox, made with the first handle or by `close`, knows. It is
-//!   final: what is sent after it is given back; what was sent before is the owner's.
+//! * A handle computes deadlines, by the clock of the map's runtime; everything else happens when the map is next
+//!   polled or closed, in the order in which the commands were sent. No key is hashed or compared on the handle's side.
+//! * No user code runs under the lock: no waker is woken, cloned or dropped there, and no command either.
+//! * A poll stores the owner's waker before it reads the queue, so that no command that comes in between goes unseen.
+//!   The first command takes the waker, so that the owner is woken once for all commands that it has not seen.
+//! * The queue holds the commands that were sent since the owner's last poll, and has no other limit: refusing a
+//!   removal would be worse. Two buffers alternate; the memory of a burst is released after it.
+//! * Closing ends the handles, and is no state of the map: it is recorded in the inbox, which is made with the first handle
+//!   or by `close`. It is final: commands that are sent after it are given back; commands that were sent before are the
+//!   owner's.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -30,17 +32,17 @@ use super::TimerMap;
 use crate::time::error::Closed;
 use crate::time::instant::{self, Instant};
 
-/// A [`TimerMap`], for other threads. Made by [`TimerMap::handle`]; it may be cloned, sent and shared.
+/// A handle to a [`TimerMap`], for other threads. Made by [`TimerMap::handle`]; it may be cloned, sent and shared.
 ///
-/// A call takes a short lock, never waits, and takes effect at the map's next poll, after those before it. The
-/// task that waits for the map is woken once for all that it has not seen yet. What is sent is kept until then,
-/// without a limit: a thread that may be faster than the map's task looks at [`backlog`](TimerMapHandle::backlog).
+/// A call takes a short lock, never waits, and takes effect at the map's next poll, after the calls before it. The task
+/// that waits for the map is woken once for all calls that it has not seen yet. Calls are kept until then, without a
+/// limit: a thread that may be faster than the map's task should check [`backlog`](TimerMapHandle::backlog).
 ///
 /// Times count from the call, by the clock of the map's runtime. If the map was closed, a call that would change it
-/// fails with [`Closed`], which contains what it was given.
+/// fails with [`Closed`], which contains what the call was given.
 ///
-/// Dropping a handle does not close the map. For a map that ends with the last of the threads that feed it, they share
-/// a guard whose drop closes it:
+/// Dropping a handle does not close the map. If a map must end with the last of the threads that feed it, let them
+/// share a guard that closes the map when it is dropped:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -81,7 +83,7 @@ pub struct TimerMapHandle<K, V> {
 }
 
 impl<K, V> TimerMapHandle<K, V> {
-    /// Puts `value` in under `key`, or replaces what is there, to come out `after` this call.
+    /// Inserts `value` under `key`, or replaces the value that is there, to come out `after` this call.
     ///
     /// # Errors
     ///
@@ -90,7 +92,7 @@ impl<K, V> TimerMapHandle<K, V> {
         self.insert_nanos(key, value, self.after(after))
     }
 
-    /// Puts `value` in under `key`, or replaces what is there, to come out at `when`.
+    /// Inserts `value` under `key`, or replaces the value that is there, to come out at `when`.
     ///
     /// # Errors
     ///
@@ -99,7 +101,7 @@ impl<K, V> TimerMapHandle<K, V> {
         self.insert_nanos(key, value, instant::to_nanos(when))
     }
 
-    /// Gives `key` another time, if it is there: `after` this call.
+    /// Gives `key` another time, if the key is there: `after` this call.
     ///
     /// # Errors
     ///
@@ -109,7 +111,7 @@ impl<K, V> TimerMapHandle<K, V> {
         self.sender.send(key, |key| Command::Reset { key, at })
     }
 
-    /// Gives `key` another time, if it is there: `when`.
+    /// Gives `key` another time, if the key is there: `when`.
     ///
     /// # Errors
     ///
@@ -119,7 +121,7 @@ impl<K, V> TimerMapHandle<K, V> {
         self.sender.send(key, |key| Command::Reset { key, at })
     }
 
-    /// Drops a key and its value, if it is there.
+    /// Drops a key and its value, if the key is there.
     ///
     /// # Errors
     ///
@@ -128,18 +130,18 @@ impl<K, V> TimerMapHandle<K, V> {
         self.sender.send(key, |key| Command::Remove { key })
     }
 
-    /// Closes the map, as its owner's [`close`](TimerMap::close) does: no handle can change it any more. What
-    /// was sent before still counts, and what is in the map comes out when its time has come.
+    /// Closes the map, as its owner's [`close`](TimerMap::close) does: no handle can change it any more. Calls that
+    /// were sent before still count, and entries that are in the map come out when their time has come.
     pub fn close(&self) {
         self.sender.close();
     }
 
-    /// Whether the map was closed or dropped.
+    /// Returns whether the map was closed or dropped.
     pub fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// How many calls wait for the map to be polled.
+    /// Returns how many calls wait for the map to be polled.
     pub fn backlog(&self) -> usize {
         self.sender.backlog()
     }
@@ -175,7 +177,7 @@ pub(super) enum Command<K, V> {
 }
 
 impl<K: Hash + Eq, V> TimerMap<K, V> {
-    /// A handle with which other threads feed the map, and close it. If the map is closed, the handle is so, too.
+    /// Returns a handle with which other threads feed the map, and close it. If the map is closed, so is the handle.
     ///
     /// # Panics
     ///
@@ -184,31 +186,31 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     pub fn handle(&mut self) -> TimerMapHandle<K, V> {
         let timers = self.due.timers().clone();
         if self.inbox.is_none() {
-            // A task that waits does not know of it yet.
+            // A waiting task does not know of the inbox yet.
             self.due.wake();
         }
         let inbox = self.inbox.get_or_insert_with(Inbox::new);
         TimerMapHandle { sender: inbox.sender().clone(), timers }
     }
 
-    /// Closes the map to its handles: what they send from now on they get back, in a [`Closed`]. What they sent
-    /// before is in the map when this returns.
+    /// Closes the map to its handles: from now on they get back what they send, in a [`Closed`]. Everything that they
+    /// sent before is in the map when this returns.
     ///
-    /// For the owner nothing changes but this: an empty map is at its [end](TimerMap#when-it-ends) now. To stop at
-    /// once, [`drain`](TimerMap::drain) follows.
+    /// For the owner only one thing changes: an empty map is at its [end](TimerMap#when-it-ends) now. To stop at once,
+    /// call [`drain`](TimerMap::drain) afterwards.
     pub fn close(&mut self) {
         self.inbox.get_or_insert_with(Inbox::new).sender().close();
         self.carry_out(usize::MAX);
-        // There may be something earlier now, or nothing at all.
+        // There may be an earlier entry now, or no entry at all.
         self.due.wake();
     }
 
-    /// Whether the map was closed, by its owner or by a handle.
+    /// Returns whether the map was closed, by its owner or by a handle.
     pub fn is_closed(&self) -> bool {
         self.inbox.as_ref().is_some_and(|inbox| inbox.sender().is_closed())
     }
 
-    /// Carries out what the handles have sent, up to so many commands. Says whether that was all.
+    /// Carries out the commands that the handles have sent, up to a maximum number. Returns whether those were all.
     pub(super) fn carry_out(&mut self, most: usize) -> bool {
         for _ in 0..most {
             let Some(command) = self.inbox.as_mut().and_then(Inbox::next) else { return true };
@@ -230,34 +232,34 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     }
 }
 
-/// The buffers keep room for so many commands.
+/// The number of commands for which the buffers keep room.
 const KEPT: usize = 64;
 
 struct State<C> {
     queue: VecDeque<C>,
-    /// The owner's, until it is woken.
+    /// The owner's waker, until the owner is woken.
     waker: Option<Waker>,
     closed: bool,
 }
 
-/// The side of the others.
+/// The handles' side.
 struct Sender<C>(Arc<Mutex<State<C>>>);
 
 /// The owner's side.
 pub(super) struct Inbox<C> {
     sender: Sender<C>,
-    /// What was taken out and not yet carried out.
+    /// The commands that were taken out and not yet carried out.
     taken: VecDeque<C>,
-    /// How much was last taken at once.
+    /// How many commands were last taken at once.
     last: usize,
 }
 
 impl<C> Sender<C> {
-    /// Sends what `command` makes of `payload`.
+    /// Sends the command that `command` makes from `payload`.
     ///
     /// # Errors
     ///
-    /// [`Closed`], with the payload, if nobody will take it.
+    /// [`Closed`], with the payload, if the map was closed or dropped.
     fn send<P>(&self, payload: P, command: impl FnOnce(P) -> C) -> Result<(), Closed<P>> {
         let mut state = self.lock();
         if state.closed {
@@ -268,7 +270,7 @@ impl<C> Sender<C> {
         Ok(())
     }
 
-    /// Lets nobody send any more, and tells the owner.
+    /// Refuses all further commands, and tells the owner.
     fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -284,13 +286,13 @@ impl<C> Sender<C> {
         self.lock().queue.len()
     }
 
-    /// Nothing can panic under the lock, so a poisoned one is as good.
+    /// Locks the state. Nothing can panic under the lock, so a poisoned lock is as good.
     fn lock(&self) -> MutexGuard<'_, State<C>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Unlocks, and wakes the owner if that is still to be done.
+/// Unlocks, and wakes the owner if that has not been done yet.
 fn wake<C>(mut state: MutexGuard<'_, State<C>>) {
     let waker = state.waker.take();
     drop(state);
@@ -315,8 +317,8 @@ impl<C> Inbox<C> {
         &self.sender
     }
 
-    /// Has the task woken when a command comes, or a handle closes. What has come already is for
-    /// [`next`](Inbox::next), afterwards. Says whether it was closed before.
+    /// Has the task woken when a command comes, or a handle closes the map. Commands that have come already are for
+    /// [`next`](Inbox::next), afterwards. Returns whether the map was closed before.
     pub(super) fn watch(&self, waker: &Waker) -> bool {
         let state = self.sender.lock();
         if state.closed || state.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
@@ -334,7 +336,7 @@ impl<C> Inbox<C> {
     /// The next command, if any.
     fn next(&mut self) -> Option<C> {
         if self.taken.is_empty() {
-            // Both buffers are the owner's in turn. What recurs keeps its memory.
+            // The owner has both buffers in turn. A load that recurs keeps its memory.
             let keep = 2 * KEPT.max(self.last);
             if self.taken.capacity() > 2 * keep {
                 self.taken.shrink_to(keep);

@@ -2,9 +2,9 @@
 //!
 //! Ground rules:
 //!
-//! * The times and the entries are an agenda's, the waiting is `Due`'s; the `Index` leads from the user's keys
-//!   there. Entry and index change together, and what is the user's (drops, the waker) runs after.
-//! * What handles send, and what closing means, is in `handle.rs`.
+//! * An agenda keeps the times and the entries, and `Due` does the waiting; the `Index` leads from the user's keys to
+//!   the entries. Entry and index change together, and the user's code (drops, the waker) runs afterwards.
+//! * For what handles send, and what closing means, see `handle.rs`.
 
 mod entries;
 mod handle;
@@ -31,38 +31,39 @@ pub use handle::TimerMapHandle;
 use entries::{Index, Item};
 use handle::{Command, Inbox};
 
-/// Commands from other threads that one poll carries out; the others wait for the next.
+/// The maximum number of commands from other threads that one poll carries out; the others wait for the next poll.
 const COMMANDS_PER_POLL: usize = 1024;
 
-/// Keys whose values come out when their time has come, in the order of their deadlines; also a [`Stream`] of
+/// A map whose values come out when their time has come, in the order of their deadlines. It is also a [`Stream`] of
 /// `(key, value)`.
 ///
-/// A key is in the map once: [`insert`](TimerMap::insert) puts it in or replaces it, [`reset`](TimerMap::reset)
-/// gives it another time, [`remove`](TimerMap::remove) takes it out. That is what connection pools, caches and
-/// session tables want of timers.
+/// A key is in the map once: [`insert`](TimerMap::insert) adds or replaces it, [`reset`](TimerMap::reset) gives it
+/// another time, [`remove`](TimerMap::remove) removes it. That is what connection pools, caches and session tables need
+/// from timers.
 ///
-/// * Never early, exact to the nanosecond; equal deadlines in the order in which the keys were inserted. A reset
-///   keeps a key's place in that order; inserting it again gives it a new one.
+/// * Values never come out early; deadlines are exact to the nanosecond. Values with equal deadlines come out in the
+///   order in which the keys were inserted. A reset keeps a key's place in that order; inserting the key again gives it
+///   a new place.
 /// * An entry comes out once: as an expiry, from `remove`, or from [`drain`](TimerMap::drain).
-/// * As late as a sleep's end may be, its [tolerance](super#how-exact) included: values that are due at about the same time come out
-///   at one wake-up.
-/// * Every duration is legal: `Duration::MAX` means never, zero comes out at the next poll.
-/// * After a stall, whatever came due meanwhile comes out, in order.
-/// * Nothing is allocated when an entry comes out, and nothing at all while entries come and go in similar
-///   numbers. A removed entry is gone at once; what a burst needed is given back in small steps as time passes.
+/// * A value may come out as late as a sleep may end, including its [tolerance](super#how-exact): values that are due at about
+///   the same time come out at one wake-up.
+/// * Every duration is legal: `Duration::MAX` means never, an entry with zero comes out at the next poll.
+/// * After a stall, all entries that came due meanwhile come out, in order.
+/// * No memory is allocated when an entry comes out, and none at all while entries come and go in similar numbers. A
+///   removed entry is gone at once; memory that a burst needed is released in small steps as time passes.
 /// * One timer of the runtime serves the whole map. Resetting to a later time touches nothing else.
 ///
-/// A map belongs to the runtime in which it was made or, if made outside, in which it is first used.
+/// A map belongs to the runtime in which it was made or, if it was made outside a runtime, in which it is first used.
 ///
 /// # When it ends
 ///
-/// An empty map waits for what is put in next. [`close`](TimerMap::close) says that nobody but the owner will put
-/// anything in: from then on the map ends when it is empty. Its owner may still do everything, and what it puts in
-/// comes out as before. Without having closed it, an owner that is alone asks `while !map.is_empty()`.
+/// An empty map waits for the next insertion. [`close`](TimerMap::close) says that only the owner will insert anything:
+/// from then on the map ends when it is empty. Its owner may still do everything, and entries that it inserts come out
+/// as before. If the map has no handles, its owner need not close it, and can loop with `while !map.is_empty()`.
 ///
 /// # Examples
 ///
-/// Connections that are closed after half a minute of silence:
+/// Connections that are closed after 30 ms of silence:
 ///
 /// ```
 /// use std::time::Duration;
@@ -85,8 +86,9 @@ const COMMANDS_PER_POLL: usize = 1024;
 /// });
 /// ```
 ///
-/// A cache whose entries expire, in which nobody sees an expired one: its owner takes out what is due before it
-/// looks. Lifetimes differ by a twentieth, so that what was stored together is not all fetched again together.
+/// A cache whose entries expire. An expired entry is never seen, because the cache removes entries that are due before
+/// each look-up. Lifetimes differ by a twentieth, so that entries that were stored together are not all fetched again
+/// together.
 ///
 /// ```
 /// use std::future::poll_fn;
@@ -133,9 +135,9 @@ const COMMANDS_PER_POLL: usize = 1024;
 ///
 /// ## Shared by tasks of one thread
 ///
-/// They need no handle: a `RefCell` that is borrowed for the length of a call, or of a poll, will do. The task that
-/// waits is woken by an insertion or a reset that comes before all others. (What `insert` and `remove` return is
-/// better bound to a name: its drop then finds the map free.)
+/// Tasks of one thread need no handle: a `RefCell` that is borrowed for the length of a call, or of a poll, is enough.
+/// The waiting task is woken by an insertion or a reset whose deadline comes before all others. (It is better to bind
+/// what `insert` and `remove` return to a name: then it is dropped after the borrow of the map has ended.)
 ///
 /// ```
 /// use std::cell::RefCell;
@@ -168,13 +170,13 @@ const COMMANDS_PER_POLL: usize = 1024;
 ///
 /// ## Fed by other threads
 ///
-/// They have a [`handle`](TimerMap::handle) each, which may also close the map.
+/// Each thread has a [`handle`](TimerMap::handle), which may also close the map.
 ///
 /// ## Something to do for each entry
 ///
-/// `futures::StreamExt::for_each_concurrent` calls back for each entry, in order, and lets so many calls run at a time.
-/// Entries that come due meanwhile wait in the map, where they can still be reset and removed. A call that spawns a
-/// task keeps a panic from the others: it is in what the task's handle returns.
+/// `futures::StreamExt::for_each_concurrent` calls a closure for each entry, in order, and lets a limited number of
+/// calls run at a time. Entries that come due meanwhile wait in the map, where they can still be reset and removed. A
+/// call that spawns a task keeps a panic away from the other calls: the task's handle returns the panic.
 ///
 /// ```
 /// use std::time::Duration;
@@ -200,8 +202,8 @@ const COMMANDS_PER_POLL: usize = 1024;
 ///
 /// ## Stop and drain
 ///
-/// `futures::StreamExt::take_until` ends the loop when it is told to; calls that run come to their end. What has not come
-/// out is in the map:
+/// `futures::StreamExt::take_until` ends the loop when it is told to; calls that are running are completed. Entries that
+/// have not come out are still in the map:
 ///
 /// ```
 /// use std::time::Duration;
@@ -239,13 +241,13 @@ impl<K: Hash + Eq, V> Default for TimerMap<K, V> {
 }
 
 impl<K: Hash + Eq, V> TimerMap<K, V> {
-    /// An empty map. Allocates nothing.
+    /// Returns an empty map. Allocates nothing.
     #[track_caller]
     pub fn new() -> TimerMap<K, V> {
         TimerMap::with_capacity(0)
     }
 
-    /// An empty map with room for the values of `capacity` keys, which it keeps.
+    /// Returns an empty map with room for the values of `capacity` keys, and keeps that room.
     ///
     /// # Panics
     ///
@@ -256,7 +258,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     }
 
     /// Lets values come out up to `most` late, so that several come out at one wake-up. They still never come out early, and come
-    /// out as soon as the map is polled and they are due. Takes the place of the runtime's [`Tolerance`](super::Tolerance).
+    /// out as soon as the map is polled and they are due. This replaces the runtime's [`Tolerance`](super::Tolerance).
     ///
     /// ```
     /// use std::time::Duration;
@@ -274,14 +276,14 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         TimerMap { due: self.due.tolerance(most), ..self }
     }
 
-    /// Lets each value come out as exactly as the system can: no tolerance, also under load.
+    /// Lets each value come out as exactly as the system can: no tolerance, even under load.
     #[must_use]
     pub fn precise(self) -> TimerMap<K, V> {
         self.tolerance(Duration::ZERO)
     }
 
-    /// Puts `value` in under `key`, to come out `after` from now. Returns the value that it replaces, if the key
-    /// was there.
+    /// Inserts `value` under `key`, to come out `after` from now. Returns the value that it replaces, if the key was
+    /// there.
     ///
     /// # Panics
     ///
@@ -292,8 +294,8 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         self.insert_nanos(key, value, at)
     }
 
-    /// Puts `value` in under `key`, to come out at `when`: at the next poll, if that has passed. Returns the
-    /// value that it replaces.
+    /// Inserts `value` under `key`, to come out at `when`, or at the next poll if that has passed. Returns the value
+    /// that it replaces.
     ///
     /// # Panics
     ///
@@ -304,7 +306,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         self.insert_nanos(key, value, at)
     }
 
-    /// Gives `key` another time: `after` from now, whatever it was. Says whether the key was there.
+    /// Gives `key` another time: `after` from now, whatever the old one was. Returns whether the key was there.
     pub fn reset<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, after: Duration) -> bool
     where
         K: Borrow<Q>,
@@ -314,7 +316,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         self.due.reset(entry, at)
     }
 
-    /// Gives `key` another time: `when`. Says whether the key was there.
+    /// Gives `key` another time: `when`. Returns whether the key was there.
     pub fn reset_at<Q: Hash + Eq + ?Sized>(&mut self, key: &Q, when: Instant) -> bool
     where
         K: Borrow<Q>,
@@ -323,7 +325,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         self.due.reset(entry, instant::to_nanos(when))
     }
 
-    /// Takes a key out; `None` if it is not there.
+    /// Removes a key and returns its value; `None` if the key is not there.
     pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -333,7 +335,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         Some(item.value)
     }
 
-    /// The value of a key. One whose time has passed is there until it is polled for.
+    /// Returns the value of a key. A key whose time has passed is there until a poll takes it out.
     pub fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -341,7 +343,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         self.due.agenda.get(self.find(key)?).map(|item| &item.value)
     }
 
-    /// The value of a key, to be changed.
+    /// Returns a mutable reference to the value of a key.
     pub fn get_mut<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -350,7 +352,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         self.due.agenda.get_mut(entry).map(|item| &mut item.value)
     }
 
-    /// Whether a key is there.
+    /// Returns whether a key is there.
     pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -358,7 +360,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         self.find(key).is_some()
     }
 
-    /// When a key is due.
+    /// Returns when a key is due.
     pub fn deadline<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Instant>
     where
         K: Borrow<Q>,
@@ -366,7 +368,8 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         self.due.agenda.deadline(self.find(key)?).map(instant::from_nanos)
     }
 
-    /// When the next entry is due; `None` if there is none. It takes longer after entries were reset or removed.
+    /// Returns when the next entry is due; `None` if there is no entry. This takes longer after entries were reset or
+    /// removed.
     pub fn next_deadline(&mut self) -> Option<Instant> {
         self.due.agenda.next_deadline().map(instant::from_nanos)
     }
@@ -386,8 +389,8 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// Drops the entries for which `keep` returns `false`. It is asked in no particular order. The others keep their
-    /// times.
+    /// Drops the entries for which `keep` returns `false`. It is called in no particular order. The other entries keep
+    /// their times.
     ///
     /// ```
     /// use std::time::Duration;
@@ -412,8 +415,8 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         self.due.fewer();
     }
 
-    /// Takes everything out, in the order of the deadlines. The map is empty at once, whether or not the
-    /// iterator is used, and its keys may be inserted again.
+    /// Removes all entries, and returns them in the order of the deadlines. The map is empty at once, whether or not
+    /// the iterator is used, and its keys may be inserted again.
     pub fn drain(&mut self) -> Drain<K, V> {
         let agenda = self.due.agenda.take_all();
         self.index = Index::default();
@@ -421,12 +424,12 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         Drain { agenda }
     }
 
-    /// How many keys there are, without those that handles have sent since the last poll.
+    /// Returns how many keys there are, without the keys that handles have sent since the last poll.
     pub fn len(&self) -> usize {
         self.due.agenda.len()
     }
 
-    /// Whether there is no key.
+    /// Returns whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.due.agenda.is_empty()
     }
@@ -437,10 +440,10 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     ///
     /// # Panics
     ///
-    /// If there is no runtime to wait in, or the map's was dropped. The message says where the map was made.
+    /// If there is no runtime to wait in, or the map's runtime was dropped. The message says where the map was made.
     #[track_caller]
     pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<(K, V)>> {
-        // In this order: what was sent before it was closed still counts.
+        // In this order, because commands that were sent before the map was closed still count.
         let closed = self.inbox.as_ref().is_some_and(|inbox| inbox.watch(cx.waker()));
         let all = self.carry_out(COMMANDS_PER_POLL);
         if !all {
@@ -448,7 +451,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         }
         let polled = self.due.poll(cx, closed && all);
         if polled.is_pending() {
-            // Nothing was due, so time has passed: a good moment.
+            // Nothing was due, so time has passed: a good moment to release memory.
             self.index.follow(self.due.agenda.capacity());
         }
         polled.map(|entry| {
@@ -484,7 +487,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         old.map(|old| old.value)
     }
 
-    /// Puts an entry in and returns the one that it replaces.
+    /// Inserts an entry and returns the entry that it replaces.
     fn put(&mut self, key: K, value: V, at: Nanos) -> Option<Item<K, V>> {
         let hash = self.index.hash(&key);
         let old = self.index.find(&self.due.agenda, hash, &key).and_then(|old| self.take(old));
@@ -508,7 +511,7 @@ impl<K: Hash + Eq, V> Stream for TimerMap<K, V> {
     }
 }
 
-/// Terminated once it has yielded `None`, until something is put in.
+/// Terminated once it has yielded `None`, until an entry is inserted.
 impl<K: Hash + Eq, V> FusedStream for TimerMap<K, V> {
     fn is_terminated(&self) -> bool {
         self.due.is_ended()
