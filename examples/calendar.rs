@@ -1,7 +1,7 @@
 //! Jobs by the calendar: on Tuesdays at nine, on Thursdays at nine, and on the twelfth of the month at nine.
 //!
-//! Nine o'clock is a civil time: in most zones the days on which the clocks change have twenty-three hours or
-//! twenty-five. `jiff` knows when it is; a `TimerMap` waits for it. The runtime's time is virtual, so that two years
+//! Nine o'clock is a civil time: in most zones the days on which the clocks change have twenty-three or
+//! twenty-five hours. `jiff` computes the moment; a `TimerMap` waits for it. The runtime's time is virtual, so that two years
 //! pass in a moment. At the end the jobs must have run on exactly the days that a plain walk through the calendar
 //! finds, at exactly nine: then the exit status is 0, and otherwise 1.
 //!
@@ -67,7 +67,7 @@ enum Job {
 impl Job {
     const ALL: [Job; 3] = [Job::Tuesday, Job::Thursday, Job::Twelfth];
 
-    /// Whether it runs on that day.
+    /// Whether the job runs on that day.
     fn is_on(self, day: Date) -> bool {
         match self {
             Job::Tuesday => day.weekday() == Weekday::Tuesday,
@@ -76,7 +76,7 @@ impl Job {
         }
     }
 
-    /// The first time after `now` at which it runs.
+    /// The first time after `now` at which the job runs.
     fn next(self, now: &Zoned) -> Result<Zoned, jiff::Error> {
         let day = match self {
             Job::Tuesday => next_weekday(now, Weekday::Tuesday)?,
@@ -138,11 +138,11 @@ fn run(options: &Options) -> Result<String, String> {
     ))
 }
 
-/// Lets the jobs run, each when its time has come. Returns when each did.
+/// Runs each job when its time has come. Returns when each one ran.
 async fn wait_for_jobs(options: &Options) -> Result<Vec<(Zoned, Job)>, jiff::Error> {
     let begin = options.from.to_zoned(options.zone.clone())?;
     let end = options.from.checked_add(i64::from(options.days).days())?.to_zoned(options.zone.clone())?;
-    // What the clock on the wall shows at a moment of the runtime's time, and the other way round.
+    // These convert a moment of the runtime's time into civil time, and back.
     let start = Instant::now();
     let wall = |moment: Instant| begin.checked_add(SignedDuration::try_from(moment - start)?);
     let moment = |wall: &Zoned| start + wall.duration_since(&begin).unsigned_abs();

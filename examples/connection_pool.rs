@@ -1,10 +1,10 @@
 //! A week of a connection pool: each connection sends a heartbeat every five seconds, and is closed when it has been
 //! silent for thirty.
 //!
-//! Nobody waits for a week: the runtime's time is virtual, and jumps from one deadline to the next. The pool is a
-//! `TimerMap` that all tasks share: a heartbeat resets its connection's time, and what is not reset comes out. All of
-//! them are on one thread, so the map needs neither a lock nor a handle. At the end every connection that fell silent
-//! must have been closed exactly then, to the nanosecond, and no other: then the exit status is 0, and otherwise 1.
+//! The run does not take a week: the runtime's time is virtual, and jumps from one deadline to the next. The pool is a
+//! `TimerMap` that all tasks share: a heartbeat resets its connection's time, and a connection that is not reset comes out. All
+//! tasks are on one thread, so the map needs neither a lock nor a handle. At the end every connection that fell silent must have
+//! been closed exactly on time, to the nanosecond, and no other: then the exit status is 0, and otherwise 1.
 //!
 //! Run it with `cargo run --release --example connection_pool`.
 
@@ -63,18 +63,18 @@ fn main() -> ExitCode {
     verdict::conclude("connection_pool", run(&options))
 }
 
-/// A connection, known to the pool by its number.
+/// The number by which the pool identifies a connection.
 type Id = u64;
 
-/// The connections, each with how long it may be silent. It is borrowed for the length of a call or of a poll.
+/// The connections, each with how long it may be silent. The pool is borrowed only during a call or a poll.
 type Pool = Rc<RefCell<TimerMap<Id, Duration>>>;
 
-/// What happened, to be compared with what should have.
+/// What happened, to be compared with what should have happened.
 #[derive(Default)]
 struct Ledger {
     heartbeats: u64,
     opened: u64,
-    /// The last heartbeat of each connection that is open.
+    /// The last heartbeat of each open connection.
     open: HashMap<Id, Instant>,
     closed: u64,
     wrong: Option<String>,
@@ -99,7 +99,7 @@ fn run(options: &Options) -> Result<String, String> {
             };
             drop(spawn(client.live()));
         }
-        // Also when the pool is empty it waits for more connections: the time ends the loop.
+        // The loop waits for more connections even when the pool is empty. The timeout ends it.
         let closing = async {
             while let Some((id, expire)) = poll_fn(|cx| pool.borrow_mut().poll_expired(cx)).await {
                 ledger.borrow_mut().close(id, expire);
@@ -155,7 +155,7 @@ impl Ledger {
     }
 }
 
-/// Somebody who connects, sends heartbeats for a while, falls silent, and connects anew.
+/// A client that connects, sends heartbeats for a while, falls silent, and connects again.
 struct Client {
     pool: Pool,
     ledger: Rc<RefCell<Ledger>>,
@@ -175,7 +175,7 @@ impl Client {
                 self.note(id);
                 self.pool.borrow_mut().reset(&id, self.expire);
             }
-            // Silent. The pool will notice.
+            // The client is silent now. The pool will notice.
             sleep(self.expire).await;
         }
     }
@@ -198,7 +198,7 @@ impl Client {
     }
 }
 
-/// Random numbers, the same ones for the same seed.
+/// Random numbers, the same sequence for the same seed.
 struct Random(u64);
 
 impl Random {

@@ -1,11 +1,11 @@
-//! A program that tells, when it is asked with a signal, what it is waiting for: every task and every timer, each with
+//! A program that prints, on a signal, what it is waiting for: every task and every timer, each with
 //! its line in this file.
 //!
 //! Run it with `cargo run --example dump`, and ask it from another terminal with the command that it prints,
-//! `kill -USR1` and its number. It ends by itself after `--duration`.
+//! `kill -USR1` and its number. It ends after `--duration`.
 //!
-//! The signal is taken in on a thread of its own, for what a signal handler may do is next to nothing. That thread asks the
-//! runtime with `Handle::dump_within` and so learns also that a runtime does not answer, which is worth as much.
+//! A separate thread receives the signal, because a signal handler may do next to nothing. That thread asks the
+//! runtime with `Handle::dump_within`, and so it also learns if the runtime does not answer, which is worth as much.
 
 #[path = "common/duration.rs"]
 mod duration;
@@ -58,7 +58,7 @@ fn run(options: &Options) -> io::Result<()> {
             spawn(work(number));
         }
         let length = humantime::format_duration(options.duration);
-        // Told by the last task, when all others wait.
+        // Printed by the last task, when all others wait.
         let how = format!("process {} runs for {length}; {}", std::process::id(), Signals::HOW);
         spawn(async move { say(how) });
         sleep(options.duration).await;
@@ -68,7 +68,7 @@ fn run(options: &Options) -> io::Result<()> {
     say(runtime.handle().metrics())
 }
 
-/// Waits for a socket, and for no time.
+/// Waits for a socket, without a timer.
 async fn accept_clients(listener: TcpListener) {
     while let Ok((_stream, peer)) = listener.accept().await {
         let _ = say(format_args!("{peer} came and was sent away"));
@@ -83,7 +83,7 @@ async fn keep_the_books() {
     }
 }
 
-/// Waits for whichever session ends first. The queue has one timer, for all of them.
+/// Waits for the session that ends first. The queue has one timer for all sessions.
 async fn expire_sessions() {
     let mut sessions = DelayQueue::new();
     for minutes in 1..=5 {
@@ -94,7 +94,7 @@ async fn expire_sessions() {
     }
 }
 
-/// Waits for an answer that does not come, and takes a rest before it asks anew.
+/// Waits for an answer that does not come, and pauses before it asks again.
 async fn work(number: u64) {
     loop {
         let answer = timeout(Duration::from_secs(30 * number), std::future::pending::<()>());
@@ -120,7 +120,7 @@ impl Signals {
         let ending = signals.handle();
         let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for _ in signals.forever() {
-                // Who asks anew may read it again.
+                // An error is ignored: the next dump may be readable again.
                 let _ = match runtime.dump_within(Duration::from_secs(5)) {
                     Ok(dump) => say(dump),
                     Err(error) => say(format_args!("no dump: {error}")),
@@ -132,12 +132,12 @@ impl Signals {
 
     fn end(self) {
         self.ending.close();
-        // If it panicked, that has been reported where it did.
+        // If the thread panicked, the panic has already been reported.
         let _ = self.thread.join();
     }
 }
 
-/// There are no such signals here.
+/// This system has no such signals.
 #[cfg(not(unix))]
 struct Signals;
 

@@ -1,7 +1,7 @@
-//! A TCP server that sends back what it gets, line or no line.
+//! A TCP server that sends back all bytes that it receives, with or without line ends.
 //!
 //! Run it with `cargo run --example echo`, then talk to it from another terminal: `nc 127.0.0.1 7000`.
-//! A client that says nothing for `--idle` is sent away; Ctrl-C ends the server.
+//! A client that sends nothing for `--idle` is disconnected; Ctrl-C ends the server.
 
 #[path = "common/accept.rs"]
 mod accept;
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 /// Accepts connections until the listener itself is lost.
 async fn serve(options: &Options) -> io::Result<()> {
     let listener = TcpListener::bind(options.listen).await?;
-    // Here and below: the server goes on, whoever reads it.
+    // Here and below: the server goes on even if its output cannot be read any more.
     let _ = say(format_args!(
         "listening on {}; try: nc {}",
         listener.local_addr()?,
@@ -73,7 +73,7 @@ async fn serve(options: &Options) -> io::Result<()> {
     }
 }
 
-/// Sends back what arrives until the client leaves, and returns how much that was.
+/// Sends back what arrives until the client leaves. Returns the number of bytes.
 async fn echo(mut stream: TcpStream, idle: Duration) -> io::Result<u64> {
     let mut buffer = vec![0; 4096];
     let mut bytes = 0;
@@ -83,13 +83,13 @@ async fn echo(mut stream: TcpStream, idle: Duration) -> io::Result<u64> {
         if read == 0 {
             return Ok(bytes);
         }
-        // A client that does not read what it is sent must not hold the task for ever either.
+        // A client that does not read its data must not hold the task forever either.
         timeout(idle, stream.write_all(&buffer[..read])).await??;
         bytes += read as u64;
     }
 }
 
-/// The address as `nc` wants it: host and port apart.
+/// The address in the form that `nc` needs: host and port, separated by a space.
 fn spaced(address: SocketAddr) -> String {
     format!("{} {}", address.ip(), address.port())
 }

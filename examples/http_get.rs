@@ -1,7 +1,7 @@
 //! Fetches a page over HTTP/1.1 and writes it to standard output.
 //!
-//! Run it with `cargo run --example http_get --features hyper -- http://example.org/`. What went wrong is said on standard error,
-//! and by the exit status: 1 if there was no answer, or one that is an error.
+//! Run it with `cargo run --example http_get --features hyper -- http://example.org/`. A failure is reported on standard error,
+//! and by the exit status: 1 if there was no answer, or if the answer is an error.
 
 #[path = "common/duration.rs"]
 mod duration;
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     let runtime = Runtime::new().map_err(Failure::Runtime);
     match runtime.and_then(|runtime| runtime.block_on(run(&options))) {
         Ok(()) => ExitCode::SUCCESS,
-        // Who reads the page has seen enough of it.
+        // The reader has stopped reading, which is not an error.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("http_get: {failure}");
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
 }
 
 async fn run(options: &Options) -> Result<(), Failure> {
-    // What is done at the moment, for those who want to know what took so long.
+    // The current step, to report what took so long.
     let mut step = "the look-up of the name";
     let fetched = timeout(options.timeout, fetch(&options.url, &mut step)).await;
     fetched.unwrap_or(Err(Failure::Slow(step, options.timeout)))
@@ -98,7 +98,7 @@ async fn fetch(url: &Uri, step: &mut &'static str) -> Result<(), Failure> {
 
     *step = "the answer";
     let (mut sender, connection) = client::conn::http1::handshake(stream).await.map_err(Failure::Http)?;
-    // The connection is driven by a task of its own. Its error, if it has one, is also the request's.
+    // A separate task drives the connection. Its error, if there is one, is also the request's.
     let driver = spawn(connection);
     let path = url.path_and_query().map_or("/", |path| path.as_str());
     let request = Request::get(path)
@@ -114,7 +114,7 @@ async fn fetch(url: &Uri, step: &mut &'static str) -> Result<(), Failure> {
     let mut body = answer.into_body();
     let mut out = io::stdout().lock();
     while let Some(frame) = body.frame().await {
-        // What is no data are trailers.
+        // A frame without data has trailers.
         if let Ok(data) = frame.map_err(Failure::Http)?.into_data() {
             out.write_all(&data).map_err(Failure::Output)?;
         }
@@ -125,7 +125,7 @@ async fn fetch(url: &Uri, step: &mut &'static str) -> Result<(), Failure> {
     if status.is_success() { Ok(()) } else { Err(Failure::Status(status, location)) }
 }
 
-/// Connects to the first address that answers; the error is that of the last.
+/// Connects to the first address that answers. The error is that of the last address.
 async fn connect(host: &str, addresses: impl Iterator<Item = SocketAddr>) -> Result<TcpStream, Failure> {
     let mut failure = Failure::Host(host.to_owned(), io::Error::other("it has no address"));
     for address in addresses {

@@ -1,11 +1,11 @@
-//! A TCP proxy: each connection to it is handed on to another server, in both directions and with half closes.
+//! A TCP proxy: each connection to it is forwarded to another server, in both directions and with half closes.
 //!
 //! Run it with `cargo run --release --example proxy --features signal -- --upstream example.org:80`, then ask it from another
-//! terminal: `curl -H 'Host: example.org' http://127.0.0.1:7000`. Ctrl-C stops it: it takes no new connections, and those that are open
-//! have `--grace` to come to their end; a second Ctrl-C ends it at once.
+//! terminal: `curl -H 'Host: example.org' http://127.0.0.1:7000`. Ctrl-C stops it: it accepts no new connections, and open
+//! connections have `--grace` to end; a second Ctrl-C ends it at once.
 //!
-//! `copy_bidirectional` does the work. What is left for a proxy is here: limits. For connecting, for silence, for how many are
-//! open at once, and for how long it takes to stop.
+//! `copy_bidirectional` does the work. This program adds the limits that a proxy needs: for connecting, for silence, for how many
+//! connections are open at once, and for how long it takes to stop.
 
 #[path = "common/accept.rs"]
 mod accept;
@@ -65,7 +65,7 @@ struct Options {
     grace: Duration,
 }
 
-/// A host, by name or by number, and a port.
+/// Parses a host, which is a name or an address, and a port.
 fn upstream(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && port.parse().is_ok_and(|port: u16| port > 0) => {
@@ -87,14 +87,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Hands connections on until the process is told to stop, or the listener is lost.
+/// Forwards connections until the process is told to stop, or the listener is lost.
 async fn serve(options: &Rc<Options>) -> Result<(), String> {
     let interrupted = interrupt::listen().map_err(|error| format!("cannot take in signals: {error}"))?;
     let listener = TcpListener::bind(options.listen)
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
     let address = listener.local_addr().map_err(|error| format!("the listener has no address: {error}"))?;
-    // Here and below: it goes on, whoever reads it.
+    // Here and below: the proxy goes on even if its output cannot be read any more.
     let _ = say(format_args!("listening on {address}, for {}", options.upstream));
 
     let mut stop = pin!(interrupted.fuse());
@@ -108,7 +108,7 @@ async fn serve(options: &Rc<Options>) -> Result<(), String> {
                 stopped.map_err(|error| format!("cannot wait for signals: {error}"))?;
                 break;
             }
-            // Panics are told of where they happen; the connection is closed by then.
+            // A panic has already been reported, and its connection is closed by then.
             _ = open.select_next_some() => {}
             accepted = pin!(accepting.fuse()) => match accepted {
                 Ok((client, peer)) => {
@@ -123,13 +123,13 @@ async fn serve(options: &Rc<Options>) -> Result<(), String> {
         }
     }
 
-    // Who connects from here on is refused.
+    // From here on new connections are refused.
     drop(listener);
     let grace = format_duration(options.grace);
     let _ = say(format_args!("stopping; {} may go on for {grace}", count(open.len())));
     let _ = timeout(options.grace, async { while open.next().await.is_some() {} }).await;
     if !open.is_empty() {
-        // They end with the runtime, which closes their sockets.
+        // The connections end with the runtime, which closes their sockets.
         let _ = say(format_args!("{} cut off", count(open.len())));
     }
     Ok(())
@@ -142,7 +142,7 @@ fn count(connections: usize) -> String {
     }
 }
 
-/// Hands one connection on until it ends, and says how it did.
+/// Forwards one connection until it ends, and prints how it ended.
 async fn connection(client: TcpStream, peer: SocketAddr, options: Rc<Options>) {
     let _ = match hand_on(client, &options).await {
         Ok((sent, received)) => say(format_args!("{peer}: {sent} bytes sent, {received} received")),
@@ -156,7 +156,7 @@ async fn hand_on(mut client: TcpStream, options: &Options) -> Result<(u64, u64),
         .await
         .map_err(|_| format!("no answer from {upstream} within {}", format_duration(options.connect)))?
         .map_err(|error| format!("cannot connect to {upstream}: {error}"))?;
-    // What is small shall not wait until there is more. A peer that has gone by now is found below.
+    // Small data must not wait for more. If a peer has already gone, the copy below finds that.
     let _ = client.set_nodelay(true).and(server.set_nodelay(true));
     copy_bidirectional(&mut client, &mut server)
         .buffer_size(options.buffer as usize)
@@ -165,7 +165,7 @@ async fn hand_on(mut client: TcpStream, options: &Options) -> Result<(u64, u64),
         .map_err(|error| describe(&error, options))
 }
 
-/// The error in words in which one stream is the client's and the other the server's.
+/// Describes the error, with the names client and server for the two streams.
 fn describe(error: &CopyError, options: &Options) -> String {
     let (sent, received) = error.copied();
     let so_far = format!("after {sent} bytes sent and {received} received");

@@ -1,11 +1,11 @@
 //! One runtime per core: a store of counters whose keys are shared out among threads, without a lock.
 //!
-//! Each thread has a runtime, a listener on the same port (`SO_REUSEPORT`: the system deals connections out among them) and
-//! its share of the keys, in memory that no other thread touches. A connection is served where it was accepted; what it
-//! asks of another thread's keys goes there as a closure, by `Handle::spawn_with`, and the answer comes back by its handle.
+//! Each thread has a runtime, a listener on the same port (`SO_REUSEPORT`: the system distributes connections among them) and
+//! its share of the keys, in memory that no other thread touches. A connection is served where it was accepted. A request for
+//! another thread's key goes to that thread as a closure, by `Handle::spawn_with`, and the answer comes back by its handle.
 //!
 //! Run it with `cargo run --release --example thread_per_core -- --seconds 2`. Without `--seconds` it ends when standard
-//! input does: Ctrl-D. It brings its own clients, `--clients 0` for none; a request is a key, eight bytes, and the answer how
+//! input does: Ctrl-D. It has its own clients, `--clients 0` for none. A request is a key of eight bytes; the answer is how
 //! often the key was asked for. At the end the counters must add up to the answers: then the exit status is 0, and otherwise 1.
 
 #[cfg(unix)]
@@ -65,18 +65,18 @@ mod cores {
     use super::accept::Backoff;
     use super::say::{cannot, say};
 
-    /// So many keys are asked for.
+    /// The number of keys.
     const KEYS: u64 = 1_000;
 
-    /// For so long the connections of a core may go on when it is to end.
+    /// How long the connections of a core may go on when it has to end.
     const LAST_WORDS: Duration = Duration::from_secs(1);
 
     thread_local! {
-        /// This core's share of the counters. Nobody else reaches it, and no borrow is held across an `.await`.
+        /// This core's share of the counters. No other thread reaches it, and no borrow is held across an `.await`.
         static COUNTERS: RefCell<HashMap<u64, u64>> = RefCell::default();
     }
 
-    /// All cores, in the order of their numbers. Each gets them once all are there.
+    /// All cores, in the order of their numbers. Each core gets the list once all have started.
     type Cores = Arc<[Handle]>;
 
     /// What a core has done.
@@ -87,7 +87,7 @@ mod cores {
     }
 
     pub(super) fn run(options: &Options) -> io::Result<()> {
-        // It holds the port that was free, and does not listen.
+        // This socket reserves a free port, and does not listen.
         let reserved = TcpSocket::new_v4().map_err(cannot("make a socket"))?;
         reserved.set_reuseport(true)?;
         reserved.bind((Ipv4Addr::LOCALHOST, 0).into())?;
@@ -107,14 +107,14 @@ mod cores {
         let cores = Cores::from(handles);
         let answered = if cores.len() == threads.len() {
             starts.into_iter().for_each(|start| drop(start.send(cores.clone())));
-            // The counts tell whether all went well; that nobody reads this changes nothing.
+            // The counts show whether all went well, so an error of this line does not matter.
             let _ = say(format_args!("{} cores listen on {address}", cores.len()));
             Runtime::new().map_err(cannot("make a runtime"))?.block_on(clients(options, address))
         } else {
             drop(starts);
             Ok(0)
         };
-        // One shutdown for all: each core sees that its end of the channel is gone.
+        // One shutdown for all: each core sees that the sender of its channel is gone.
         drop(stops);
         let mut counted = 0;
         for (number, thread) in threads.into_iter().enumerate() {
@@ -126,7 +126,7 @@ mod cores {
         }
         let answered = answered?;
         say(format_args!("{answered} answers"))?;
-        // Clients that are not ours may have asked too.
+        // Clients of other programs may have asked too.
         if counted < answered || (options.seconds.is_some() && counted != answered) {
             return Err(io::Error::other(format!("{answered} answers, and counted to {counted}")));
         }
@@ -141,20 +141,20 @@ mod cores {
         stopped: oneshot::Receiver<()>,
     ) -> io::Result<Report> {
         let runtime = Runtime::new().map_err(cannot("make a runtime"))?;
-        // With the backlog it listens from here on: who connects before the start waits in line.
+        // From here on the socket listens: clients that connect before the start wait in its backlog.
         let listener = runtime.block_on(async { listen(address) })?;
         let _ = tell.send(runtime.handle().clone());
         let connections = runtime.block_on(async {
             let Ok(cores) = started.await else { return Ok(0) };
             serve(listener, cores, stopped).await
         })?;
-        // What others have asked of this core comes to its end, too.
+        // The requests of other cores to this one are completed, too.
         runtime.shutdown_timeout(LAST_WORDS);
         let counters = COUNTERS.take();
         Ok(Report { connections, keys: counters.len(), counted: counters.values().sum() })
     }
 
-    /// A listener beside those of the other cores.
+    /// Returns a listener on the same port as those of the other cores.
     fn listen(address: SocketAddr) -> io::Result<TcpListener> {
         let socket = TcpSocket::new_v4().map_err(cannot("make a socket"))?;
         socket.set_reuseport(true)?;
@@ -168,7 +168,7 @@ mod cores {
         cores: Cores,
         mut stopped: oneshot::Receiver<()>,
     ) -> io::Result<u64> {
-        // Dropped at the end of this, and with it the connections that are left.
+        // Dropped at the end of this function, together with the connections that are left.
         let mut open = JoinSet::new();
         let (mut connections, mut backoff) = (0, Backoff::default());
         loop {
@@ -184,7 +184,7 @@ mod cores {
                 }
                 Err(error) => backoff.after(error).await?,
             }
-            // Those that have ended make room.
+            // Connections that have ended make room.
             while open.try_join_next().is_some() {}
         }
         drop(listener);
@@ -193,7 +193,7 @@ mod cores {
         Ok(connections)
     }
 
-    /// Answers what one client asks, until it leaves.
+    /// Answers one client's requests until it leaves.
     async fn answer(mut stream: TcpStream, cores: Cores) -> io::Result<()> {
         let mut request = [0; 8];
         loop {
@@ -205,8 +205,8 @@ mod cores {
             let key = u64::from_be_bytes(request);
             // At most 256 cores.
             let owner = &cores[(key % cores.len() as u64) as usize];
-            // The closure goes to the core whose key it is, and only there is the counter touched. An answer of this very core
-            // takes the same way, which is a short one then.
+            // The closure goes to the core that owns the key, and the counter is touched only there. If that is this core, the
+            // answer takes the same path, which is short then.
             let count = owner.spawn_with(move || async move {
                 COUNTERS.with_borrow_mut(|counters| {
                     let count = counters.entry(key).or_default();
@@ -218,7 +218,7 @@ mod cores {
         }
     }
 
-    /// Has clients ask until it is time to end; returns how many answers they got.
+    /// Runs the clients until it is time to end. Returns how many answers they got.
     async fn clients(options: &Options, address: SocketAddr) -> io::Result<u64> {
         let end = end(options.seconds).shared();
         let mut clients = JoinSet::new();
@@ -233,7 +233,7 @@ mod cores {
         Ok(answers)
     }
 
-    /// Asks for one key after the other.
+    /// Requests one key after the other.
     async fn client(
         address: SocketAddr,
         number: u64,
@@ -253,13 +253,13 @@ mod cores {
         }
     }
 
-    /// Waits until so much time is up, or until standard input ends.
+    /// Waits until the time is up, or until standard input ends.
     async fn end(seconds: Option<u32>) {
         if let Some(seconds) = seconds {
             return sleep(Duration::from_secs(seconds.into())).await;
         }
         let (ended, end) = oneshot::channel::<()>();
-        // Nobody waits for this thread: the program may end before its input does.
+        // This thread is not joined: the program may end before its input does.
         thread::spawn(move || {
             let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
             drop(ended);

@@ -1,12 +1,12 @@
-//! A runtime whose thread belongs to another loop, as that of a window, a game or another library does.
+//! A runtime on a thread that belongs to another event loop, such as that of a window, a game or another library.
 //!
-//! Run it with `cargo run --example under_loop`; it ends by itself after `--duration`.
+//! Run it with `cargo run --example under_loop`; it ends after `--duration`.
 //!
-//! The loop, made with the crate `polling`, has a socket of its own to look after. Beside it, it watches one descriptor: the
+//! The loop, made with the crate `polling`, has its own socket. Besides that socket it watches one descriptor: the
 //! runtime's, which becomes readable whenever a turn is needed. In between the thread sleeps.
 //!
-//! With `--frames` it is the loop of a window: it draws what tasks and its own events have changed, in one line of text, at most
-//! so many times a second, and not at all while nothing changes.
+//! With `--frames` it is the loop of a window: it draws what tasks and its own events have changed, in one line of text. It draws
+//! at most this many times a second, and not at all while nothing changes.
 
 #[path = "common/duration.rs"]
 mod duration;
@@ -61,11 +61,11 @@ mod host {
     use super::Options;
     use super::say::{cannot, say};
 
-    /// What the loop knows its two sources by.
+    /// The keys of the loop's two sources.
     const SOCKET: usize = 1;
     const RUNTIME: usize = 2;
 
-    /// Between two datagrams that a thread sends to the loop's own socket.
+    /// The time between two datagrams that a thread sends to the loop's own socket.
     const PAUSE: Duration = Duration::from_millis(70);
 
     pub(super) fn run(options: &Options) -> io::Result<()> {
@@ -74,7 +74,7 @@ mod host {
         let (count, tick) = (ticks.clone(), options.tick);
         let ticking = runtime.spawn(async move {
             let mut ticks = interval(tick);
-            // The first is at once.
+            // The first tick is at once.
             ticks.tick().await;
             loop {
                 ticks.tick().await;
@@ -107,7 +107,7 @@ mod host {
                 Some(window) => window.show(ticks.get(), datagrams)?,
                 None => None,
             };
-            // Asked last. The sleep ends with whichever comes first.
+            // Computed last. The sleep ends with whichever comes first.
             let wake = if more { Some(Duration::ZERO) } else { runtime.next_wake() };
             let timeout = wake.into_iter().chain(frame).min();
             events.clear();
@@ -119,7 +119,7 @@ mod host {
                         datagrams += receive(&socket)?;
                         poller.modify(&socket, Event::readable(SOCKET))?;
                     }
-                    // The turn is taken above, in any case. An interest in `polling` is for one event.
+                    // The turn runs above in any case. In `polling`, an interest is for one event.
                     _ => poller.modify(&runtime, Event::readable(RUNTIME))?,
                 }
             }
@@ -134,7 +134,7 @@ mod host {
             None => say(ended)?,
         }
         ticking.abort();
-        // The task sees its end.
+        // Lets the aborted task end.
         let unfinished = runtime.shutdown_timeout(Duration::from_secs(1));
         assert_eq!(unfinished, 0, "what was aborted has ended");
         Ok(())
@@ -142,18 +142,18 @@ mod host {
 
     /// A window, drawn as a line of text.
     struct Window {
-        /// Between two frames.
+        /// The time between two frames.
         period: Duration,
         /// When the next frame may be drawn.
         next: Instant,
-        /// What is to be seen.
+        /// The line that is shown.
         shown: String,
         frames: u64,
         is_terminal: bool,
     }
 
     impl Window {
-        /// The widest that its bar becomes.
+        /// The maximum width of the bar.
         const WIDTH: usize = 20;
 
         fn open(frames_per_second: u32) -> Window {
@@ -166,7 +166,7 @@ mod host {
             }
         }
 
-        /// Draws, if anything has changed and it is time. Returns how long to wait, if it is not.
+        /// Draws a frame, if anything has changed and it is time. Returns how long to wait, if it is not time yet.
         fn show(&mut self, ticks: u64, datagrams: u64) -> io::Result<Option<Duration>> {
             let bar = "#".repeat(ticks as usize % (Window::WIDTH + 1));
             let line = format!("[{bar:.<0$}] ticks: {ticks}, datagrams: {datagrams}", Window::WIDTH);
@@ -191,13 +191,13 @@ mod host {
             Ok(None)
         }
 
-        /// What ends the line on which it was drawn.
+        /// Returns the text that ends the line on which the window was drawn.
         fn end(&self) -> &'static str {
             if self.is_terminal { "\n" } else { "" }
         }
     }
 
-    /// A thread that has something for the loop, which is none of the runtime's business.
+    /// Starts a thread that sends data to the loop. The runtime has no part in it.
     fn send_now_and_then(to: SocketAddr) -> io::Result<()> {
         let socket = UdpSocket::bind("127.0.0.1:0").map_err(cannot("bind a second socket"))?;
         thread::spawn(move || {
@@ -208,7 +208,7 @@ mod host {
         Ok(())
     }
 
-    /// Takes all that has arrived, and returns how much that was.
+    /// Receives all datagrams that have arrived, and returns their number.
     fn receive(socket: &UdpSocket) -> io::Result<u64> {
         let mut datagrams = 0;
         loop {

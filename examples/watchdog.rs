@@ -1,6 +1,6 @@
-//! A thread that watches a runtime, and names the line of a task that keeps the others from running for 100 ms.
+//! A thread that watches a runtime, and prints the line of a task that keeps the others from running for 100 ms.
 //!
-//! Run it with `cargo run --example watchdog`. It looks every 20 ms, which costs the runtime nothing.
+//! Run it with `cargo run --example watchdog`. It checks every 20 ms, which costs the runtime nothing.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ fn watch(handle: &Handle) {
         // Each poll is reported once.
         let known = told.as_ref().is_some_and(|told| told.is_same_poll(&running));
         if running.at_least >= LIMIT && !known {
-            // Also when nobody reads it, it goes on watching.
+            // It goes on watching even if the line cannot be printed.
             let _ = writeln!(io::stdout(), "watchdog: {running}");
             told = Some(running);
         }
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         .detach();
         let report = task::Builder::new().name("report").spawn(async {
             sleep(Duration::from_millis(50)).await;
-            // What ought to be done on a thread of its own.
+            // Such work should be done on a separate thread.
             thread::sleep(Duration::from_millis(600));
         });
         report.await.expect("it does not panic");

@@ -1,22 +1,22 @@
 //! What to do when `accept` fails, shared by the servers among the examples.
 //!
-//! An error of `accept` is seldom the listener's. Most often it belongs to one connection that went away while it waited in
-//! line, or says that the machine has no descriptor left just now. A server that ends on either is a server that any client
-//! can end; one that tries again at once, without descriptors, spins.
+//! An error of `accept` is seldom the listener's. Most often it belongs to one connection that was closed while it waited in
+//! the queue, or it means that the machine has no descriptor left just now. If a server ends on either, any client can end it; if
+//! it tries again at once, without descriptors, it spins.
 
 use std::io;
 use std::time::Duration;
 
 use mainspring::sleep;
 
-/// Whose fault a failed `accept` is, and therefore what the server does next.
+/// Which part has failed in `accept`, and therefore what the server does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceptError {
-    /// One connection's, which is gone: go on with the next one at once.
+    /// One connection, which is gone: go on with the next one at once.
     Connection,
-    /// The machine's, which has run out of something: go on after a while, when others may have given some back.
+    /// The machine, which has run out of a resource: go on after a while, when some may have been released.
     Exhausted,
-    /// The listener's: it will never accept again.
+    /// The listener: it will never accept again.
     Listener,
 }
 
@@ -29,7 +29,7 @@ impl AcceptError {
             ConnectionAborted | ConnectionReset | Interrupted | TimedOut | HostUnreachable
             | NetworkUnreachable | NetworkDown => Self::Connection,
             InvalidInput | Unsupported | NotConnected | PermissionDenied => Self::Listener,
-            // No descriptors (EMFILE, ENFILE), no memory, and whatever has no kind of its own: waiting is safe, ending is not.
+            // No descriptors (EMFILE, ENFILE), no memory, and all errors without their own kind: waiting is safe, ending is not.
             _ => Self::Exhausted,
         }
     }
@@ -50,7 +50,7 @@ impl Backoff {
         self.failures = 0;
     }
 
-    /// Waits as long as `error` asks for, or hands it back if the listener is lost.
+    /// Waits as long as `error` requires, or returns it if the listener is lost.
     pub(crate) async fn after(&mut self, error: io::Error) -> io::Result<()> {
         match AcceptError::of(&error) {
             AcceptError::Connection => Ok(()),

@@ -1,9 +1,9 @@
-//! Ctrl-C, and the signal that service managers send, awaited by the examples that clear up before they end.
+//! Waits for Ctrl-C, and for the signal that service managers send, for examples that clean up before they end.
 
 use std::io;
 
-/// Ready when SIGINT or SIGTERM has come; they are noted from this call on. Once it is ready both do again what they do by
-/// default: a second Ctrl-C ends the process at once.
+/// Ready when SIGINT or SIGTERM has arrived; they are received from this call on. Once it is ready, both have their default
+/// effect again: a second Ctrl-C ends the process at once.
 #[cfg(unix)]
 pub(crate) fn listen() -> io::Result<impl Future<Output = io::Result<()>>> {
     use std::pin::pin;
@@ -20,7 +20,7 @@ pub(crate) fn listen() -> io::Result<impl Future<Output = io::Result<()>>> {
     })
 }
 
-/// Never ready: there are no such signals here, and Ctrl-C ends the process.
+/// Never ready: this system has no such signals, and Ctrl-C ends the process.
 #[cfg(not(unix))]
 pub(crate) fn listen() -> io::Result<impl Future<Output = io::Result<()>>> {
     Ok(std::future::pending())

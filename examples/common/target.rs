@@ -1,13 +1,13 @@
-//! A URL on a command line of which the example can ask something: over HTTP without TLS.
+//! A URL on a command line that the example can request: over HTTP without TLS.
 
 use hyper::Uri;
 
-/// Parses a URL that can be asked.
+/// Parses a URL that can be requested.
 pub(crate) fn parse(url: &str) -> Result<Uri, String> {
     match url.split_once("://") {
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => {
             let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
-            // What is no number is no error to the parser, and then there is no port.
+            // If the port is not a number, the parser returns no error and no port.
             let host = uri.authority().map_or("", |authority| authority.as_str());
             match host.rsplit_once(':') {
                 Some((_, port)) if !port.ends_with(']') && uri.port_u16().is_none() => {
@@ -24,7 +24,7 @@ pub(crate) fn parse(url: &str) -> Result<Uri, String> {
     }
 }
 
-/// The host and the port of a URL that was parsed here. An address of IPv6 stands there without its brackets.
+/// Returns the host and the port of a URL that was parsed here. An IPv6 address is returned without its brackets.
 pub(crate) fn host_and_port(url: &Uri) -> (&str, u16) {
     let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     (host, url.port_u16().unwrap_or(80))

@@ -1,10 +1,10 @@
-//! How the examples end that check themselves.
+//! How self-checking examples end.
 
 use std::process::ExitCode;
 
 use crate::say::say;
 
-/// Prints how it went; the exit status says it too. What cannot be printed is a failure: somebody waits for it.
+/// Prints the result, which the exit status reports too. If it cannot be printed, that is a failure: it is expected output.
 pub(crate) fn conclude(program: &str, outcome: Result<String, String>) -> ExitCode {
     let (text, status) = match outcome {
         Ok(summary) => (summary, ExitCode::SUCCESS),

@@ -1,4 +1,4 @@
-//! An HTTP server: both versions on one port, with all the limits that a server wants whose clients are strangers.
+//! An HTTP server: both versions on one port, with all the limits that a server needs if its clients are strangers.
 //!
 //! Run it with `cargo run --example http_server --features hyper,signal`, then, in another terminal:
 //!
@@ -10,10 +10,10 @@
 //! curl http://127.0.0.1:8000/metrics
 //! ```
 //!
-//! With `--upstream http://127.0.0.1:8001`, where another one listens, it asks that one for what is below `/upstream/`, and
-//! hands the rest of the time on: `curl --header 'grpc-timeout: 2S' http://127.0.0.1:8000/upstream/remaining`.
+//! With `--upstream http://127.0.0.1:8001`, where another server listens, it asks that server for everything below `/upstream/`,
+//! and passes on how much time is left: `curl --header 'grpc-timeout: 2S' http://127.0.0.1:8000/upstream/remaining`.
 //!
-//! The first Ctrl-C lets what is under way be answered, for `--drain` at most; the second ends the process at once.
+//! The first Ctrl-C lets requests in progress be answered, for `--drain` at most; the second ends the process at once.
 
 #[path = "../common/interrupt.rs"]
 mod interrupt;
@@ -70,10 +70,10 @@ fn main() -> ExitCode {
 }
 
 async fn run(options: &Options) -> io::Result<()> {
-    // From here on a Ctrl-C is noted, and no longer ends the process.
+    // From here on Ctrl-C is received as a signal, and no longer ends the process.
     let interrupted = interrupt::listen()?;
     let listener = TcpListener::bind(options.listen).await?;
-    // Here and below: the server goes on, whoever reads it.
+    // Here and below: the server goes on even if its output cannot be read any more.
     let _ = say(format_args!("listening on http://{}", listener.local_addr()?));
     let asked_to_end = async {
         if let Err(error) = interrupted.await {

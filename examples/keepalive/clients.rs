@@ -1,4 +1,4 @@
-//! The clients: a thread with a runtime of its own that opens the connections and sends the heartbeats.
+//! The clients: a thread with its own runtime that opens the connections and sends the heartbeats.
 //!
 //! Ground rules: the two threads share nothing but the sockets, the server's count of accepted connections, and the two
 //! channels of [`Clients::start`].
@@ -19,16 +19,16 @@ use mainspring::{Runtime, sleep, spawn};
 
 use crate::options::Options;
 
-/// How many connections may wait to be accepted. A listener's queue holds more; one that overflows delays its clients by
+/// How many connections may wait to be accepted. A listener's queue holds more; a queue that overflows delays its clients by
 /// whole seconds.
 const WAITING: usize = 64;
 
-/// How one client fared.
+/// A client, for the report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
-    /// Its own address, by which the server knows it too.
+    /// Its own address, by which the server identifies it, too.
     pub(crate) address: SocketAddr,
-    /// Whether it was to fall silent.
+    /// Whether it had to fall silent.
     pub(crate) silent: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Clients {
 pub(crate) type Connected = oneshot::Receiver<io::Result<Vec<Client>>>;
 
 impl Clients {
-    /// Starts the thread. The receiver gets the list of clients when all of them are connected, or the first error.
+    /// Starts the thread. The receiver gets the list of clients when all are connected, or the first error.
     pub(crate) fn start(
         server: SocketAddr,
         accepted: Arc<AtomicUsize>,
@@ -55,7 +55,7 @@ impl Clients {
         let thread = std::thread::Builder::new().name("clients".to_owned()).spawn(move || {
             let runtime = match Runtime::new() {
                 Ok(runtime) => runtime,
-                // Who waits for the report may have given up, here and below; then there is nobody to tell.
+                // Here and below: the receiver may have been dropped. Then the report is not needed.
                 Err(error) => return drop(report.send(Err(error))),
             };
             runtime.block_on(async {
@@ -79,11 +79,11 @@ impl Clients {
     }
 }
 
-/// Opens the connections, each with a task that sends its heartbeats from then on.
+/// Opens the connections, and spawns for each a task that sends its heartbeats.
 async fn connect(server: SocketAddr, accepted: &AtomicUsize, options: &Options) -> io::Result<Vec<Client>> {
     let mut clients = Vec::new();
     for number in 0..options.connections {
-        // Relaxed: a mere count.
+        // Relaxed: only a count.
         while clients.len() >= accepted.load(Ordering::Relaxed) + WAITING {
             sleep(Duration::from_micros(100)).await;
         }
@@ -94,24 +94,24 @@ async fn connect(server: SocketAddr, accepted: &AtomicUsize, options: &Options) 
         let (period, silence_after) = (options.heartbeat, silent.then(|| silence_after(number, options)));
         drop(spawn(async move {
             beat(&mut stream, period, silence_after).await;
-            // The socket stays, so that its address is not given to another client: the report knows clients by address.
+            // The socket stays, so that its address is not given to another client: the report identifies clients by address.
             pending::<()>().await;
         }));
     }
     Ok(clients)
 }
 
-/// How long the client of this number sends heartbeats: the silences begin all through the first half of the run.
+/// How long the client with this number sends heartbeats: the silences begin throughout the first half of the run.
 fn silence_after(number: u32, options: &Options) -> Duration {
     let half = options.duration() / 2;
     half.mul_f64(f64::from(number + 1) / f64::from(options.connections))
 }
 
-/// Sends heartbeats: for ever, or for a while and then listens until the server closes the connection.
+/// Sends heartbeats: forever, or for a while and then waits until the server closes the connection.
 async fn beat(stream: &mut TcpStream, period: Duration, silence_after: Option<Duration>) {
     let start = Instant::now();
     let mut ticks = interval(period);
-    // After a hold-up one heartbeat is enough.
+    // After a delay one heartbeat is enough.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
@@ -121,7 +121,7 @@ async fn beat(stream: &mut TcpStream, period: Duration, silence_after: Option<Du
             let _ = stream.read(&mut byte).await;
             return;
         }
-        // The server counts who stays, so a connection that it closed needs no report from this side.
+        // The server counts the connections that stay, so one that it closed needs no report from this side.
         if stream.write_all(b"beat\n").await.is_err() {
             return;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[cfg(unix)]
 const OTHERS: u64 = 32;
 
-/// Raises the limit of open descriptors so far that `sockets` more fit, or says why they do not.
+/// Raises the limit of open descriptors so that `sockets` more fit, or returns why they do not.
 #[cfg(unix)]
 pub(crate) fn allow_sockets(sockets: u64) -> Result<(), String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -34,13 +34,13 @@ pub(crate) fn allow_sockets(sockets: u64) -> Result<(), String> {
     })
 }
 
-/// Raises the limit of open descriptors as far as it goes: a server does not know how many clients will come.
+/// Raises the limit of open descriptors as far as possible: a server does not know how many clients will come.
 #[cfg(unix)]
 pub(crate) fn allow_all_sockets() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Where this is refused the old limit holds, and `accept` copes with reaching it.
+    // If this is refused, the old limit applies, and the code around `accept` handles reaching it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 

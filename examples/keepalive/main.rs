@@ -1,7 +1,7 @@
-//! The classic job of a timing wheel: a pool of connections, each closed when it has been silent for too long.
+//! The classic use of a timing wheel: a pool of connections, each closed when it has been silent for too long.
 //!
 //! Run it with `cargo run --release --example keepalive`; `--help` lists the options. It is a test as well as a
-//! demonstration: real sockets, real heartbeats, and an exit status that says whether exactly the silent connections were
+//! demonstration: real sockets, real heartbeats, and an exit status that reports whether exactly the silent connections were
 //! expired.
 //!
 //! To be a client yourself, run it with `-- --listen 127.0.0.1:7000 --expire 5s` and connect with `nc 127.0.0.1 7000`.
@@ -47,7 +47,7 @@ use report::{Ledger, Report};
 use say::say;
 use server::{Event, Pool};
 
-/// How long connecting may take in all, so that a machine which refuses to go on ends the run instead of hanging it.
+/// How long connecting may take in total, so that on a machine that gets stuck the run ends instead of hanging.
 const SETUP: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
@@ -60,14 +60,14 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(message) => {
-            // Standard error may be closed; the exit status says it too.
+            // Standard error may be closed; the exit status reports the failure too.
             let _ = writeln!(io::stderr(), "keepalive: {message}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Server and clients: prints the report and returns whether all is well.
+/// Runs server and clients, prints the report, and returns whether all is well.
 fn run(options: &Options) -> Result<bool, String> {
     // Both ends of each connection are in this process.
     limits::allow_sockets(u64::from(options.connections) * 2)?;
@@ -94,7 +94,7 @@ fn run(options: &Options) -> Result<bool, String> {
                     .map_err(|error| {
                         format!("a client cannot connect: {error}; ask for fewer --connections")
                     })?;
-                // The last ones may still wait in the listener's queue. Relaxed: a mere count.
+                // The last clients may still wait in the listener's queue. Relaxed: only a count.
                 while pool.accepted().load(Ordering::Relaxed) < list.len() {
                     sleep(Duration::from_millis(1)).await;
                 }
@@ -104,7 +104,7 @@ fn run(options: &Options) -> Result<bool, String> {
                 format!("not all clients were connected after {SETUP:?}; ask for fewer --connections")
             })??;
             watch_progress(options, &pool, &ledger).await;
-            // The figures are taken before the clients end, for their leaving is no part of the job.
+            // The figures are taken before the clients end, because closing their connections is not part of the job.
             let metrics = runtime.handle().metrics();
             let cpu = CpuTime::now().since(cpu);
             let report = Report::new(options, &list, &pool, &ledger, &metrics, start.elapsed(), cpu);
@@ -121,7 +121,7 @@ fn run(options: &Options) -> Result<bool, String> {
     Ok(report.succeeded())
 }
 
-/// Waits until the run is over, with a bar on a terminal.
+/// Waits until the run is over, and shows a progress bar on a terminal.
 async fn watch_progress(options: &Options, pool: &Pool, ledger: &Ledger) {
     let duration = options.duration();
     if !io::stderr().is_terminal() {
@@ -149,7 +149,7 @@ async fn watch_progress(options: &Options, pool: &Pool, ledger: &Ledger) {
 /// No value of this type exists: a server that only listens ends with an error or not at all.
 enum Never {}
 
-/// The server alone, until Ctrl-C.
+/// Runs only the server, until Ctrl-C.
 fn listen(address: SocketAddr, expire: Duration) -> Result<Never, String> {
     limits::allow_all_sockets();
     mainspring::block_on(async {
@@ -172,7 +172,7 @@ fn listen(address: SocketAddr, expire: Duration) -> Result<Never, String> {
     })
 }
 
-/// A listener on `address`, or an error that names it.
+/// Returns a listener on `address`, or an error that names the address.
 async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| {
         format!("cannot listen on {address}: {error}; --listen takes another address, port 0 any free port")

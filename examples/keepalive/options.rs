@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and what makes no sense.
+//! The command line: the options, and which of them are invalid.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the command line; a mistake in it ends the process with status 2 and a message that says what to do.
+    /// Reads the command line. A mistake in it ends the process with status 2 and a message that says what to do.
     pub(crate) fn from_command_line() -> Self {
         let options = Self::parse();
         if let Err(message) = options.check() {
@@ -55,12 +55,12 @@ impl Options {
 
     /// How long the run lasts once all are connected.
     ///
-    /// Clients fall silent during the first half, so the second half must be long enough to see the last of them expire.
+    /// Clients fall silent during the first half, so the second half must be long enough for the last of them to expire.
     pub(crate) fn duration(&self) -> Duration {
         self.duration.unwrap_or_else(|| self.expire.saturating_mul(4).max(Duration::from_secs(2)))
     }
 
-    /// Whether the client of this number falls silent: every fifth does, and so at least one.
+    /// Whether the client with this number falls silent: every fifth client does, so at least one.
     pub(crate) fn falls_silent(client: u32) -> bool {
         client % 5 == 0
     }

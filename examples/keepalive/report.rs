@@ -1,4 +1,4 @@
-//! What came of it: who should have been expired, who was, and how late.
+//! The result: which connections should have been expired, which ones were, and how late.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use crate::limits::CpuTime;
 use crate::options::Options;
 use crate::server::{Event, Pool};
 
-/// What the server said while it ran.
+/// What the server reported during the run.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// The silence after which each expired connection was closed.
@@ -26,7 +26,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Writes down one event.
+    /// Records one event.
     pub(crate) fn note(&self, peer: SocketAddr, event: Event) {
         match event {
             Event::Accepted => {}
@@ -51,12 +51,12 @@ pub(crate) struct Report {
     heartbeats: u64,
     kept: usize,
     expired: usize,
-    /// Expired without having been silent, or before the time was up.
+    /// Connections that were expired without having been silent, or before the time was up.
     expired_wrongly: usize,
     missed: usize,
     lost: usize,
     first_loss: Option<String>,
-    /// In nanoseconds, of those that were rightly expired.
+    /// In nanoseconds, for the connections that were rightly expired.
     lateness: Histogram<u64>,
     turns: u64,
     wakeups: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Compares what the server did with what the clients were to do.
+    /// Compares what the server did with what the clients had to do.
     pub(crate) fn new(
         options: &Options,
         clients: &[Client],
@@ -76,7 +76,7 @@ impl Report {
     ) -> Self {
         let expired = ledger.expired.borrow();
         let lost = ledger.lost.borrow();
-        // These bounds are never refused: from a nanosecond to an hour, with three significant digits.
+        // These bounds are always valid: from a nanosecond to an hour, with three significant digits.
         let mut lateness =
             Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds that fit a histogram");
         let mut expired_wrongly = 0;
@@ -124,7 +124,7 @@ impl Report {
             && self.kept + self.expired == self.connections
     }
 
-    /// The report as one JSON object. Without any expiry there is no lateness, and its figures are null.
+    /// The report as one JSON object. If no connection expired there is no lateness, and its figures are null.
     pub(crate) fn json(&self) -> Value {
         let lateness =
             |value: u64| if self.lateness.is_empty() { Value::Null } else { json!(microseconds(value)) };

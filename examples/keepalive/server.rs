@@ -1,12 +1,12 @@
 //! The server: one task and one timer per connection.
 //!
 //! Ground rules:
-//! * A connection's task owns its socket and its timer; nobody else touches them. The timer is made once and pushed back by
+//! * A connection's task owns its socket and its timer; no other task touches them. The timer is made once and pushed back by
 //!   every heartbeat, so a heartbeat neither allocates nor takes a lock.
-//! * Within one poll the socket is looked at before the timer. Together with the runtime, which hands out what arrived before
-//!   it fires what is due, this means: a heartbeat that waits to be read always keeps its connection, however long the
-//!   process was held up.
-//! * The pool decides nothing about what is reported. It tells its observer.
+//! * Within one poll the socket is checked before the timer. The runtime delivers I/O events before it fires timers that are
+//!   due. Together this means: a heartbeat that waits to be read always keeps its connection, however long the
+//!   process was delayed.
+//! * The pool does not decide what is reported. It passes events to its observer.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -26,12 +26,12 @@ use mainspring::time::{Instant, Sleep, sleep_until};
 
 use crate::accept::Backoff;
 
-/// What the pool tells its observer about one connection.
+/// An event of one connection, which the pool passes to its observer.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// It was accepted.
+    /// The connection was accepted.
     Accepted,
-    /// It was silent for too long and has been closed.
+    /// The connection was silent for too long and has been closed.
     Expired {
         /// The time between its last heartbeat and the moment its expiry was noticed.
         silence: Duration,
@@ -39,11 +39,11 @@ pub(crate) enum Event {
     },
     /// The client closed it.
     Left { heartbeats: u64 },
-    /// It broke.
+    /// The connection broke.
     Failed(io::Error),
 }
 
-/// The connections, and what is known of all of them together.
+/// The connections, and their totals.
 pub(crate) struct Pool {
     expire: Duration,
     observer: Box<dyn Fn(SocketAddr, Event)>,
@@ -79,7 +79,7 @@ impl Pool {
         self.heartbeats.get()
     }
 
-    /// Accepts connections for as long as the listener works; returns why it no longer does.
+    /// Accepts connections as long as the listener works. Returns the error with which it fails.
     pub(crate) async fn serve(self: Rc<Self>, listener: TcpListener) -> io::Error {
         let mut backoff = Backoff::default();
         loop {
@@ -88,7 +88,7 @@ impl Pool {
                     let now = Instant::now();
                     backoff.reset();
                     self.open.set(self.open.get() + 1);
-                    // Relaxed: a mere count. It publishes nothing else.
+                    // Relaxed: only a count. It publishes nothing else.
                     self.accepted.fetch_add(1, Ordering::Relaxed);
                     (self.observer)(peer, Event::Accepted);
                     let pool = Rc::clone(&self);
@@ -108,13 +108,13 @@ impl Pool {
         }
     }
 
-    /// Reads one connection's heartbeats until it ends, and says how it did. The socket is closed on return.
+    /// Reads one connection's heartbeats until it ends, and returns how it ended. The socket is closed on return.
     ///
-    /// `last` is when it was last heard of: at first, when it was accepted.
+    /// `last` is when data last arrived on it: at first, when it was accepted.
     async fn watch(&self, mut stream: TcpStream, mut last: Instant) -> Event {
         let mut heartbeats = 0;
         let mut buffer = [0; 256];
-        // A duration too long to add means never; a day later than anyone waits is as good.
+        // A duration too long to add means never; a day that is far enough away is as good.
         let expiry_after =
             |last: Instant| last.checked_add(self.expire).unwrap_or(last + Duration::from_secs(1 << 30));
         let mut expiry = pin!(sleep_until(expiry_after(last)));

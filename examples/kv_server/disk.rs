@@ -1,12 +1,12 @@
-//! What outlives the process: a file with all entries, written anew when something has changed.
+//! The data that outlives the process: a file with all entries, written anew when something has changed.
 //!
 //! Ground rules:
-//! * One task writes, so no older state ever takes the place of a newer one. Others ask it to.
-//! * A new file takes the old one's place when it is whole and on the disk. Whoever is interrupted leaves the old one.
-//! * Files block, so they are read and written on another thread, for which virtual time waits.
-//! * A file that cannot be understood is an error at the start, and never overwritten. Nor is one that somebody else has written
-//!   since: of two servers with one file the second to write says so, and loses nothing in silence.
-//! * What cannot be written is tried again after a pause that doubles, a second to a minute, or when somebody asks.
+//! * One task writes, so an older state never replaces a newer one. Other tasks ask it to write.
+//! * A new file replaces the old one when it is complete and on the disk. If the process is interrupted, the old file stays.
+//! * File operations block, so files are read and written on another thread, for which virtual time waits.
+//! * A file that cannot be parsed is an error at the start, and never overwritten. Nor is a file that another program has written
+//!   since: of two servers with one file, the second to write reports it, and loses nothing silently.
+//! * A write that failed is tried again after a pause that doubles, a second to a minute, or when a client asks.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -26,24 +26,24 @@ use crate::store::{Saved, Store};
 /// The first line of each file.
 const HEAD: &str = "mainspring kv 1";
 
-/// How long it takes until a failed write is tried again: at first, and at the most.
+/// How long it takes until a failed write is tried again: the first time, and at most.
 const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
-/// The way to the task that writes.
+/// The channel to the task that writes.
 #[derive(Clone)]
 pub(crate) struct Disk {
     asks: mpsc::UnboundedSender<Ask>,
 }
 
-/// Somebody who waits until all is on the disk, or to be told why not.
+/// A request to write. The answer is sent when all data is on the disk, or says why it is not.
 type Ask = oneshot::Sender<Result<(), String>>;
 
 impl Disk {
-    /// Has all that is in the store now written.
+    /// Writes everything that is in the store now.
     ///
     /// # Errors
     ///
-    /// Why it could not be, in words.
+    /// Why it could not be written, in words.
     pub(crate) async fn save(&self) -> Result<(), String> {
         let (ask, answer) = oneshot::channel();
         let _ = self.asks.unbounded_send(ask);
@@ -51,7 +51,7 @@ impl Disk {
     }
 }
 
-/// By what a file is known again: when it was written, and how long it is. Nothing, if there is none.
+/// Identifies a version of a file: when it was written, and how long it is. `None` if there is no file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Stamp(Option<(SystemTime, u64)>);
 
@@ -70,8 +70,8 @@ fn refused(why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, why)
 }
 
-/// A way to the disk, and the task for the other end of it: writes the store to `path` when it is asked to, and `pause` after
-/// a change, if there was one. It ends when nobody can ask any more.
+/// Returns a channel to the disk, and the task at its other end. The task writes the store to `path` when it is asked to, and
+/// `pause` after a change, if there was one. It ends when no task can ask any more.
 pub(crate) fn keep(
     path: PathBuf,
     mut stamp: Stamp,
@@ -81,10 +81,10 @@ pub(crate) fn keep(
     let (asks, mut asked) = mpsc::unbounded::<Ask>();
     let task = async move {
         let mut on_disk = store.version();
-        // The pause before the next attempt, after one that failed.
+        // The pause before the next attempt, after a failed one.
         let mut retry = None;
         loop {
-            // What changes in the pause goes the same way.
+            // Changes during the pause are written together with the first.
             let due = async {
                 store.changed_since(on_disk).await;
                 sleep(retry.unwrap_or(pause)).await;
@@ -111,7 +111,7 @@ pub(crate) fn keep(
                     }
                 }
             }
-            // Who has asked says it.
+            // A task that has asked reports the error itself.
             match &written {
                 Err(message) if waiting.is_empty() => eprintln!("kv_server: {message}"),
                 _ => {}
@@ -124,18 +124,18 @@ pub(crate) fn keep(
     (Disk { asks }, task)
 }
 
-/// Reads all entries, none if there is no file; and by what it is known again.
+/// Reads all entries, none if there is no file; also returns the file's stamp.
 ///
 /// # Errors
 ///
-/// The system's, one that names the line that cannot be understood, and one that says why no file can be there.
+/// The system's, one that names the line that cannot be parsed, and one that says why there can be no such file.
 pub(crate) async fn load(path: PathBuf) -> io::Result<(Vec<Saved>, Stamp)> {
     let (text, stamp) = unblock(move || read(&path)).await?;
     let entries = text.map_or_else(|| Ok(Vec::new()), |text| entries(&text))?;
     Ok((entries, stamp))
 }
 
-/// The file's text, if there is one. If there is none, one can be made.
+/// Returns the file's text, if there is a file. If there is none, one can be created.
 fn read(path: &Path) -> io::Result<(Option<String>, Stamp)> {
     let stamp = Stamp::of(path)?;
     if stamp == Stamp(None) {
@@ -162,7 +162,7 @@ fn entries(text: &str) -> io::Result<Vec<Saved>> {
     lines.map(|(index, line)| entry(line).ok_or_else(|| bad(index + 1, "not an entry"))).collect()
 }
 
-/// Writes all entries to a new file and puts it in the place of the old one, if that is still the one that is known by `stamp`.
+/// Writes all entries to a new file and replaces the old one with it, if the old one still has this `stamp`.
 fn write(path: &Path, stamp: Stamp, entries: Vec<Saved>) -> io::Result<Stamp> {
     if ![stamp, Stamp(None)].contains(&Stamp::of(path)?) {
         return Err(io::Error::other("another program has written it since, so it is left as it is"));
@@ -181,7 +181,7 @@ fn write(path: &Path, stamp: Stamp, entries: Vec<Saved>) -> io::Result<Stamp> {
     Stamp::of(path)
 }
 
-/// A line of the file: until when, the key, the value.
+/// Parses a line of the file: the time of expiry, the key, the value.
 fn entry(line: &str) -> Option<Saved> {
     let mut parts = line.splitn(3, ' ');
     let (until, key, value) = (parts.next()?, parts.next()?, parts.next()?);
@@ -192,7 +192,7 @@ fn entry(line: &str) -> Option<Saved> {
     Some(Saved { key: key.to_owned(), value: value.to_owned(), until })
 }
 
-/// A time of day as a number, which reaches to the year 2554.
+/// A time of day as a number. It is enough up to the year 2554.
 fn nanos(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

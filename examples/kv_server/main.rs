@@ -1,4 +1,4 @@
-//! A key-value server: values that expire, on a disk if there is a file, for as many clients as there are descriptors.
+//! A key-value server: values that expire, kept on disk if there is a file, for as many clients as there are descriptors.
 //!
 //! Run it with `cargo run --release --example kv_server --features signal -- --file /tmp/kv`, then talk to it from another
 //! terminal: `nc 127.0.0.1 7000`, and for example `SET greeting hello there`, `EXPIRE greeting 10s`, `GET greeting`. Ctrl-C writes what has
@@ -11,8 +11,8 @@
 //! | `protocol` | the requests                                              |
 //! | `disk`     | the file, written by one task with the help of a thread   |
 //!
-//! Its test, `tests/kv_server.rs`, has days go by in no time: the runtime's time is virtual there, the clients are tasks, and
-//! their connections lie in memory.
+//! Its test, `tests/kv_server.rs`, lets days pass in no time: the runtime's time is virtual there, the clients are tasks, and
+//! their connections are in memory.
 
 #[path = "../common/accept.rs"]
 mod accept;
@@ -105,12 +105,12 @@ async fn serve(options: Options) -> Result<(), String> {
         .await
         .map_err(|error| format!("cannot listen on {}: {error}", options.listen))?;
     let address = listener.local_addr().map_err(|error| format!("the listener has no address: {error}"))?;
-    // The server goes on, whoever reads it.
+    // The server goes on even if its output cannot be read any more.
     let _ = say(format_args!("listening on {address}, with {} keys", store.len()));
 
     let server = Rc::new(Server { store, disk: disk.clone(), idle: options.idle });
     let stopped = accept(listener, server, interrupted).await;
-    // No client changes anything any more.
+    // No client can change anything any more.
     let written = match disk {
         Some(disk) => disk.save().await,
         None => Ok(()),
@@ -132,7 +132,7 @@ async fn accept(
             stopped = stop => {
                 break stopped.map_err(|error| format!("cannot wait for signals: {error}"));
             }
-            // Panics are told of where they happen; the connection is closed by then.
+            // A panic has already been reported, and its connection is closed by then.
             _ = sessions.select_next_some() => {}
             accepted = pin!(listener.accept().fuse()) => match accepted {
                 Ok((stream, peer)) => {
@@ -150,9 +150,9 @@ async fn accept(
     stopped
 }
 
-/// One client, from its first line to its last.
+/// Serves one client, from its first line to its last.
 async fn client(stream: TcpStream, peer: SocketAddr, server: Rc<Server>) {
-    // A client that has gone by now is found below.
+    // If the client has already gone, the session below finds that.
     let _ = stream.set_nodelay(true);
     if let Err(error) = session::serve(stream, &server).await {
         let _ = writeln!(io::stderr(), "{peer}: {error}");

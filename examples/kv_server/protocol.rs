@@ -1,4 +1,4 @@
-//! The requests: a line each, a word and what it wants. Words are written in any case.
+//! The requests. Each is a line: a word and its arguments. Words may be in upper or lower case.
 //!
 //! | request | answer |
 //! |---|---|
@@ -12,11 +12,11 @@
 //! | `SAVE` | `OK` when all is on the disk |
 //! | `QUIT` | `BYE`, and the end |
 //!
-//! What is none of these is answered with `ERROR` and why.
+//! Any other line is answered with `ERROR` and the reason.
 
 use std::time::Duration;
 
-/// The longest line, its end included.
+/// The maximum length of a line, including its end.
 pub(crate) const LONGEST: u64 = 64 * 1024;
 
 /// What a client wants.
@@ -25,7 +25,7 @@ pub(crate) enum Request {
     Get(String),
     Set(String, String),
     Delete(String),
-    /// After so long, or never.
+    /// After this time, or never.
     Expire(String, Option<Duration>),
     Left(String),
     Count,
@@ -33,11 +33,11 @@ pub(crate) enum Request {
     Quit,
 }
 
-/// Understands a line, without its end.
+/// Parses a line, without its end.
 ///
 /// # Errors
 ///
-/// What is wrong, for the client to read.
+/// What is wrong, as a message for the client.
 pub(crate) fn parse(line: &[u8]) -> Result<Request, String> {
     let line = std::str::from_utf8(line).map_err(|_| "a line is text in UTF-8".to_owned())?;
     // In a file a carriage return ends a line, too.
@@ -80,7 +80,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Request, String> {
     }
 }
 
-/// A word, and what follows the blank after it.
+/// Returns the first word, and the text after the blank that follows it.
 fn split(text: &str) -> (&str, &str) {
     text.split_once(' ').unwrap_or((text, ""))
 }

@@ -13,7 +13,7 @@ use crate::disk::Disk;
 use crate::protocol::{LONGEST, Request, parse};
 use crate::store::Store;
 
-/// What sessions share.
+/// The state that all sessions share.
 pub(crate) struct Server {
     pub(crate) store: Rc<Store>,
     /// `None` keeps everything in memory only.
@@ -27,11 +27,11 @@ pub(crate) struct Server {
 pub(crate) enum Ending {
     /// The client left, in the middle of a line or not. A line without its end is not carried out.
     Left,
-    /// It said so before.
+    /// The client announced that it leaves.
     Quit,
-    /// It was silent for too long, and was told.
+    /// The client was silent for too long, and was told.
     Silent,
-    /// Its line was too long to be understood, and so was what followed.
+    /// The client's line was too long to be parsed, and so the rest could not be parsed either.
     TooLong,
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum Ending {
 ///
 /// # Errors
 ///
-/// Those of the stream; one of kind `TimedOut` if the client does not read its answers.
+/// Those of the stream, and one of kind `TimedOut` if the client does not read its answers.
 pub(crate) async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     server: &Server,
@@ -49,7 +49,7 @@ pub(crate) async fn serve(
     let mut writer = BufWriter::new(writer);
     let mut line = Vec::new();
     let ending = loop {
-        // Answers wait for each other as long as there are more requests.
+        // Answers are collected while there are more requests.
         if !reader.buffer().contains(&b'\n') {
             timeout(server.idle, writer.flush()).await??;
         }
@@ -95,7 +95,7 @@ async fn say(writer: &mut (impl AsyncWrite + Unpin), answer: &str) -> io::Result
 ///
 /// # Errors
 ///
-/// Why it could not be carried out.
+/// Why the request could not be carried out.
 async fn carry_out(request: Request, server: &Server) -> Result<String, String> {
     let store = &server.store;
     let done = |there| if there { "OK" } else { "NONE" }.to_owned();

@@ -1,10 +1,10 @@
-//! What the server keeps: keys, their values, and when they expire.
+//! The server's store: keys, their values, and when they expire.
 //!
 //! Ground rules:
-//! * One task at a time touches it, and only between two `.await`: a `RefCell` is all the locking there is.
-//! * Nobody sees a key whose time has come, also in the moment before it is taken out.
-//! * A time is kept twice: as a deadline, by which the key expires here, and as a time of day, which means the same to the
-//!   next process.
+//! * One task at a time touches the store, and only between two `.await`: a `RefCell` is all the locking there is.
+//! * An expired key is never visible, not even in the moment before it is removed.
+//! * A time is kept twice: as a deadline, at which the key expires in this process, and as a time of day, which is also valid in
+//!   the next process.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -13,15 +13,15 @@ use std::time::{Duration, SystemTime};
 
 use mainspring::time::{Instant, TimerMap, wall_now};
 
-/// What expires after this does not: a hundred years, which lie within every calendar of a system.
+/// A key with a longer time than this does not expire: a hundred years, which every system's calendar can represent.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// A key as it outlives the process.
+/// A key in the form that outlives the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Saved {
     pub(crate) key: String,
     pub(crate) value: String,
-    /// When it expires; `None` is never.
+    /// When the key expires; `None` is never.
     pub(crate) until: Option<SystemTime>,
 }
 
@@ -30,7 +30,7 @@ struct Entry {
     until: Option<SystemTime>,
 }
 
-/// Keys and values. One that never expires is due after `Duration::MAX`.
+/// Keys and values. A key that never expires is due after `Duration::MAX`.
 #[derive(Default)]
 pub(crate) struct Store {
     entries: RefCell<TimerMap<String, Entry>>,
@@ -41,12 +41,12 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// A store with these entries, but for those that have expired.
+    /// Returns a store with these entries, except those that have expired.
     pub(crate) fn new(saved: Vec<Saved>) -> Store {
         let store = Store::default();
         let now = wall_now();
         for Saved { key, value, until } in saved {
-            // An error says that the time has passed.
+            // An error means that the time has passed.
             let left = until.map_or(Ok(Duration::MAX), |until| until.duration_since(now));
             if let Ok(left) = left {
                 store.entries.borrow_mut().insert(key, Entry { value, until }, left);
@@ -71,7 +71,7 @@ impl Store {
         self.change();
     }
 
-    /// Says whether the key was there.
+    /// Deletes a key. Returns whether it was there.
     pub(crate) fn delete(&self, key: &str) -> bool {
         let mut entries = self.entries.borrow_mut();
         let live = is_live(&entries, key);
@@ -83,7 +83,7 @@ impl Store {
         live
     }
 
-    /// Has a key expire so long from now, or never. Says whether it was there.
+    /// Lets a key expire after this time from now, or never. Returns whether it was there.
     pub(crate) fn expire(&self, key: &str, after: Option<Duration>) -> bool {
         let mut entries = self.entries.borrow_mut();
         if !is_live(&entries, key) {
@@ -97,7 +97,7 @@ impl Store {
         true
     }
 
-    /// How long a key has left; the inner `None` is for ever, the outer one that it is not there.
+    /// Returns how long a key has left. The inner `None` means forever, the outer one means that there is no such key.
     pub(crate) fn left(&self, key: &str) -> Option<Option<Duration>> {
         let entries = self.entries.borrow();
         let entry = entries.get(key).filter(|_| is_live(&entries, key))?;
@@ -105,7 +105,7 @@ impl Store {
         Some(deadline.map(|deadline| deadline - Instant::now()))
     }
 
-    /// Takes out what expires, as it does, for as long as it is polled.
+    /// Removes entries when they expire, as long as it is polled.
     pub(crate) async fn expire_entries(&self) {
         while poll_fn(|cx| self.entries.borrow_mut().poll_expired(cx)).await.is_some() {
             self.change();
@@ -128,7 +128,7 @@ impl Store {
         self.version.get()
     }
 
-    /// Waits until this is not the version any more. One task may wait at a time.
+    /// Waits until the version differs from this one. One task may wait at a time.
     pub(crate) async fn changed_since(&self, version: u64) {
         poll_fn(|cx| {
             if self.version.get() != version {

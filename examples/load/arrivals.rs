@@ -1,12 +1,12 @@
-//! When requests arrive, and which of the connections takes each.
+//! When requests arrive, and which connection takes each of them.
 //!
 //! Ground rules:
 //!
-//! * A request arrives at its moment, which is computed from the start and its number alone. So neither a slow answer nor a
-//!   late pacer moves the requests that follow, and the rate does not drift.
+//! * A request arrives at its moment, which is computed only from the start and the request's number. So neither a slow answer
+//!   nor a late pacer moves the requests that follow, and the rate does not drift.
 //! * Requests that no connection has taken yet are a range of numbers: however many wait, they need no memory.
-//! * A connection waits only while no request does, and the one that has waited longest gets the next request. So all of
-//!   them are used.
+//! * A connection waits only while no request does, and the connection that has waited longest gets the next request. So all
+//!   connections are used.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ impl Schedule {
         Schedule { start, rate, duration }
     }
 
-    /// When the request of this number arrives; the first one is number zero, and arrives at the start.
+    /// When the request with this number arrives; the first one is number zero, and arrives at the start.
     pub(crate) fn moment(&self, number: u64) -> Instant {
         let nanos = u128::from(number) * SECOND / u128::from(self.rate);
         self.start + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -61,13 +61,13 @@ impl Arrivals {
         Arrivals { schedule, arrived, taken, over, waiting: RefCell::default() }
     }
 
-    /// How many have arrived.
+    /// How many requests have arrived.
     pub(crate) fn arrived(&self) -> u64 {
         self.arrived.get()
     }
 
-    /// Lets each request arrive at its moment, and tells how late it was. After the last one, waiting connections learn that
-    /// there are no more. Returns how long after the start the last one arrived.
+    /// Lets each request arrive at its moment, and calls `tell` with how late it was. After the last request, waiting connections
+    /// learn that there are no more. Returns how long after the start the last request arrived.
     pub(crate) async fn pace(&self, mut tell: impl FnMut(Duration)) -> Duration {
         let mut last = Duration::ZERO;
         for number in 0..self.schedule.requests() {
@@ -79,7 +79,7 @@ impl Arrivals {
             self.arrive();
         }
         self.over.set(true);
-        // The waiting connections see that their sender is gone.
+        // The waiting connections see that their senders are gone.
         drop(self.waiting.take());
         last
     }
@@ -87,7 +87,7 @@ impl Arrivals {
     fn arrive(&self) {
         self.arrived.set(self.arrived.get() + 1);
         while let Some(connection) = self.next_in_line() {
-            // A connection that no longer waits has not taken it.
+            // A connection that no longer waits does not take the request.
             if connection.send(self.arrived.get() - 1).is_ok() {
                 self.taken.set(self.arrived.get());
                 return;
@@ -99,9 +99,9 @@ impl Arrivals {
         self.waiting.borrow_mut().pop_front()
     }
 
-    /// Takes the next request, in the order of their numbers; `None` when all were taken and no more arrive.
+    /// Takes the next request, in the order of the numbers; `None` when all were taken and no more arrive.
     pub(crate) async fn next(&self) -> Option<u64> {
-        // Requests whose time is up are taken one after the other, without a wait between them. The pacer must not starve.
+        // Requests that have timed out are taken one after the other, without a wait between them. The pacer must not starve.
         consume_budget().await;
         let number = self.taken.get();
         if number < self.arrived.get() {

@@ -1,4 +1,4 @@
-//! One connection to the server, and a request over it.
+//! A connection to the server, and a request over it.
 
 use std::error::Error;
 use std::fmt;
@@ -15,7 +15,7 @@ use mainspring::task::AbortOnDrop;
 
 use crate::target;
 
-/// The URL that is asked for, and the server's address.
+/// The URL that is requested, and the server's address.
 #[derive(Debug)]
 pub(crate) struct Target {
     address: SocketAddr,
@@ -49,7 +49,7 @@ impl fmt::Display for Failure {
 }
 
 impl Target {
-    /// Looks the server up, and connects to the first of its addresses that answers: the one that all requests go to.
+    /// Looks the server up, and connects to the first of its addresses that answers. All requests go to that address.
     pub(crate) async fn find(url: &Uri) -> Result<(Target, Connection), String> {
         let (host, port) = target::host_and_port(url);
         let addresses = lookup_host((host, port));
@@ -68,16 +68,16 @@ impl Target {
 
     pub(crate) async fn connect(&self) -> Result<Connection, Failure> {
         let stream = TcpStream::connect(self.address).await.map_err(Failure::Connect)?;
-        // A request is one small packet, and nothing follows it that it could wait for.
+        // A request is one small packet, and there is no later data for which it could wait.
         stream.set_nodelay(true).map_err(Failure::Connect)?;
         let (sender, driver) = http1::handshake(stream).await.map_err(Failure::Broken)?;
         Ok(Connection { sender, _driver: spawn(driver).abort_on_drop() })
     }
 
-    /// Asks, and reads the answer to its end. Returns its status, and how many bytes its body had.
+    /// Sends a request, and reads the answer to its end. Returns the status, and how many bytes the body had.
     ///
-    /// Without a `connection` it makes one, and leaves it there for the next request only after a whole answer: a connection
-    /// that broke, or whose answer was not waited for, cannot be used again.
+    /// Without a `connection` it makes one. It leaves the connection there for the next request only after a complete answer: a
+    /// connection cannot be used again if it broke, or if its answer was not awaited.
     pub(crate) async fn ask(
         &self,
         connection: &mut Option<Connection>,
@@ -85,7 +85,7 @@ impl Target {
         let mut open = match connection.take() {
             Some(mut open) => match open.sender.ready().await {
                 Ok(()) => open,
-                // The server has closed it, as it may between two requests.
+                // The server has closed the connection, as it may between two requests.
                 Err(_) => self.connect().await?,
             },
             None => self.connect().await?,

@@ -4,10 +4,10 @@
 //! against the example `http_server`. `--help` lists the options.
 //!
 //! A client that waits for an answer before it asks again sends less to a slow server. It never sees how long the requests
-//! that it did not send would have waited: its figures omit the worst moments. Here each request has a moment of its own. It
-//! arrives then, whether or not those before it were answered, and its latency counts from there. At 5,000 requests a second
-//! there are 200 µs between two of them: the pacer is one task in one precise sleep after the other, and the report says how
-//! late it was.
+//! that it did not send would have waited: its figures omit the worst moments. Here each request has its own moment. It
+//! arrives then, whether or not earlier requests were answered, and its latency counts from that moment. At 5,000 requests a
+//! second there are 200 µs between two of them: the pacer is one task in one precise sleep after the other, and the report says
+//! how late it was.
 //!
 //! | module     | what it is                                           |
 //! |------------|------------------------------------------------------|
@@ -57,10 +57,10 @@ use progress::Progress;
 use report::{End, Report, Tally};
 use say::say;
 
-/// How many connections are made at the same time. A server's queue of new ones is short.
+/// How many connections are made at the same time. A server's queue of new connections is short.
 const AT_ONCE: usize = 32;
 
-/// What the pacer and the connections share.
+/// The state that the pacer and the connections share.
 #[derive(Debug)]
 struct Run {
     target: Target,
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(message) => {
-            // Standard error may be closed; the exit status says it too.
+            // Standard error may be closed; the exit status reports the failure too.
             let _ = writeln!(io::stderr(), "load: {message}");
             ExitCode::FAILURE
         }
@@ -92,7 +92,7 @@ async fn run(options: &Options) -> Result<bool, String> {
         Either::Left((connected, _)) => connected?,
         Either::Right(_) => return Err("ended before the first request".to_owned()),
     };
-    // Before the load, because an hour of it should not end with a picture that cannot be written.
+    // Before the load, because an hour of load should not end with a picture that cannot be written.
     let picture = options.svg.as_deref().map(|path| File::create(path).map_err(unwritable(path)));
     let picture = picture.transpose()?;
     let (rate, duration) = (options.rate, format_duration(options.duration));
@@ -137,7 +137,7 @@ async fn run(options: &Options) -> Result<bool, String> {
 
     let tally = run.tally.borrow();
     let (scheduled, arrived) = (schedule.requests(), run.arrivals.arrived());
-    // The last request, too, has a whole period to itself.
+    // The last request counts with a whole period, too.
     let paced = paced.unwrap_or_else(|| start.elapsed()).max(schedule.moment(arrived) - start);
     let unfinished = arrived - tally.ended_so_far();
     let report = Report { options, tally: &tally, scheduled, arrived, unfinished, paced };
@@ -155,7 +155,7 @@ fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> String {
     move |error| format!("cannot write {}: {error}", path.display())
 }
 
-/// Opens all connections, so that no request has to wait for that.
+/// Opens all connections, so that no request has to wait for one to open.
 async fn connect(options: &Options) -> Result<(Target, Vec<Connection>), String> {
     let limit = options.timeout;
     let slow = |_| format!("connecting took more than the {} there were", format_duration(limit));
@@ -181,7 +181,7 @@ impl Run {
             let moment = self.schedule.moment(number);
             let waited = moment.elapsed();
             self.tally.borrow_mut().taken(waited);
-            // A request whose time is up is not even sent.
+            // A request that has already timed out is not sent.
             let end = if waited < self.timeout {
                 // A timeout drops the connection together with the request.
                 match timeout_at(moment + self.timeout, self.target.ask(&mut connection)).await {
@@ -196,7 +196,7 @@ impl Run {
         }
     }
 
-    /// Shows how far the run is.
+    /// Shows the progress of the run.
     async fn show(&self, length: Duration) -> std::convert::Infallible {
         let progress = Progress::start(length);
         loop {

@@ -1,7 +1,7 @@
-//! A bar on a terminal while the run goes on.
+//! A progress bar on a terminal during the run.
 //!
-//! Ground rule: a terminal may be slow, or stopped. So a thread of its own writes to it, and the thread that sends requests
-//! only stores numbers for that one.
+//! Ground rule: a terminal may be slow, or stopped. So a separate thread writes to it, and the thread that sends requests
+//! only stores numbers for that thread.
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ struct Counts {
     over: AtomicBool,
 }
 
-/// The bar, which is gone when this is dropped.
+/// The bar, which is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress {
     counts: Arc<Counts>,
@@ -28,7 +28,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Shows a bar for a run of that length, if standard error is a terminal.
+    /// Shows a bar for a run of this length, if standard error is a terminal.
     pub(crate) fn start(length: Duration) -> Progress {
         let counts = Arc::new(Counts::default());
         let thread = io::stderr().is_terminal().then(|| {
@@ -38,7 +38,7 @@ impl Progress {
         Progress { counts, thread }
     }
 
-    /// Tells how far the run is.
+    /// Stores how far the run is.
     pub(crate) fn tell(&self, arrived: u64, answered: u64, errors: u64) {
         self.counts.arrived.store(arrived, Ordering::Relaxed);
         self.counts.answered.store(answered, Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl Drop for Progress {
         self.counts.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // Had it panicked, there would be no bar, and nothing to say about that.
+            // If the thread panicked, there is no bar, and nothing else to report.
             let _ = thread.join();
         }
     }

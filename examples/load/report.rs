@@ -1,7 +1,7 @@
 //! The figures, and how they are printed.
 //!
-//! Ground rule: a request that ran out of time counts into the percentiles, with the time that it took up to then. Without it
-//! a server could look faster by not answering. One whose connection broke, or was refused, has no latency; it is an error.
+//! Ground rule: a request that timed out counts in the percentiles, with the time that it took up to then. Otherwise
+//! a server could look faster by not answering. If the connection broke, or was refused, there is no latency, but an error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use hyper::StatusCode;
 use crate::client::Failure;
 use crate::options::Options;
 
-/// A histogram of nanoseconds, up to an hour; what is longer counts as an hour.
+/// Returns a histogram of nanoseconds, up to an hour; a longer time counts as an hour.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("bounds that fit a histogram")
 }
@@ -26,17 +26,17 @@ fn note(histogram: &mut Histogram<u64>, time: Duration) {
 /// How a request ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// With a whole answer, of so many bytes.
+    /// With a complete answer, and the number of its bytes.
     Answer(StatusCode, u64),
     Failed(Failure),
-    /// Its time was up before there was a whole answer, or before a connection took it.
+    /// It timed out before there was a complete answer, or before a connection took it.
     NoAnswer,
 }
 
 /// The figures.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// How late requests arrived, by the schedule.
+    /// How late requests arrived, compared with the schedule.
     pub(crate) pacing: Histogram<u64>,
     /// How long after its moment a connection took each request.
     pub(crate) taken: Histogram<u64>,
@@ -61,17 +61,17 @@ impl Tally {
         }
     }
 
-    /// A request has arrived, late by so much.
+    /// Counts a request that has arrived, with its lateness.
     pub(crate) fn arrived(&mut self, late: Duration) {
         note(&mut self.pacing, late);
     }
 
-    /// A connection has taken a request, so long after its moment.
+    /// Counts a request that a connection has taken, with the time since its moment.
     pub(crate) fn taken(&mut self, after: Duration) {
         note(&mut self.taken, after);
     }
 
-    /// A request has ended, so long after its moment.
+    /// Counts a request that has ended, with the time since its moment.
     pub(crate) fn ended(&mut self, end: &End, after: Duration) {
         self.ended += 1;
         if !matches!(end, End::Failed(_)) {
@@ -92,7 +92,7 @@ impl Tally {
         *self.errors.entry(error).or_default() += 1;
     }
 
-    /// How many requests have ended in an error, an answer that is one included.
+    /// How many requests have ended in an error, including answers with an error status.
     pub(crate) fn errors(&self) -> u64 {
         self.errors.values().sum()
     }
@@ -115,9 +115,9 @@ pub(crate) struct Report<'a> {
     pub(crate) scheduled: u64,
     /// How many of them have arrived.
     pub(crate) arrived: u64,
-    /// How many of these have not ended.
+    /// How many arrived requests have not ended.
     pub(crate) unfinished: u64,
-    /// How long the pacer was at work.
+    /// How long the pacer was running.
     pub(crate) paced: Duration,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Ground rules:
 //!
-//! * Both axes are logarithmic. To the right each nine is as wide as the one before it: 90 %, 99 %, 99.9 %. Upwards each power
-//!   of ten is as high as the one below it. So one request in ten thousand, and a microsecond, can still be seen.
+//! * Both axes are logarithmic. On the horizontal axis all nines are equally wide: 90 %, 99 %, 99.9 %. On the vertical axis all
+//!   powers of ten are equally high. So one request in ten thousand, and a microsecond, can still be seen.
 //! * The picture needs nothing else: no font, no script and no style sheet.
 
 use hdrhistogram::Histogram;
@@ -13,7 +13,7 @@ use plotters::prelude::*;
 const SIZE: (u32, u32) = (800, 420);
 const COLORS: [RGBColor; 3] = [RGBColor(192, 57, 43), RGBColor(36, 113, 163), RGBColor(125, 139, 153)];
 
-/// The picture of some curves of nanoseconds, each with its name. Those that are empty have a name only.
+/// Draws curves of nanoseconds, each with its name. Empty curves have a name only.
 ///
 /// # Errors
 ///
@@ -31,7 +31,7 @@ fn draw<B: DrawingBackend>(
     curves: &[(&str, &Histogram<u64>)],
 ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
     let all = || curves.iter().map(|(_, histogram)| histogram).filter(|histogram| !histogram.is_empty());
-    // Powers of ten around all that is to be seen.
+    // Powers of ten around all values.
     let low = all().map(|histogram| histogram.min().max(1)).min().unwrap_or(1_000).ilog10();
     let high = all().map(|histogram| histogram.max().max(1)).max().unwrap_or(1_000).ilog10() + 1;
     let most = all().map(|histogram| nines(1.0 - 1.0 / histogram.len() as f64)).fold(2.0, f64::max).ceil();
@@ -75,17 +75,17 @@ fn draw<B: DrawingBackend>(
     root.present()
 }
 
-/// How many nines a quantile has: 1 for 90 %, 2 for 99 %.
+/// Returns how many nines a quantile has: 1 for 90 %, 2 for 99 %.
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).max(1e-12).log10()
 }
 
-/// The quantile of so many nines.
+/// The quantile with this many nines, as text.
 fn percent(nines: f64) -> String {
     format!("{:.*} %", (nines.round() as usize).saturating_sub(2), 100.0 - 100.0 * 0.1_f64.powf(nines))
 }
 
-/// A power of ten of nanoseconds.
+/// A power of ten of nanoseconds, as text.
 fn unit(power: f64) -> String {
     let power = power.round() as u32;
     let unit = (power / 3).min(3);

@@ -1,11 +1,11 @@
 //! How much time there is for a request: the header `grpc-timeout`, a number of up to eight digits and a unit, as in `250m`.
-//! It is read from the requests of clients, and written to those to a further server.
+//! It is read from the requests of clients, and written into the requests to another server.
 //!
 //! Ground rules:
 //!
-//! * It can only shorten the time that the server gives. A longer time is no error: the client is patient.
-//! * A value of another form is refused. To ignore it would be to work on after the client has given up.
-//! * What is written is rounded down: a server that is asked never believes that it has more time than there is.
+//! * The header can only shorten the time that the server gives. A longer time is not an error: the client is patient.
+//! * A value of another form is refused. If it were ignored, work would go on after the client has given up.
+//! * A value that is written is rounded down: a server that is asked never assumes more time than there is.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use hyper::header::{HeaderMap, HeaderValue};
 /// The header's name.
 pub(super) const HEADER: &str = "grpc-timeout";
 
-/// The units and their names, the smallest first. Eight digits of the largest are no more than a `Duration` has room for.
+/// The units and their names, the smallest first. Eight digits of the largest unit fit into a `Duration`.
 const UNITS: [(u8, Duration); 6] = [
     (b'n', Duration::from_nanos(1)),
     (b'u', Duration::from_micros(1)),
@@ -24,15 +24,15 @@ const UNITS: [(u8, Duration); 6] = [
     (b'H', Duration::from_secs(3600)),
 ];
 
-/// What the header may be, for the client that had it wrong.
+/// The form of the header, for a client that sent a malformed one.
 pub(super) const SYNTAX: &str =
     "grpc-timeout has one to eight digits and a unit, H, M, S, m, u or n: say 250m for 250 milliseconds\n";
 
-/// A header that is not of the form.
+/// A malformed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// How much time the client gives, if it says so; of several headers the shortest.
+/// Returns how much time the client gives, if it sends the header; of several headers, the shortest time.
 pub(super) fn of(headers: &HeaderMap) -> Result<Option<Duration>, Malformed> {
     let mut least: Option<Duration> = None;
     for value in headers.get_all(HEADER) {
@@ -42,7 +42,7 @@ pub(super) fn of(headers: &HeaderMap) -> Result<Option<Duration>, Malformed> {
     Ok(least)
 }
 
-/// Parses the header's value. No time at all is legal: clients round down what they have left.
+/// Parses the header's value. A time of zero is legal: clients round down what they have left.
 pub(crate) fn parse(value: &[u8]) -> Result<Duration, Malformed> {
     let (unit, digits) = value.split_last().ok_or(Malformed)?;
     if !(1..=8).contains(&digits.len()) {
@@ -56,7 +56,7 @@ pub(crate) fn parse(value: &[u8]) -> Result<Duration, Malformed> {
     Ok(each * number)
 }
 
-/// The header's value for so much time: in the smallest unit in which eight digits are enough.
+/// Returns the header's value for `time`, in the smallest unit in which eight digits are enough.
 pub(crate) fn value(time: Duration) -> HeaderValue {
     const MOST: u128 = 99_999_999;
     let in_units = UNITS.map(|(unit, each)| (time.as_nanos() / each.as_nanos(), unit));

@@ -1,4 +1,4 @@
-//! What the server and its runtime have done, in the text format of Prometheus.
+//! The metrics of the server and its runtime, in the text format of Prometheus.
 
 use std::cell::Cell;
 use std::fmt::{Display, Write};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::StatusCode;
 use mainspring::runtime::Metrics;
 
-/// What the server counts itself, on the one thread that it has.
+/// The server's own counts, on its only thread.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     accepted: Cell<u64>,
@@ -22,14 +22,14 @@ fn add(count: &Cell<u64>) {
 }
 
 impl Counts {
-    /// A connection is open for as long as the guard lives.
+    /// Counts a connection, which is open for as long as the guard lives.
     pub(super) fn connection(&self) -> Open<'_> {
         add(&self.accepted);
         add(&self.open);
         Open(self)
     }
 
-    /// A connection has ended in an error.
+    /// Counts a connection that has ended in an error.
     pub(super) fn failed(&self) {
         add(&self.failed);
     }
@@ -50,7 +50,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// All of it, as a text.
+/// All metrics as text.
 pub(super) fn render(runtime: &Metrics, server: &Counts) -> String {
     let mut page = Page(String::with_capacity(4096));
     page.one("http_connections_open", "gauge", "Connections that are open.", server.open.get());
@@ -107,12 +107,12 @@ impl Page {
         self.line(name, "", value);
     }
 
-    /// How late timers fired. The runtime does not keep the sum of it, so there is none here either.
+    /// How late timers fired. The runtime does not keep the sum, so there is none here either.
     fn lateness(&mut self, runtime: &Metrics) {
         const NAME: &str = "mainspring_timer_lateness_seconds";
         let lateness = runtime.lateness();
         self.head(NAME, "histogram", "How late timers fired.");
-        // Every fourth power of two of nanoseconds, 1 µs to 17 s: where the runtime's own buckets end, so the counts are exact.
+        // Every fourth power of two of nanoseconds, 1 µs to 17 s. The runtime's own buckets end there, so the counts are exact.
         for bound in (10..=34).step_by(4).map(|power| Duration::from_nanos(1 << power)) {
             let below = |(_, until, _): &(_, Option<Duration>, _)| until.is_some_and(|until| until <= bound);
             let count: u64 = lateness.buckets().filter(below).map(|(_, _, count)| count).sum();

@@ -1,10 +1,10 @@
-//! Accepts, serves each connection in a task of its own, and ends in order.
+//! Accepts connections, serves each in a separate task, and shuts down gracefully.
 //!
 //! Ground rules:
 //!
-//! * No client can hold anything for ever by being slow: there is a limit to each thing that is waited for. What a client may
-//!   still do is to read its answer slowly.
-//! * An error of one connection is that connection's affair. It is counted, not printed: strangers can make any number of them.
+//! * No slow client can hold a resource forever: every wait has a limit. A client may still read its answer
+//!   slowly.
+//! * An error of one connection affects only that connection. It is counted, not printed: strangers can cause any number of them.
 
 #[path = "../../common/accept.rs"]
 mod accept;
@@ -40,20 +40,20 @@ use accept::Backoff;
 use metrics::Counts;
 use prefix::Version;
 
-/// How long, and how much.
+/// The limits of time and size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// For the head of a request, and between two requests over HTTP/1.
     pub(crate) head: Duration,
     /// From the head of a request to the beginning of its answer.
     pub(crate) request: Duration,
-    /// For the requests that are under way at the end.
+    /// For the requests that are in progress at the end.
     pub(crate) drain: Duration,
-    /// Bytes of a request's body.
+    /// The maximum number of bytes in a request's body.
     pub(crate) body: usize,
 }
 
-/// What all connections share. It is neither `Send` nor `Sync` and needs not be: they are on one thread.
+/// The state that all connections share. It is neither `Send` nor `Sync` and need not be: they are on one thread.
 #[derive(Debug)]
 struct State {
     limits: Limits,
@@ -61,11 +61,11 @@ struct State {
     upstream: Option<Uri>,
 }
 
-/// Ready when the server is to end: nobody sends anything, and the sender is dropped.
+/// Ready when the server has to end: no value is ever sent, the sender is dropped.
 type Stop = Shared<oneshot::Receiver<()>>;
 
-/// Serves until `shutdown` is ready; then lets what is under way be answered. Returns how many connections were cut off because
-/// they had not finished within `limits.drain`. `upstream` is a further server that is asked for what is below `/upstream/`.
+/// Serves until `shutdown` is ready; then lets requests in progress be answered. Returns how many connections were cut off
+/// because they had not finished within `limits.drain`. `upstream` is another server, which is asked for all below `/upstream/`.
 ///
 /// # Errors
 ///
@@ -85,7 +85,7 @@ pub(crate) async fn serve(
     loop {
         select_biased! {
             () = shutdown => break,
-            // Its handle is dropped when a connection has ended.
+            // A connection's handle is dropped when the connection has ended.
             _ = connections.select_next_some() => {}
             accepted = listener.accept().fuse() => match accepted {
                 Ok((stream, _)) => {
@@ -114,10 +114,10 @@ async fn connection(stream: TcpStream, state: Rc<State>, stop: Stop) {
 }
 
 async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<(), Box<dyn Error>> {
-    // An answer is written whole: to wait for more would only delay it.
+    // An answer is written as a whole: waiting for more data would only delay it.
     stream.set_nodelay(true)?;
     let Limits { head, .. } = state.limits;
-    // As long as nothing is under way there is nothing to wait for.
+    // While no request is in progress there is nothing to wait for.
     let detected = match select(pin!(timeout(head, prefix::detect(stream))), stop.clone()).await {
         Either::Left((detected, _)) => detected,
         Either::Right(_) => return Ok(()),
@@ -135,7 +135,7 @@ async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<()
         }
         Version::Http2 => {
             let mut builder = http2::Builder::new(Executor);
-            // A client that says nothing for so long is asked whether it is still there, and has as long to answer.
+            // A client that is silent for this long gets a ping, and has the same time to answer it.
             let builder = builder.timer(Timer).keep_alive_interval(head).keep_alive_timeout(head);
             until(stop, builder.serve_connection(stream, service), |connection| {
                 connection.graceful_shutdown()
@@ -146,7 +146,7 @@ async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<()
     Ok(())
 }
 
-/// Drives a connection to its end, which is near once `stop` is ready.
+/// Drives a connection to its end, and starts to finish it once `stop` is ready.
 async fn until<C: Future>(stop: Stop, connection: C, finish: fn(Pin<&mut C>)) -> C::Output {
     let mut connection = pin!(connection);
     match select(connection.as_mut(), stop).await {

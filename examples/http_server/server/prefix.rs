@@ -1,4 +1,4 @@
-//! Which version of HTTP a client speaks: it says so in its first bytes, which then have to be read once more.
+//! Detects the version of HTTP that a client speaks, from its first bytes, which then have to be read once more.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use futures::AsyncReadExt;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use mainspring::net::TcpStream;
 
-/// What a client of HTTP/2 begins with.
+/// The first bytes from a client of HTTP/2.
 const PREFACE: [u8; 24] = *b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +17,13 @@ pub(super) enum Version {
     Http2,
 }
 
-/// Reads as far as it takes to know, and no further than the preface.
+/// Reads until the version is known, and no further than the preface.
 pub(super) async fn detect(mut stream: TcpStream) -> io::Result<(Version, Prefixed)> {
-    // What was not read yet may still become the preface.
+    // The unread rest is filled with the preface, so `start` differs only if a byte that was read does.
     let (mut start, mut length) = (PREFACE, 0);
     while start == PREFACE && length < start.len() {
         match stream.read(&mut start[length..]).await? {
-            // The client has gone, or will say no more: the parser is to judge.
+            // The client has gone, or will send no more: the parser decides.
             0 => break,
             read => length += read,
         }
@@ -32,11 +32,11 @@ pub(super) async fn detect(mut stream: TcpStream) -> io::Result<(Version, Prefix
     Ok((version, Prefixed { start, unread: (0, length), stream }))
 }
 
-/// A stream of which the first bytes were read already.
+/// A stream with first bytes that have already been read.
 #[derive(Debug)]
 pub(super) struct Prefixed {
     start: [u8; 24],
-    /// From where to where `start` is to be read again.
+    /// The range of `start` that has to be read again.
     unread: (usize, usize),
     stream: TcpStream,
 }

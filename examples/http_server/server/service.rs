@@ -1,4 +1,4 @@
-//! What is answered to a request.
+//! The answers to requests.
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -24,15 +24,15 @@ With the header grpc-timeout, say 250m for 250 milliseconds, a request gets no m
 
 type Answer = Response<Full<Bytes>>;
 
-/// Answers within the time that there is for a request, and counts the answer. There always is one.
+/// Answers within the time limit of a request, and counts the answer. There always is one.
 pub(super) async fn answer(request: Request<Incoming>, state: Rc<State>) -> Result<Answer, Infallible> {
     let answer = within(request, &state).await;
     state.counts.answered(answer.status());
     Ok(answer)
 }
 
-/// Answers within the time that the server gives, or the client, if that is less. All that the handler calls and spawns can
-/// ask how much of it is left.
+/// Answers within the time that the server gives, or that the client gives if it is less. Everything that the handler calls and
+/// spawns can ask how much of that time is left.
 async fn within(request: Request<Incoming>, state: &State) -> Answer {
     let limit = state.limits.request;
     let asked = match deadline::of(request.headers()) {
@@ -85,7 +85,7 @@ async fn route(request: Request<Incoming>, state: &State, limit: Instant) -> Ans
     }
 }
 
-/// Answers with what the further server answers, if there is one.
+/// Answers with the answer of the other server, if there is one.
 async fn hand_on(request: &Request<Incoming>, state: &State) -> Answer {
     let Some(server) = &state.upstream else {
         return text(StatusCode::NOT_FOUND, "there is no further server: see --upstream\n");
@@ -98,7 +98,7 @@ async fn hand_on(request: &Request<Incoming>, state: &State) -> Answer {
     }
 }
 
-/// Sends a body back that is not too long and comes in time.
+/// Sends back a body, if it is not too long and arrives in time.
 async fn echo(body: Incoming, most: usize, limit: Instant) -> Answer {
     match timeout_at(limit, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Response::new(Full::new(body.to_bytes())),

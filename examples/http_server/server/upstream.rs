@@ -1,7 +1,7 @@
-//! A request to a further server, which is told how much time is left.
+//! A request to another server, which is told how much time is left.
 //!
-//! Ground rule: the deadline of the request that is answered holds for this one, too. Nothing here has a limit of its own, the
-//! further server knows the common one, and when it has passed everything here is dropped, the connection included.
+//! Ground rule: the deadline of the request that is being answered applies to this one, too. Nothing here has its own limit, the
+//! other server knows the common one, and when it has passed everything here is dropped, the connection included.
 
 use std::error::Error;
 use std::io;
@@ -15,11 +15,11 @@ use mainspring::{spawn, time};
 
 use super::{deadline, target};
 
-/// Asks `server` for `path`, and hands its answer on: status, type and body, which may have `most` bytes.
+/// Asks `server` for `path`, and returns its answer: status, type and body, which may have up to `most` bytes.
 ///
 /// # Errors
 ///
-/// If there is no whole answer.
+/// If there is no complete answer.
 pub(super) async fn ask(
     server: &Uri,
     path: &str,
@@ -31,7 +31,7 @@ pub(super) async fn ask(
     let _driver = spawn(connection).abort_on_drop();
     let authority = server.authority().ok_or_else(|| io::Error::other("the URL has no host"))?;
     let mut request = Request::get(path).header(header::HOST, authority.as_str());
-    // As late as possible: connecting took some of it.
+    // As late as possible: connecting took some of the time.
     if let Some(left) = time::remaining() {
         request = request.header(deadline::HEADER, deadline::value(left));
     }

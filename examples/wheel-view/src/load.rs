@@ -1,14 +1,14 @@
-//! What fills the wheel: tasks that come and go, at a rate that can be changed while they do.
+//! The load on the wheel: tasks that come and go, at a rate that can be changed at any time.
 //!
-//! Of ten tasks five sleep for between a tenth of a millisecond and two minutes, as many shorter as longer ones on
-//! a logarithmic scale; three are timeouts that are mostly given up long before they end; two are idle timers that
-//! are pushed back again and again. Beside them there are some intervals with jitter, and a few timers that are
+//! Of ten tasks five sleep for between a tenth of a millisecond and two minutes, evenly distributed on
+//! a logarithmic scale; three are timeouts that are mostly cancelled long before they end; two are idle timers that
+//! are pushed back again and again. There are also some intervals with jitter, and a few timers that are
 //! hours, months and years away.
 //!
 //! Ground rules:
 //!
-//! * Every timer that ends tells how late it was, and nothing else does.
-//! * There are never more than so many tasks at once: what does not fit does not begin.
+//! * Lateness is recorded for every timer that ends, and for nothing else.
+//! * The number of tasks at one time is limited: a task that would exceed the limit does not begin.
 
 use std::cell::{Cell, RefCell};
 use std::ops::RangeInclusive;
@@ -20,19 +20,19 @@ use mainspring::{runtime::Handle, spawn};
 
 use crate::scene::Lateness;
 
-/// Tasks that may begin each second.
+/// How many tasks may begin each second.
 pub(crate) const RATES: RangeInclusive<u32> = 1..=25_600;
 
-/// Tasks that may be there at once.
+/// How many tasks there may be at once.
 const TASKS: usize = 200_000;
 
-/// Intervals that tick all the time.
+/// How many intervals tick all the time.
 const TICKERS: u32 = 24;
 
-/// How often the tasks of the last moments are begun.
+/// How often the tasks that have become due to begin are spawned.
 const FEED: Duration = Duration::from_millis(5);
 
-/// The load on this thread's runtime, and what it has to tell.
+/// The load on this thread's runtime, and its figures.
 #[derive(Debug)]
 pub(crate) struct Load {
     rate: Cell<u32>,
@@ -42,7 +42,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Begins, inside a runtime.
+    /// Starts the load. It must be called inside a runtime.
     pub(crate) fn start(rate: u32) -> Rc<Load> {
         let load = Rc::new(Load {
             rate: Cell::new(rate),
@@ -70,7 +70,7 @@ impl Load {
         self.rate.set(rate.clamp(*RATES.start(), *RATES.end()));
     }
 
-    /// Lets no more tasks begin, or again.
+    /// Pauses or resumes: while paused, no tasks begin.
     pub(crate) fn toggle(&self) {
         self.paused.set(!self.paused.get());
     }
@@ -79,17 +79,17 @@ impl Load {
         self.paused.get()
     }
 
-    /// Tasks that are there now.
+    /// How many tasks there are now.
     pub(crate) fn tasks(&self) -> usize {
         self.tasks.get()
     }
 
-    /// How late the timers were that have ended since the last call.
+    /// Returns how late the timers were that have ended since the last call.
     pub(crate) fn take_lateness(&self) -> Lateness {
         self.lateness.take()
     }
 
-    /// What the runtime has counted.
+    /// The handle of the runtime.
     pub(crate) fn runtime(&self) -> Handle {
         Handle::current()
     }
@@ -99,7 +99,7 @@ impl Load {
     }
 }
 
-/// A task of the load, for as long as it lives.
+/// Counts a task of the load while it exists.
 struct Present(Rc<Load>);
 
 impl Present {
@@ -152,7 +152,7 @@ async fn nap(load: Rc<Load>, duration: Duration) {
     present.0.ended(deadline);
 }
 
-/// Has half a minute for what takes much less, or a little less than it takes.
+/// Gives half a minute to work that takes much less, or gives short work slightly less time than it takes.
 async fn hurry(load: Rc<Load>, work: Duration) {
     let present = Present::new(load);
     let limit = if work < Duration::from_millis(5) { work * 9 / 10 } else { Duration::from_secs(30) };
@@ -165,7 +165,7 @@ async fn hurry(load: Rc<Load>, work: Duration) {
     }
 }
 
-/// An idle timer of five seconds that is pushed back some times, and then given up.
+/// An idle timer of five seconds that is pushed back some times, and then cancelled.
 async fn idle(load: Rc<Load>, pause: Duration, times: u32) {
     let present = Present::new(load);
     let pause = pause.clamp(Duration::from_millis(10), Duration::from_millis(500));
@@ -179,18 +179,18 @@ async fn idle(load: Rc<Load>, pause: Duration, times: u32) {
     }
 }
 
-/// Ticks for ever, spread by jitter.
+/// Ticks forever, spread by jitter.
 async fn tick(load: Rc<Load>, period: Duration) {
     let _present = Present::new(load);
     let mut ticks = interval(period);
     ticks.set_jitter(period / 4);
     loop {
-        // A tick does not say when it was due, only for when it was scheduled: so it is not counted as late.
+        // A tick returns when it was scheduled, not when it was due after the jitter. So its lateness is not recorded.
         ticks.tick().await;
     }
 }
 
-/// Random numbers (xorshift64), the same ones each time.
+/// Random numbers (xorshift64), the same sequence each time.
 struct Random(u64);
 
 impl Random {
@@ -205,7 +205,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// A duration between the two, evenly spread on a logarithmic scale.
+    /// A duration between `least` and `most`, evenly distributed on a logarithmic scale.
     fn duration(&mut self, least: Duration, most: Duration) -> Duration {
         let fraction = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         let (low, high) = (least.as_secs_f64().ln(), most.as_secs_f64().ln());

@@ -1,4 +1,4 @@
-//! A terminal view of Mainspring's timing wheel as it turns.
+//! A terminal view of Mainspring's timing wheel while it turns.
 //!
 //! ```text
 //! cargo run --release -p wheel-view                            in a terminal: + - p q
@@ -8,12 +8,12 @@
 //!
 //! Tasks come and go on a runtime (`load`); twenty times a second their timers are counted slot by slot (`scene`)
 //! and drawn (`view`), in the terminal (`terminal`), as text (`plain`) or as a picture (`svg`). All of it runs on
-//! one thread, in one runtime: what the view costs its own timers is part of the lateness it shows.
+//! one thread, in one runtime, so the lateness that the view shows includes the view's own cost.
 //!
 //! Ground rules:
 //!
-//! * A scene is all that a frame is drawn from, and drawing changes nothing: so frames can be tested.
-//! * The terminal is put back as it was however the program ends: by q, Ctrl-C, a signal, an error or a panic.
+//! * A frame is drawn from a scene alone, and drawing changes nothing: so frames can be tested.
+//! * The terminal is restored however the program ends: by q, Ctrl-C, a signal, an error or a panic.
 
 mod load;
 mod options;
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     let result = if options.is_headless() { headless(&options) } else { interactive(&options) };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Who read this has seen enough.
+        // The reader has stopped reading, which is not an error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("wheel-view: {error}");
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// In the terminal, until somebody has seen enough.
+/// Runs in the terminal, until the user quits.
 fn interactive(options: &Options) -> io::Result<()> {
     let mut screen = Screen::open()?;
     Runtime::new()?.block_on(async {
@@ -92,7 +92,7 @@ fn interactive(options: &Options) -> io::Result<()> {
     })
 }
 
-/// Without a terminal: so many frames as text, the last one as a picture, or both.
+/// Runs without a terminal: prints frames as text, writes the last frame as a picture, or both.
 fn headless(options: &Options) -> io::Result<()> {
     let area = Rect::new(0, 0, options.size.0, options.size.1);
     let mut buffer = Buffer::empty(area);

@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and what makes no sense.
+//! The command line: the options, and which of them are invalid.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Parser;
 
 use crate::load::RATES;
 
-/// Frames without a terminal, if nobody says how many: for text one, for a picture so many that the wheel has
+/// The default number of frames without a terminal is one for text. For a picture it is this, so that the wheel has
 /// turned a little.
 const PICTURE_FRAMES: u32 = 80;
 
@@ -39,7 +39,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads the command line; a mistake in it ends the process with status 2 and a message that says what to do.
+    /// Reads the command line. A mistake in it ends the process with status 2 and a message that says what to do.
     pub(crate) fn from_command_line() -> Options {
         Options::parse()
     }

@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Buffer;
 
-/// The symbols of a frame, a line per row without its trailing blanks, and an empty line after the last.
+/// The symbols of a frame: a line per row, without trailing blanks, and an empty line after the last one.
 pub(crate) fn text(buffer: &Buffer) -> String {
     let mut text = String::new();
     for row in buffer.content().chunks(usize::from(buffer.area.width).max(1)) {

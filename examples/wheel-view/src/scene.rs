@@ -1,8 +1,8 @@
-//! What a frame shows: the wheel's fill, what was opened since the last frame, counts and lateness.
+//! The contents of a frame: how full the wheel is, which slots were opened since the last frame, counts and lateness.
 //!
 //! Ground rules:
 //!
-//! * A [`Scene`] is plain data, complete in itself. Only the [`Recorder`] remembers anything between frames.
+//! * A [`Scene`] is plain, self-contained data. Only the [`Recorder`] remembers anything between frames.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use mainspring::time::Instant;
 
 use crate::load::Load;
 
-/// Narrower slots are not shown.
+/// Slots narrower than this are not shown.
 const SEEN: Duration = Duration::from_micros(50);
-/// Frames for which a slot that was opened is shown as such.
+/// The number of frames for which an opened slot is shown as opened.
 const GLOW: u8 = 4;
-/// Frames whose lateness is remembered.
+/// The number of frames for which the lateness is remembered.
 const HISTORY: usize = 512;
-/// Rates are means over so many frames.
+/// The number of frames over which rates are averaged.
 const RATE_FRAMES: usize = 20;
 
-/// The upper ends of the lateness buckets; what is later than all of them goes into one more.
+/// The upper ends of the lateness buckets; anything later goes into one more bucket.
 pub(crate) const BUCKETS: [Duration; 7] = [
     Duration::from_micros(50),
     Duration::from_micros(100),
@@ -58,7 +58,7 @@ impl Lateness {
     }
 }
 
-/// A count since the beginning, and how much of it a second.
+/// A count since the beginning, and its rate per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Count {
     pub(crate) total: u64,
@@ -68,17 +68,17 @@ pub(crate) struct Count {
 /// A level of the wheel.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
-    /// As the wheel counts them, from the narrowest slots on.
+    /// The level's number in the wheel, where the level with the narrowest slots is the first.
     pub(crate) number: usize,
     pub(crate) slot_width: Duration,
     /// Timers in each slot.
     pub(crate) slots: Vec<u32>,
     pub(crate) current: usize,
-    /// How lately each slot was opened: zero for long ago or never, up to [`GLOW`].
+    /// How recently each slot was opened: from zero, for long ago or never, up to [`GLOW`].
     pub(crate) opened: Vec<u8>,
 }
 
-/// All that a frame is drawn from.
+/// All data from which a frame is drawn.
 #[derive(Clone, Debug)]
 pub(crate) struct Scene {
     pub(crate) uptime: Duration,
@@ -91,15 +91,15 @@ pub(crate) struct Scene {
     /// Armed, fired, cancelled, reset, moved within the wheel, wake-ups of the thread.
     pub(crate) counts: [(&'static str, Count); 6],
     pub(crate) lateness: Lateness,
-    /// The worst lateness of each of the last frames, in microseconds, the latest last.
+    /// The worst lateness of each of the last frames, in microseconds, the newest frame last.
     pub(crate) recent: Vec<u64>,
 }
 
-/// Remembers what a scene needs of the frames before.
+/// Remembers what a scene needs from earlier frames.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     began: Instant,
-    /// The latest frame's, and up to when the wheel had been processed then.
+    /// The levels of the latest frame, and up to when the wheel had been processed then.
     levels: Vec<Level>,
     elapsed: Duration,
     history: VecDeque<(Instant, [u64; 6])>,
@@ -119,7 +119,7 @@ impl Recorder {
         }
     }
 
-    /// The scene of this moment.
+    /// Returns the current scene.
     pub(crate) fn record(&mut self, load: &Load) -> Scene {
         let runtime = load.runtime();
         let (metrics, occupancy) = (runtime.metrics(), runtime.occupancy());
@@ -142,9 +142,9 @@ impl Recorder {
         }
     }
 
-    /// Sees the levels. What was opened since the last frame glows, and the others fade.
+    /// Updates the levels. Slots that were opened since the last frame glow, and other glowing slots fade.
     fn look(&mut self, now: &Occupancy) {
-        // What happens on narrower slots is over before a frame is drawn.
+        // Changes in narrower slots are over before a frame is drawn.
         let seen = now.levels().enumerate().filter(|(_, level)| level.slot_width >= SEEN);
         let levels = seen.map(|(number, level)| {
             let LevelOccupancy { slot_width, slots, current, .. } = level;
@@ -183,7 +183,7 @@ fn passed(
 ) -> impl Iterator<Item = usize> + use<> {
     let (width, count) = (level.slot_width.as_nanos(), level.slots.len() as u128);
     let (from, to) = (before.as_nanos() / width, now.as_nanos() / width);
-    // All of them, if it has gone round.
+    // All slots, if the wheel has gone round.
     let from = from.max(to.saturating_sub(count));
     (from..to).map(move |slot| ((slot + 1) % count) as usize)
 }
@@ -236,7 +236,7 @@ mod tests {
             assert_eq!(scene.recent.len(), 31);
             let (name, armed) = scene.counts[0];
             assert!(name == "armed" && armed.total > 0 && armed.per_second > 0.0);
-            // The view's own sleep was armed and has fired, and so it is not in the wheel.
+            // The view's own sleep was armed and has fired, so it is not in the wheel.
             let in_slots: usize =
                 scene.levels.iter().flat_map(|level| &level.slots).map(|&n| n as usize).sum();
             assert!(in_slots > 0 && scene.live > 0 && scene.tasks > 0);

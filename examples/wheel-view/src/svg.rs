@@ -2,8 +2,8 @@
 //!
 //! Ground rules:
 //!
-//! * Every cell of the frame lies on a grid. Blocks, shades and lines are drawn as rectangles, because fonts
-//!   disagree about them; the rest is text, stretched to the grid if the font is another.
+//! * Every cell of the frame lies on a grid. Blocks, shades and lines are drawn as rectangles, because they differ
+//!   between fonts; the rest is text, stretched to the grid if the font is a different one.
 //! * The picture needs nothing else: no font, no script, no style sheet.
 
 use std::fmt::Write;
@@ -51,7 +51,7 @@ pub(crate) fn picture(buffer: &Buffer) -> String {
 enum Kind {
     Blank,
     Text,
-    /// A part of the cell (left, top, right, bottom, from 0 to 1), more or less opaque.
+    /// A part of the cell (left, top, right, bottom, from 0 to 1), with an opacity.
     Block([f64; 4], f64),
     /// Lines from the middle of the cell to its left, right, upper and lower edge.
     Lines([bool; 4]),
@@ -82,8 +82,8 @@ fn kind(symbol: &str) -> Kind {
     }
 }
 
-/// How many cells from the first on can be drawn as one: text of one style, without blanks at its ends; a row of
-/// the same blocks or lines.
+/// Returns how many cells, starting with the first, can be drawn as one: text of one style, without blanks at its
+/// ends, or a row of the same blocks or lines.
 fn run(cells: &[Cell]) -> usize {
     let first = &cells[0];
     let same_style = |cell: &Cell| cell.fg == first.fg && cell.modifier == first.modifier;
@@ -151,7 +151,7 @@ fn draw(svg: &mut String, cells: &[Cell], column: usize, row: usize) {
 }
 
 fn line(svg: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(svg, "{text}");
 }
 

@@ -1,11 +1,11 @@
-//! The terminal: opened, drawn on, asked for keys, and put back as it was.
+//! The terminal: opening it, drawing on it, reading keys, and restoring it.
 //!
 //! Ground rules:
 //!
-//! * While a [`Screen`] lives the terminal is in raw mode, on its alternate screen. Its drop ends that, and so
+//! * While a [`Screen`] exists, the terminal is in raw mode, on its alternate screen. Dropping the screen ends that, and so
 //!   does a panic, before its message is printed.
-//! * A signal does not end the program: it is a wish to quit, so that the terminal is put back then, too.
-//! * Nothing here waits: keys are asked for once a frame.
+//! * A signal does not end the program: it is a wish to quit, so that the terminal is restored then, too.
+//! * Nothing here waits: keys are polled once a frame.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::widgets::Widget;
 
-/// What somebody at the keyboard wants.
+/// A command from the keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     More,
@@ -25,7 +25,7 @@ pub(crate) enum Wish {
     Quit,
 }
 
-/// The terminal, while it is ours.
+/// The terminal, while the program controls it.
 pub(crate) struct Screen {
     terminal: DefaultTerminal,
     /// A signal has come, or a task has panicked.
@@ -35,7 +35,7 @@ pub(crate) struct Screen {
 impl Screen {
     /// # Errors
     ///
-    /// The terminal's, which then is as it was.
+    /// Those of the terminal, which is then in its previous state.
     pub(crate) fn open() -> io::Result<Screen> {
         let end = Arc::new(AtomicBool::new(false));
         // Without handlers a signal would end the program with the terminal in raw mode.
@@ -43,12 +43,12 @@ impl Screen {
         for signal in signal_hook::consts::TERM_SIGNALS {
             signal_hook::flag::register(*signal, end.clone())?;
         }
-        // It also puts the terminal back when anything panics, before the message is printed.
+        // This also restores the terminal when anything panics, before the message is printed.
         let terminal = ratatui::try_init().inspect_err(|_| ratatui::restore())?;
         let panicked = end.clone();
         let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            // The terminal is no longer ours to draw on, also if it was only a task that panicked. Relaxed: the
+            // The program must not draw on the terminal any more, even if only a task panicked. Relaxed: the
             // flag is all there is to see.
             panicked.store(true, Ordering::Relaxed);
             previous(info);
@@ -56,7 +56,7 @@ impl Screen {
         Ok(Screen { terminal, end })
     }
 
-    /// What has been wished for since the last call.
+    /// Returns the commands since the last call.
     pub(crate) fn wishes(&mut self) -> io::Result<Vec<Wish>> {
         let mut wishes = Vec::new();
         if self.end.load(Ordering::Relaxed) {
@@ -71,7 +71,7 @@ impl Screen {
         Ok(wishes)
     }
 
-    /// Draws a frame, in the size that the terminal has now.
+    /// Draws a frame, in the terminal's current size.
     pub(crate) fn draw(&mut self, view: impl Widget) -> io::Result<()> {
         self.terminal.draw(|frame| frame.render_widget(view, frame.area()))?;
         Ok(())
@@ -80,7 +80,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone cannot be put back, and nobody is there to be told.
+        // If the terminal is gone, it cannot be restored, and the error cannot be shown.
         let _ = self.terminal.show_cursor();
         let _ = ratatui::try_restore();
     }
@@ -108,7 +108,7 @@ mod tests {
     fn keys_are_understood() {
         let key = |code, modifiers| wish(KeyEvent::new(code, modifiers));
         assert_eq!(key(KeyCode::Char('+'), KeyModifiers::NONE), Some(Wish::More));
-        // Where it is above the equals sign, without Shift.
+        // Plus is on the key of the equals sign: this is that key without Shift.
         assert_eq!(key(KeyCode::Char('='), KeyModifiers::NONE), Some(Wish::More));
         assert_eq!(key(KeyCode::Char('-'), KeyModifiers::NONE), Some(Wish::Less));
         assert_eq!(key(KeyCode::Char('p'), KeyModifiers::NONE), Some(Wish::Pause));

@@ -10,7 +10,7 @@
 //!
 //! Ground rules:
 //!
-//! * Any size is legal, also none at all: what does not fit is left out or cut off, and nothing panics.
+//! * Any size is legal, including zero: parts that do not fit are left out or cut off, and nothing panics.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ use ratatui::widgets::{Block, BorderType, Paragraph, Sparkline, Widget};
 
 use crate::scene::{BUCKETS, Level, Scene};
 
-/// Rows below which there are no borders, only the wheel.
+/// With fewer rows than this there are no borders, only the wheel.
 const ROOMY: u16 = 14;
-/// Columns of a level's name and slot width, and of its number of timers.
+/// The columns of a level's name and slot width, and of its number of timers.
 const WIDE: (u16, u16) = (22, 8);
 const NARROW: (u16, u16) = (2, 6);
 
@@ -70,7 +70,7 @@ impl Widget for View<'_> {
     }
 }
 
-/// A frame with a title; returns what is inside.
+/// Draws a border with a title. Returns the area inside it.
 fn framed(title: Line<'_>, area: Rect, buffer: &mut Buffer) -> Rect {
     let block = Block::bordered().border_type(BorderType::Rounded).border_style(DIM).title(title);
     let inside = block.inner(area);
@@ -102,7 +102,7 @@ fn legend() -> Line<'static> {
     ])
 }
 
-/// The levels, one a row. If there are too few rows, the highest are left out: little happens there.
+/// The levels, one a row. If there are too few rows, the highest levels are left out: little happens there.
 fn levels(scene: &Scene, area: Rect, buffer: &mut Buffer) {
     let (label, count) = if area.width >= 64 + WIDE.0 + WIDE.1 { WIDE } else { NARROW };
     let room = area.width.saturating_sub(label + count);
@@ -136,7 +136,7 @@ fn levels(scene: &Scene, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// How some slots of a level look as one cell.
+/// The symbol and style of some slots of a level as one cell.
 fn cell(level: &Level, slots: std::ops::Range<usize>) -> (&'static str, Style) {
     let timers: u32 = level.slots[slots.clone()].iter().sum();
     let opened = level.opened[slots.clone()].iter().any(|&glow| glow > 0);
@@ -209,7 +209,7 @@ fn recent(scene: &Scene, area: Rect, buffer: &mut Buffer) {
     Sparkline::default().data(&scene.recent[skipped..]).style(CURVE).render(area, buffer);
 }
 
-/// A number with its thousands apart.
+/// A number with separated thousands.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -248,7 +248,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
-    /// A level of that number, without timers.
+    /// A level with that number, without timers.
     fn level((current, number): (usize, usize)) -> Level {
         let slot_width = Duration::from_nanos(1 << (4 + 6 * number));
         Level { number, slot_width, slots: vec![0; 64], current, opened: vec![0; 64] }
@@ -324,7 +324,7 @@ mod tests {
             assert!(lines[8 - level].starts_with(&format!("{} ", level + 2)), "{}", lines[8 - level]);
         }
         assert!(lines[9].contains("q quit"));
-        // Two slots a cell, so the last cell of level 5 is full and its sum is behind it.
+        // Two slots a cell, so the last cell of level 5 is full, with the sum after it.
         assert!(lines[5].contains("█ 5,000"), "{}", lines[5]);
     }
 

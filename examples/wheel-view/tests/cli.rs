@@ -1,4 +1,4 @@
-//! The program from outside: without a terminal, as text, as a picture, and with a reader that has seen enough.
+//! Runs the program: without a terminal, as text, as a picture, and with a reader that stops reading.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
