@@ -23,7 +23,7 @@ use mainspring::time::{Instant, TimerMap};
 
 use say::say;
 
-/// Jobs by the calendar, under a virtual clock.
+/// Calendar jobs, under a virtual clock.
 #[derive(Debug, Parser)]
 #[command(name = "calendar")]
 struct Options {

@@ -42,7 +42,7 @@ struct Options {
     /// How long a connection may be silent before it is closed
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     expire: Duration,
-    /// How long it goes on, in virtual time
+    /// How long it runs, in virtual time
     #[arg(long, value_name = "DURATION", default_value = "7days", value_parser = duration::parse)]
     duration: Duration,
     /// Which connections fall silent, and when

@@ -24,13 +24,13 @@ use mainspring::{Handle, Runtime, sleep, spawn, timeout};
 
 use say::{cannot, say};
 
-/// A program that tells on SIGUSR1 what it is waiting for.
+/// A program that reports on SIGUSR1 what it is waiting for.
 ///
 /// Durations are written as 50ms or 30s; a plain number is in milliseconds.
 #[derive(Debug, Parser)]
 #[command(name = "dump")]
 struct Options {
-    /// After which time the program ends
+    /// How long the program runs
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
     duration: Duration,
 }

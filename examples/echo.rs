@@ -29,7 +29,7 @@ struct Options {
     /// The address to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000")]
     listen: SocketAddr,
-    /// How long a client may say nothing before it is sent away.
+    /// How long a client may be silent before it is disconnected.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
     idle: Duration,
 }

@@ -27,7 +27,7 @@ struct Options {
     /// The page, such as http://example.org/
     #[arg(value_parser = target::parse)]
     url: Uri,
-    /// How long all of it may take, from the look-up of the name to the last byte.
+    /// How long the whole request may take, from the name look-up to the last byte.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     timeout: Duration,
 }

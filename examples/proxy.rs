@@ -45,7 +45,7 @@ struct Options {
     /// The address to listen on; port 0 takes any free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000")]
     listen: SocketAddr,
-    /// The server to which connections are handed on
+    /// The server to which connections are forwarded
     #[arg(long, value_name = "HOST:PORT", value_parser = upstream)]
     upstream: String,
     /// How long connecting to the server may take

@@ -26,10 +26,10 @@ struct Options {
     /// How many threads, each with a runtime
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: u16,
-    /// How many clients ask, all the time
+    /// How many clients send requests continuously
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(0..=1_000))]
     clients: u16,
-    /// After which time it ends; without this, when standard input does
+    /// How long it runs; without this, until standard input ends
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     seconds: Option<u32>,
 }

@@ -25,13 +25,13 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "under_loop")]
 struct Options {
-    /// After which time the program ends
+    /// How long the program runs
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
     duration: Duration,
     /// How often a task of the runtime ticks
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = duration::parse)]
     tick: Duration,
-    /// Draw a window, as a line of text, at most so many times a second
+    /// Draw a window, as a line of text, at most this many times a second
     #[arg(long, value_name = "PER SECOND", value_parser = clap::value_parser!(u32).range(1..=1000))]
     frames: Option<u32>,
 }

@@ -179,8 +179,8 @@ impl<S> Layer<S> for RateLimitLayer {
 
 #[track_caller]
 const fn check(number: u64, period: Duration) {
-    assert!(number > 0, "a rate limit of no request at all would never be ready");
-    assert!(!period.is_zero(), "a rate limit has to have a period");
+    assert!(number > 0, "the number of requests must not be zero: the service would never be ready");
+    assert!(!period.is_zero(), "the period must not be zero");
 }
 
 /// A service that is ready for a limited number of requests in each period, and pending for the rest of the period.
@@ -254,8 +254,7 @@ where
         if self.end.is_none_or(|end| now >= end) {
             (self.left, self.end) = (self.number, Some(now + self.period));
         }
-        self.left =
-            self.left.checked_sub(1).expect("`poll_ready` has to say that it is ready before each `call`");
+        self.left = self.left.checked_sub(1).expect("`poll_ready` must return `Ready` before each `call`");
         if let (0, Some(sleep), Some(end)) = (self.left, &mut self.sleep, self.end) {
             sleep.as_mut().reset(end);
         }

@@ -1,4 +1,4 @@
-//! Work that blocks: closures on other threads, and what becomes of time, panics, threads and those who wait no longer.
+//! Work that blocks: closures on other threads, and what happens to time, panics, threads and tasks that no longer wait.
 
 mod common;
 
@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// As many threads as the pool has at most.
+/// The maximum number of threads in the pool.
 const LIMIT: usize = 512;
 
-/// Runs the test `name` in a process of its own, after what a shell does before, because the pool is the process's.
-/// Returns true in that process.
+/// Runs the test `name` in a process of its own, after the given shell commands, because the pool belongs to the
+/// process. Returns true in that process.
 fn alone(name: &str, shell: &str) -> bool {
     const CHILD: &str = "MAINSPRING_BLOCKING_CHILD";
     if std::env::var_os(CHILD).is_some() {
@@ -45,7 +45,7 @@ fn until(what: impl Fn() -> bool) {
     }
 }
 
-/// A closure that tells when it has begun and waits to be let go.
+/// A closure that tells when it has begun and waits until it may go on.
 struct Gate {
     go: mpsc::Sender<()>,
     begun: Arc<AtomicBool>,
@@ -83,7 +83,7 @@ fn a_closure_runs_on_another_thread_and_its_result_comes_back() {
         assert!(there != here && without_runtime);
         let (there, without_runtime) = spawn_blocking(elsewhere).await.unwrap();
         assert!(there != here && without_runtime);
-        // What waits meanwhile is not held up.
+        // Other things that wait meanwhile are not held up.
         let (gate, closure) = gated("done");
         let mut closure = unblock(closure);
         assert!(timeout(ms(5), &mut closure).await.is_err());
@@ -137,7 +137,7 @@ fn while_a_closure_runs_the_runtime_goes_on_and_its_results_are_charged_to_nobod
         assert!(!waits.is_finished());
         gate.open();
         assert_eq!(waits.await.unwrap(), "late");
-        // More results in one poll than a task may take of sleeps and sockets.
+        // More results in one poll than a task may take from sleeps and sockets.
         let ready: Vec<_> = (0..300).map(|n| unblock(move || n)).collect();
         until(|| ready.iter().all(|ready| format!("{ready:?}").contains("done")));
         for (n, ready) in ready.into_iter().enumerate() {
@@ -158,7 +158,7 @@ fn virtual_time_waits_for_a_closure() {
         assert_eq!(timeout(Duration::from_nanos(1), unblock(slow)).await.unwrap(), 42);
         assert_eq!(timeout(ms(30_000), spawn_blocking(slow)).await.unwrap().unwrap(), 42);
         assert_eq!(start.elapsed(), Duration::ZERO);
-        // Also for one that nobody waits for, and then it goes on.
+        // Also for a closure that no task waits for; afterwards time goes on.
         let ended = Arc::new(AtomicBool::new(false));
         let tells = ended.clone();
         drop(spawn_blocking(move || {
@@ -189,7 +189,7 @@ fn virtual_time_is_held_by_a_closure_that_has_begun_also_when_its_future_was_dro
         sleep(HOUR).await;
         assert!(opened.load(Ordering::SeqCst));
         opener.join().unwrap();
-        // Whoever turns time is not kept from it.
+        // A task that advances time is not kept from it.
         let (gate, closure) = gated(());
         let waits = unblock(closure);
         advance(HOUR).await;
@@ -210,7 +210,7 @@ fn a_panic_comes_out_where_the_result_is_awaited_and_the_next_closure_runs() {
             assert_eq!(error.into_panic().downcast_ref(), Some(&n));
             assert_eq!(unblock(move || n).await, n);
         }
-        // One that nobody awaits is nobody's.
+        // A panic that no task awaits belongs to no task.
         drop(unblock(quiet(7)));
         struct Bomb;
         impl Drop for Bomb {
@@ -253,7 +253,7 @@ fn a_closure_that_has_begun_runs_on_and_its_unwanted_result_is_dropped() {
         gate.open();
         until(|| dropped.count() == 2);
 
-        // One that is there but was not taken.
+        // A result that is there but was not taken.
         let ready = unblock({
             let token = dropped.token();
             move || token
@@ -317,7 +317,7 @@ fn it_can_be_selected_from_and_says_when_it_is_polled_twice() {
         assert_eq!(sum, 3);
         assert!(one.is_terminated());
         let panic = panicked(|| (&mut one).now_or_never());
-        assert!(panic.message.contains("after it gave its result"), "{panic:?}");
+        assert!(panic.message.contains("after it returned its result"), "{panic:?}");
     });
 }
 
@@ -353,12 +353,12 @@ fn so_many_threads_run_at_once_and_what_waits_begins_in_order_or_is_dropped_with
         assert!(futures::poll!(lookup.as_mut()).is_pending());
         thread::sleep(ms(50));
         assert_eq!((order.lock().unwrap().len(), dropped.count()), (0, 0), "there is no thread for them");
-        // These never run.
+        // These closures never run.
         wait.iter_mut().skip(1).step_by(2).for_each(|waits| drop(waits.take()));
         assert_eq!(dropped.count(), 50);
 
         gates[0].open();
-        // The one thread that is free does all of them, and the lookup.
+        // The one thread that is free does all of these, and the lookup.
         join_all(wait.into_iter().flatten()).await;
         #[cfg(feature = "net")]
         assert!(lookup.await.unwrap().next().is_some());
@@ -377,7 +377,7 @@ fn a_closure_that_was_dropped_before_it_began_holds_time_no_longer() {
     let gates: Vec<_> = (0..LIMIT)
         .map(|_| {
             let (gate, closure) = gated(());
-            // Outside of any runtime: it holds nobody's time.
+            // Outside of any runtime: it holds no runtime's time.
             (gate, unblock(closure))
         })
         .collect();
@@ -412,7 +412,7 @@ fn threads_that_are_idle_end() {
             assert_eq!(threads(), before + 30);
             gates.iter().for_each(Gate::open);
             join_all(closures).await;
-            // Those that are idle are used again, and no others begun.
+            // Idle threads are used again, and no other threads begin.
             for n in 0..50 {
                 assert_eq!(unblock(move || n).await, n);
             }
@@ -424,7 +424,7 @@ fn threads_that_are_idle_end() {
     });
 }
 
-/// With stacks of a gigabyte, of which a hundred fit into what the process may have; half a gigabyte is left for other things.
+/// With stacks of a gigabyte: a hundred of them fit into what the process may have; half a gigabyte is left for other things.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[test]
 fn where_the_system_makes_no_more_threads_those_that_are_there_do_the_work() {
@@ -453,7 +453,7 @@ fn where_the_system_makes_no_more_threads_those_that_are_there_do_the_work() {
     });
 }
 
-/// With stacks of which none fits into the address space.
+/// With stacks so large that none fits into the address space.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[test]
 fn where_the_system_makes_no_thread_at_all_it_is_said() {
@@ -466,7 +466,7 @@ fn where_the_system_makes_no_thread_at_all_it_is_said() {
         for n in 0..3 {
             let token = dropped.token();
             let panic = panicked(|| unblock(move || drop(token)));
-            assert!(panic.message.starts_with("the system makes no thread"), "{panic:?}");
+            assert!(panic.message.starts_with("no thread for blocking work"), "{panic:?}");
             assert!(panic.file.ends_with("blocking.rs"));
             assert_eq!(dropped.count(), n + 1);
             #[cfg(feature = "net")]

@@ -1,6 +1,6 @@
-//! The budget of each poll: what a task may do before it has to let others run.
+//! The budget of each poll: what a task may do before it must let others run.
 //!
-//! Ground rules: what is measured is measured in counts; where a time is asserted its bound is far from what is expected.
+//! Ground rules: results are measured in counts; if a time is asserted, its bound is far from the expected time.
 
 #![cfg(unix)]
 
@@ -38,7 +38,7 @@ fn a_poll_that_takes_results_for_long_ends_before_the_limit_of_their_number() {
             .await;
         });
         slow.await.unwrap();
-        // At first it is not known how much a result takes.
+        // At first the time that a result takes is not known.
         assert!(polls.get() >= 20, "128 results in {} polls", polls.get());
     });
 }
@@ -78,7 +78,7 @@ fn a_future_that_uses_the_budget_up_does_not_keep_its_timeout_from_elapsing() {
             }
         };
         assert!(timeout(ms(5), greedy).await.is_err());
-        // Also if others have taken their part of the budget before.
+        // Also if other futures have used their part of the budget before.
         let beside = async {
             loop {
                 let ready = futures::future::join_all((0..100).map(|_| sleep(Duration::ZERO)));
@@ -154,7 +154,7 @@ fn an_executor_inside_a_task_is_without_budget() {
             taken
         });
         assert_eq!(taken, 10_000);
-        // Nor do those that ask on the way out.
+        // The task itself goes on afterwards.
         sleep(us(1)).await;
     });
 }

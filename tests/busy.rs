@@ -1,7 +1,7 @@
-//! On time also when the program is busy: what a turn is bounded by, and who goes first.
+//! On time even when the program is busy: what bounds a turn, and what goes first.
 //!
-//! Ground rules: what is measured is measured in counts and shares; where a time is asserted its bound is some hundred times
-//! what is expected, so that only the wrong order breaks it, and not a machine that has other things to do.
+//! Ground rules: results are measured in counts and shares; if a time is asserted, its bound is some hundred times the
+//! expected time, so that only the wrong order breaks it, and not a machine that is busy with other things.
 
 #![cfg(unix)]
 
@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// A task that computes for so long between yields, and counts them.
+/// A task that computes for this long between yields, and counts them.
 fn busy(time: Duration) -> Rc<Cell<u64>> {
     let rounds = Rc::new(Cell::new(0));
     let counter = rounds.clone();
@@ -35,7 +35,7 @@ fn busy(time: Duration) -> Rc<Cell<u64>> {
 
 #[test]
 fn tasks_that_were_aborted_end_in_turns_like_those_that_run() {
-    /// As it ends it spawns another one and aborts it.
+    /// When dropped, it spawns another task of this kind and aborts it.
     struct Again(Rc<Cell<bool>>);
     impl Drop for Again {
         fn drop(&mut self) {
@@ -53,7 +53,7 @@ fn tasks_that_were_aborted_end_in_turns_like_those_that_run() {
     block_on(async {
         let goes_on = Rc::new(Cell::new(true));
         drop(Again(goes_on.clone()));
-        // There is always one that was aborted, and time goes on all the same.
+        // There is always an aborted task, and time goes on nevertheless.
         for _ in 0..3 {
             sleep(ms(1)).await;
         }
@@ -74,7 +74,7 @@ fn a_sleep_that_ends_does_not_wait_for_a_thousand_tasks_that_yield() {
             rounds.push(all() - before);
         }
         rounds.sort_unstable();
-        // Twenty fit into a millisecond. All thousand would have to go first, were they served in one queue.
+        // Twenty fit into a millisecond. If all were served in one queue, all thousand would have to go first.
         assert!(rounds[10] <= 60, "{rounds:?}");
     });
 }
@@ -103,7 +103,7 @@ fn a_message_from_another_thread_does_not_wait_for_a_thousand_tasks_that_yield()
         }
         drop(ask);
         most.sort_unstable();
-        // All thousand would have to go first, were they served in one queue.
+        // If all were served in one queue, all thousand would have to go first.
         assert!(most[25] < 500, "{most:?}");
         thread.join().unwrap();
     });
@@ -114,7 +114,8 @@ fn a_yield_lets_every_other_ready_task_go_first() {
     let _watchdog = watchdog(LONG);
     block_on(async {
         let crowd: Vec<_> = (0..1_000).map(|_| busy(Duration::ZERO)).collect();
-        // New tasks are not among those that yielded, and what a slow machine takes for a thousand of them may be their share.
+        // New tasks are not among those that yielded, and the time that a slow machine needs for a thousand of them may be
+        // their share.
         while crowd.iter().any(|rounds| rounds.get() == 0) {
             yield_now().await;
         }
@@ -141,7 +142,7 @@ fn a_task_that_does_nothing_but_yield_has_one_turn_each_time_around() {
                 let waker = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
                 wakers.borrow_mut().push(waker);
                 yield_now().await;
-                // From here on each wakes the one that was polled before it, so that all are ready all the time.
+                // From here on each task wakes the one that was polled before it, so that all are ready all the time.
                 poll_fn(|_| {
                     rounds.set(rounds.get() + usize::from(task == 0));
                     compute(us(50));
@@ -157,7 +158,8 @@ fn a_task_that_does_nothing_but_yield_has_one_turn_each_time_around() {
             yield_now().await;
             turns += 1;
         }
-        // With half of the time it would have had a hundred thousand. Where the machine stops for ten milliseconds it has one more.
+        // With half of the time the root would have a hundred thousand turns. If the machine stops for ten milliseconds it has
+        // one more.
         assert!((100..1_000).contains(&turns), "{turns} turns in 200 rounds");
     });
 }
@@ -203,13 +205,13 @@ fn with_one_queue_tasks_go_first_in_first_out_whoever_woke_them() {
             }
             sleep(ms(1)).await;
         });
-        // The one that is woken is queued before the other yields, in one queue or two.
+        // The task that is woken is queued before the other yields, whether there is one queue or two.
         assert_eq!(*order.borrow(), ["is woken", "yields"], "{priority}");
     }
 }
 
-/// So many tasks, each of which sleeps until one moment, which is `lead` from when all of them have been polled. Returns how many
-/// of them have not ended, and that moment.
+/// Spawns this many tasks, each of which sleeps until one moment, which is `lead` from when all of them have been polled. Returns
+/// how many of them have not ended, and that moment.
 async fn burst(count: usize, lead: Duration) -> (Rc<Cell<usize>>, Instant) {
     let left = Rc::new(Cell::new(count));
     let start: Rc<RefCell<Vec<Waker>>> = Rc::default();
@@ -242,7 +244,7 @@ fn a_burst_of_timers_takes_no_more_than_its_share_from_others() {
     const BURST: usize = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
     let _watchdog = watchdog(LONG);
     block_on(async {
-        // How long it takes to register all of them nobody knows: so the time for it is doubled until it is enough.
+        // The time that it takes to register all of them is not known: so the time for it is doubled until it is enough.
         let (left, due) = 'found: {
             let mut lead = ms(1_500);
             loop {
@@ -260,7 +262,7 @@ fn a_burst_of_timers_takes_no_more_than_its_share_from_others() {
             }
         };
         let rounds = busy(us(10));
-        // Woken again and again by something that is no timer.
+        // A task that is woken again and again, not by a timer.
         let (mut ping, mut pings) = mpsc::channel(0);
         let (mut pong, mut pongs) = mpsc::channel(0);
         let messages = Rc::new(Cell::new(0));
@@ -278,7 +280,7 @@ fn a_burst_of_timers_takes_no_more_than_its_share_from_others() {
             sleep(us(100)).await;
         }
         let took = cpu() - began;
-        // A third of the time each, and each round takes 10 µs and what comes on top.
+        // A third of the time each, and each round takes 10 µs plus overhead.
         let fair = took.as_micros() as u64 / 10 / 3;
         let (rounds, messages) = (rounds.get() - rounds_before, messages.get() - messages_before);
         assert!(rounds >= fair / 3, "{rounds} rounds in {took:?}, a third were {fair}");
@@ -289,8 +291,8 @@ fn a_burst_of_timers_takes_no_more_than_its_share_from_others() {
 #[test]
 fn a_loop_of_the_shortest_sleeps_slows_nobody_down_by_more_than_half() {
     let _watchdog = watchdog(LONG);
-    // How many rounds of computing a task gets within so much time of this thread. Half as many would be fair; in one
-    // queue it would be a sixth.
+    // How many rounds of computing a task gets within a fixed amount of this thread's time. Half as many would be
+    // fair; in one queue it would be a sixth.
     let rounds = |beside: bool| {
         block_on(async {
             let rounds = busy(us(20));
@@ -332,7 +334,7 @@ fn tasks_that_timers_woke_go_in_the_order_of_their_deadlines() {
     });
 }
 
-/// What a program does in paused time is a matter of counts alone.
+/// What a program does in paused time depends on counts alone.
 #[test]
 fn two_runs_in_paused_time_are_the_same_whatever_polls_take() {
     let _watchdog = watchdog(LONG);

@@ -1,4 +1,4 @@
-//! Which clock a runtime goes by: a test clock that is turned by hand, however it jumps, and boot time.
+//! Which clock a runtime follows: a test clock that is advanced by hand, however it jumps, and boot time.
 
 mod common;
 
@@ -56,7 +56,7 @@ fn a_turn_of_the_clock_on_another_thread_wakes_the_runtime() {
     let turner = clock.clone();
     let (begin, begun) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
-        // An hour in all, from the beginning of the sleep on.
+        // An hour in total, counted from the beginning of the sleep.
         begun.recv().unwrap();
         for _ in 0..60 {
             std::thread::sleep(ms(1));
@@ -65,7 +65,7 @@ fn a_turn_of_the_clock_on_another_thread_wakes_the_runtime() {
     });
     on(&clock).block_on(async {
         let start = Instant::now();
-        // It is parked for good: no real time brings this nearer.
+        // The runtime is parked for good: real time brings the end no nearer.
         let nap = sleep(HOUR - Duration::from_secs(90));
         begin.send(()).unwrap();
         nap.await;
@@ -112,7 +112,7 @@ fn several_runtimes_go_by_one_test_clock() {
             })
         })
         .collect();
-    // One that is gone is not missed.
+    // A runtime that is gone is not missed.
     drop(on(&clock));
     std::thread::sleep(ms(20));
     clock.advance(HOUR);
@@ -142,7 +142,7 @@ fn a_jump_fires_every_due_timer_once_in_order_in_bounded_slices() {
         while metrics().timers_armed() <= CROWD {
             turn().await;
         }
-        // The machine slept: the clock is far beyond all of them at once.
+        // The machine was suspended: the clock is far beyond all deadlines at once.
         clock.advance(HOUR - us(1));
         let first = metrics().turns();
         while fired.borrow().len() < CROWD as usize {
@@ -190,7 +190,7 @@ fn a_clock_that_goes_back_loses_nothing_and_fires_nothing_early() {
         assert_eq!(start.elapsed(), ms(5));
         clock.set(start);
         turn().await;
-        // The runtime's time stands until the clock has caught up.
+        // The runtime's time stands still until the clock has caught up.
         assert_eq!((start.elapsed(), clock.now()), (ms(5), start));
         assert!(futures::poll!(nap.as_mut()).is_pending());
         clock.advance(ms(9));
@@ -235,7 +235,7 @@ fn a_timeout_on_a_test_clock_waits_for_that_clock() {
     });
 }
 
-/// What the platform offers is in the documentation of `Clock`.
+/// The documentation of `Clock` says what the platform offers.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod boottime {
     use std::time::Instant as StdInstant;
@@ -259,7 +259,7 @@ mod boottime {
             for _ in 0..10 {
                 sleep(ms(5)).await;
             }
-            // Its alarm counts by the same clock: else it would ring too early and the runtime spin.
+            // Its alarm follows the same clock: otherwise it would ring too early and the runtime would spin.
             let turns = metrics().turns() - before.turns();
             assert!(turns <= 80, "{turns} turns for ten sleeps");
         });
@@ -311,8 +311,8 @@ mod boottime {
 
     #[test]
     fn a_parked_runtime_sets_an_alarm_that_counts_suspended_time() {
-        // What a suspension itself would show cannot be had in a test: that the kernel counts the alarm by
-        // CLOCK_BOOTTIME can.
+        // The effect of a suspension itself cannot be shown in a test. What can be shown is that the kernel
+        // counts the alarm by CLOCK_BOOTTIME.
         let _watchdog = watchdog(LONG);
         let runtime = boottime();
         let clocks: Vec<u32> = std::fs::read_dir("/proc/self/fdinfo")

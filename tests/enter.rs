@@ -1,4 +1,4 @@
-//! Which runtime a thread is in: guards that enter one, spawning under them, and what is said where there is none.
+//! Which runtime a thread is in: guards that enter one, spawning under them, and the errors where there is none.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn entering_nests_and_leaves_what_it_found() {
     assert!(panic.message.contains("Handle::enter"), "{}", panic.message);
     assert_eq!(panic.file, file!());
 
-    // A count of turns tells one runtime from the other.
+    // A count of turns distinguishes the two runtimes.
     let (one, two) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     two.turn(Duration::ZERO);
     let turns = || Handle::current().metrics().turns();
@@ -54,11 +54,11 @@ fn guards_dropped_out_of_order_say_so_and_leave_the_thread_in_no_runtime() {
     for part in [format!("{}:{line}:", file!()), format!("{}:{}:", file!(), line + 1)] {
         assert!(panic.message.contains(&part), "{part}: {}", panic.message);
     }
-    // The one that is left counts.
+    // The guard that is left counts.
     assert_eq!(turns(), 1);
     drop(inner);
     assert!(Handle::try_current().is_err());
-    // During a panic there is no second one, which would end the process.
+    // During a panic there is no second panic, which would end the process.
     let panic = panicked(|| {
         // An array drops its first element first.
         let _guards = [one.handle().enter(), two.handle().enter()];
@@ -66,7 +66,7 @@ fn guards_dropped_out_of_order_say_so_and_leave_the_thread_in_no_runtime() {
     });
     assert_eq!(panic.message, "the first one");
     assert!(Handle::try_current().is_err());
-    // A guard from outside that is dropped within.
+    // A guard from outside that is dropped inside.
     let outer = one.handle().enter();
     let panic = panicked(|| two.block_on(async move { drop(outer) }));
     assert!(panic.message.contains("reverse order"), "{}", panic.message);
@@ -76,11 +76,11 @@ fn guards_dropped_out_of_order_say_so_and_leave_the_thread_in_no_runtime() {
 #[test]
 fn a_guard_held_across_an_await_is_its_tasks_panic_and_harms_no_other_task() {
     let _watchdog = watchdog(LONG);
-    // A runtime that never runs: what is armed there never fires.
+    // A runtime that never runs: a timer that is armed there never fires.
     let never = Runtime::new().unwrap();
     let runtime = Runtime::new().unwrap();
     let handle = never.handle();
-    /// A guard that nothing but the program's end drops.
+    /// A guard that is dropped only at the program's end.
     fn kept(handle: &Handle) -> mainspring::runtime::EnterGuard<'static> {
         Box::leak(Box::new(handle.clone())).enter()
     }
@@ -102,7 +102,7 @@ fn a_guard_held_across_an_await_is_its_tasks_panic_and_harms_no_other_task() {
         let message = held.await.unwrap_err().to_string();
         let made = format!("{}:{}:", file!(), line.load(Ordering::SeqCst));
         assert!(message.contains("across an `.await`") && message.contains(&made), "{message}");
-        // One that is never dropped, and one that is given away as the result.
+        // A guard that is never dropped, and one that is returned as the result.
         let handle = handle.clone();
         let forgotten = spawn({
             let handle = handle.clone();
@@ -114,7 +114,7 @@ fn a_guard_held_across_an_await_is_its_tasks_panic_and_harms_no_other_task() {
         other.await.unwrap();
     });
     assert_eq!(handle.metrics().timers_live(), 0);
-    // The future of `block_on` is treated alike.
+    // The future of `block_on` is treated in the same way.
     let panic = panicked(|| {
         runtime.block_on(async {
             let _guard = handle.enter();
@@ -153,7 +153,7 @@ fn spawn_under_an_enter_guard_goes_to_that_runtime() {
     };
     one.block_on(task).unwrap();
     assert_eq!(not_send.get(), 1);
-    // Inside that of another runtime of this thread.
+    // Inside a `block_on` of another runtime of this thread.
     let mut task = None;
     two.block_on(async {
         {
@@ -165,7 +165,7 @@ fn spawn_under_an_enter_guard_goes_to_that_runtime() {
     assert_eq!((one.dump().tasks.len(), two.dump().tasks.len()), (1, 0));
     one.block_on(task.expect("it was spawned")).unwrap();
     assert_eq!(not_send.get(), 111);
-    // On another thread it cannot be taken there.
+    // From another thread such a task cannot be spawned there.
     let handle = one.handle().clone();
     let panic = thread::spawn(move || {
         let _entered = handle.enter();
@@ -174,7 +174,7 @@ fn spawn_under_an_enter_guard_goes_to_that_runtime() {
     let panic = panic.join().unwrap();
     assert!(panic.message.contains("Use `Handle::spawn`"), "{}", panic.message);
     assert_eq!(panic.file, file!());
-    // A runtime that was dropped takes nothing in, wherever it is asked.
+    // A runtime that was dropped accepts no task, wherever it is asked.
     let handle = one.handle().clone();
     drop(one);
     let dropped = Dropped::default();
@@ -205,12 +205,12 @@ fn a_nested_block_on_says_what_to_do() {
             assert!(panic.message.contains("`.await` the future"), "{}", panic.message);
             assert_eq!(panic.file, file!(), "it does not point at the caller");
         }
-        // In a task, after what went wrong before.
+        // In a task, after the errors before.
         let message = runtime.block_on(async {
             spawn(async { panicked(|| mainspring::block_on(async {})).message }).await.unwrap()
         });
         assert!(message.contains("`.await` the future"), "{message}");
     }
-    // Neither is the worse for it.
+    // Both runtimes still work.
     assert_eq!((runtime.block_on(async { 1 }), other.block_on(async { 2 })), (1, 2));
 }

@@ -1,4 +1,4 @@
-//! Examples as their users meet them, started as processes. What they print on the way is theirs; how they end is held here.
+//! Examples as their users see them, started as processes. What they print on the way is not checked; how they end is.
 
 #![cfg(unix)]
 

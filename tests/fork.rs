@@ -15,7 +15,7 @@ use mainspring::net::UdpSocket;
 use mainspring::task::yield_now;
 use mainspring::time::{Instant, sleep, timeout};
 
-/// Zero in the child, whose panics are not reported.
+/// Returns zero in the child, whose panics are not reported.
 fn fork() -> libc::pid_t {
     // SAFETY: What the child calls may allocate, which is allowed after `fork` with this C library, and takes no lock that
     // another thread may have held: the others wait for this one, or hold none that the child needs, which is to be shown.
@@ -32,7 +32,7 @@ fn exit(code: u8) -> ! {
     unsafe { libc::_exit(code.into()) }
 }
 
-/// How the child has ended.
+/// Waits for the child, and returns how it ended.
 fn wait_for(child: libc::pid_t) -> i32 {
     let mut status = 0;
     // SAFETY: The status is ours to write to.
@@ -41,7 +41,7 @@ fn wait_for(child: libc::pid_t) -> i32 {
     libc::WEXITSTATUS(status)
 }
 
-/// Runs `f` in a child, and returns what it says.
+/// Runs `f` in a child, and returns the value that it returns.
 fn in_child(f: impl FnOnce() -> u8) -> i32 {
     match fork() {
         0 => exit(catch_unwind(AssertUnwindSafe(f)).unwrap_or(255)),
@@ -49,7 +49,7 @@ fn in_child(f: impl FnOnce() -> u8) -> i32 {
     }
 }
 
-/// Whether `f` panics, and says what to do.
+/// Whether `f` panics with a message that says what to do.
 fn is_told(f: impl FnOnce()) -> bool {
     let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return false };
     payload
@@ -64,13 +64,13 @@ fn first_wrong(expectations: &[bool]) -> u8 {
 
 async fn receives(socket: &UdpSocket, sender: &StdSocket) -> bool {
     let mut buf = [0; 8];
-    // Nothing is there, so that it takes an event.
+    // Nothing is there, so that the receive needs an event.
     let early = timeout(ms(1), socket.recv(&mut buf)).await;
     sender.send_to(b"x", socket.local_addr().unwrap()).unwrap();
     early.is_err() && timeout(LONG, socket.recv(&mut buf)).await.is_ok()
 }
 
-/// All cases in one test, because no other may run beside a `fork`.
+/// All cases are in one test, because no other test may run during a `fork`.
 #[test]
 fn a_child_is_told_and_its_parent_notices_nothing() {
     let _watchdog = watchdog(4 * LONG);
@@ -85,7 +85,7 @@ fn a_child_is_told_and_its_parent_notices_nothing() {
     while_others_begin_work_that_blocks();
 }
 
-/// A child with a runtime that its parent had before.
+/// A child whose parent had the runtime before.
 fn before_a_block_on() {
     let sender = StdSocket::bind("127.0.0.1:0").unwrap();
     let runtime = Runtime::new().unwrap();
@@ -111,7 +111,7 @@ fn before_a_block_on() {
     assert!(received, "the child has taken the parent's socket out of the parent's poller");
 }
 
-/// A child that only drops what it has of the parent's: a runtime with a task that has a socket.
+/// A child that only drops its copy of the parent's things: a runtime with a task that has a socket.
 fn by_its_drop() {
     let sender = StdSocket::bind("127.0.0.1:0").unwrap();
     let mut runtime = Some(Runtime::new().unwrap());
@@ -166,7 +166,7 @@ fn inside_of_a_block_on() {
     assert_eq!(wait_for(child), 0, "the child was not told");
 }
 
-/// A task forks, and the child does not sleep: it is told before it takes an event, of which the parent would not be told again.
+/// A task forks, and the child does not sleep: it is told before it takes an event, which the parent would not be told of again.
 fn inside_of_a_block_on_that_never_sleeps() {
     let sender = StdSocket::bind("127.0.0.1:0").unwrap();
     let runtime = Runtime::new().unwrap();
@@ -193,7 +193,7 @@ fn inside_of_a_block_on_that_never_sleeps() {
     assert_eq!(wait_for(child), 0, "the child was not told");
 }
 
-/// A child has a copy of what is to kill a process of its parent's as it is dropped.
+/// A child has a copy of an object that will kill a process of its parent's when it is dropped.
 #[cfg(feature = "process")]
 fn with_a_child_process() {
     use mainspring::process::{Command, Stdio};
@@ -221,13 +221,13 @@ fn with_a_child_process() {
     assert!(status.expect("the parent was not told").unwrap().success());
 }
 
-/// A child has none of the threads for work that blocks, and makes its own. These come last: the threads stay for a second.
+/// A child has none of the threads for work that blocks, and makes its own. These cases come last: the threads stay for a second.
 fn with_work_that_blocks() {
     use mainspring::task::unblock;
 
     let runtime = Runtime::new().unwrap();
     assert_eq!(runtime.block_on(unblock(|| 6 * 7)), 42);
-    // The thread waits for more, and has no lock.
+    // The thread waits for more work, and holds no lock.
     let idle = || {
         std::fs::read_dir("/proc/self/task").unwrap().any(|task| {
             let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
@@ -253,7 +253,8 @@ fn with_work_that_blocks() {
     assert_eq!(runtime.block_on(unblock(|| 6 * 7)), 42);
 }
 
-/// Other threads begin such work as the child is made, and may have locked what they need for it: it is locked in the child.
+/// Other threads begin such work while the child is made, and may hold the locks that they need for it: these are locked in
+/// the child.
 fn while_others_begin_work_that_blocks() {
     use mainspring::task::unblock;
 

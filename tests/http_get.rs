@@ -1,4 +1,4 @@
-//! The HTTP client among the examples, as a process: pages, and what it says when there is none.
+//! The HTTP client among the examples, as a process: pages, and its messages when there is no page.
 
 mod example;
 
@@ -12,7 +12,7 @@ use mainspring::net::TcpSocket;
 
 use example::{PATIENCE, run, stderr, stdout};
 
-/// Listens, and lets `serve` have the first connection once the head of a request has come over it. Returns what came, when
+/// Listens, and passes the first connection to `serve` once the head of a request has come over it. Returns what came, when
 /// the thread is joined.
 fn server(
     serve: impl FnOnce(&mut std::net::TcpStream) + Send + 'static,
@@ -34,7 +34,7 @@ fn server(
     (address, thread)
 }
 
-/// Runs the example with a server that answers this.
+/// Runs the example against a server that sends this answer.
 fn with_answer(answer: &'static str, path: &str) -> (Output, String, SocketAddr) {
     let (address, thread) = server(move |stream| stream.write_all(answer.as_bytes()).unwrap());
     let output = run("http_get", &[&format!("http://{address}{path}")]);
@@ -106,7 +106,7 @@ fn a_url_that_is_none_is_refused_with_what_to_write() {
 
 #[test]
 fn a_closed_port_is_told_with_its_address() {
-    // A port that is taken, so that nobody else gets it meanwhile, and at which nobody listens.
+    // A port that is taken, so that no other program gets it meanwhile, and on which nothing listens.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
@@ -116,7 +116,7 @@ fn a_closed_port_is_told_with_its_address() {
 
 #[test]
 fn an_unknown_host_is_told_by_its_name() {
-    // That name is reserved for not being there. A look-up may still take its time to say so.
+    // This name is reserved as one that does not exist. A look-up may still take time to report that.
     let output = run("http_get", &["http://nowhere.invalid/", "--timeout", "30s"]);
     let said = stderr(&output);
     let slow = "the look-up of the name took more than";

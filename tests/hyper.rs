@@ -1,5 +1,5 @@
-//! hyper on this runtime: its traits on our sockets, `Io` around other streams, timers that go by the runtime's time, tasks
-//! that need not be `Send`.
+//! hyper on this runtime: its traits on our sockets, `Io` around other streams, timers that follow the runtime's time,
+//! tasks that need not be `Send`.
 
 mod common;
 
@@ -24,7 +24,7 @@ use mainspring::net::{TcpListener, TcpStream};
 use mainspring::time::{Instant, sleep};
 use mainspring::{block_on, spawn};
 
-/// More than a socket's buffers hold.
+/// More bytes than a socket's buffers hold.
 const LARGE: usize = 4 << 20;
 
 async fn tcp() -> (TcpStream, TcpStream) {
@@ -95,7 +95,7 @@ fn a_unix_stream_carries_hypers_messages_without_a_wrapper() {
 #[test]
 fn any_stream_of_futures_io_carries_hypers_messages_in_io() {
     let _watchdog = watchdog(LONG);
-    /// Hides what else the stream can do.
+    /// Hides the other abilities of the stream.
     struct Plain<S>(S);
     impl<S: AsyncRead + Unpin> AsyncRead for Plain<S> {
         fn poll_read(
@@ -125,25 +125,25 @@ fn any_stream_of_futures_io_carries_hypers_messages_in_io() {
         let (client, server) = tcp().await;
         exchange(Io::new(Plain(client)), Io::new(Plain(server))).await;
     });
-    // It takes no memory of its own, so an idle connection has none.
+    // It needs no memory of its own, so an idle connection has none.
     assert_eq!(size_of::<Io<TcpStream>>(), size_of::<TcpStream>());
 }
 
-/// What hyper is told about a stream on which `ours` reads and `theirs` writes.
+/// What hyper is told about a stream from which `ours` reads and to which `theirs` writes.
 async fn reads<S: Read + Unpin>(mut ours: S, mut theirs: impl AsyncWrite + Unpin) {
     let mut cx = Context::from_waker(Waker::noop());
     let mut memory = [MaybeUninit::uninit(); 8];
     let mut buf = ReadBuf::uninit(&mut memory);
-    // Nothing is there: nothing is said to be.
+    // No bytes are there, and none are reported.
     assert!(Pin::new(&mut ours).poll_read(&mut cx, buf.unfilled()).is_pending());
     assert_eq!(buf.filled(), b"");
     theirs.write_all(b"hello").await.unwrap();
     assert_eq!(read(&mut ours, 8).await, b"hello");
-    // What does not fit stays, and what comes later goes behind what the buffer has.
+    // Bytes that do not fit stay, and later bytes go behind the bytes that the buffer has.
     theirs.write_all(b"0123456789").await.unwrap();
     poll_fn(|cx| Pin::new(&mut ours).poll_read(cx, buf.unfilled())).await.unwrap();
     assert_eq!(buf.filled(), b"01234567");
-    // A buffer without room is no end of the stream, and loses nothing.
+    // A buffer without room is not the end of the stream, and loses nothing.
     poll_fn(|cx| Pin::new(&mut ours).poll_read(cx, buf.unfilled())).await.unwrap();
     assert_eq!(buf.filled(), b"01234567");
     let mut memory = [MaybeUninit::uninit(); 8];
@@ -198,7 +198,7 @@ fn reads_and_writes_of_hyper_take_part_in_the_budget() {
         let (mut ours, mut theirs) = tcp().await;
         theirs.write_all(&[1; 1000]).await.unwrap();
         let mut read = 0;
-        // One poll, in which there is always something to read.
+        // One poll, during which there is always something to read.
         poll_fn(|cx| {
             let mut memory = [MaybeUninit::uninit(); 1];
             loop {
@@ -224,7 +224,7 @@ fn the_streams_of_http2_are_our_tasks_and_nothing_of_them_need_be_send() {
         let service = service_fn(move |request| {
             let count = count.clone();
             async move {
-                // Held across an await, and neither is `Send`.
+                // Both are held across an await, and neither is `Send`.
                 let body = Rc::new(echo(request).await?);
                 sleep(ms(1)).await;
                 count.set(count.get() + 1);
@@ -236,7 +236,7 @@ fn the_streams_of_http2_are_our_tasks_and_nothing_of_them_need_be_send() {
         });
         let (sender, connection) = client::conn::http2::handshake(Executor, client).await.unwrap();
         let connection = spawn(connection);
-        // All at once, over one connection.
+        // All requests at once, over one connection.
         let requests = [1, 5, LARGE].map(|size| {
             let mut sender = sender.clone();
             async move { assert_eq!(length(sender.send_request(post(size)).await).await, size) }
@@ -245,7 +245,7 @@ fn the_streams_of_http2_are_our_tasks_and_nothing_of_them_need_be_send() {
         assert_eq!(served.get(), 3);
         drop(sender);
         connection.await.unwrap().unwrap();
-        // Its own result may be that the client is gone; what counts is that it ends.
+        // Its own result may be that the client is gone; what matters is that it ends.
         let _ = server.await.unwrap();
     });
 }
@@ -263,7 +263,7 @@ fn a_header_timeout_is_exact_in_virtual_time() {
         .detach();
         let start = Instant::now();
         client.write_all(b"GET / HTTP/1.1\r\nhost: ").await.unwrap();
-        // A byte every ten seconds buys no time.
+        // A byte every ten seconds does not extend the time.
         for _ in 0..2 {
             sleep(Duration::from_secs(10)).await;
             client.write_all(b"x").await.unwrap();
@@ -285,7 +285,7 @@ fn a_sign_of_life_of_http2_is_asked_for_in_virtual_time() {
         let (interval, timeout) = (Duration::from_secs(20), Duration::from_secs(5));
         builder.timer(Timer).keep_alive_interval(interval).keep_alive_timeout(timeout);
         let server = spawn(builder.serve_connection(server, service_fn(echo)));
-        // A preface and empty settings, and not a word after that.
+        // A preface and empty settings, and nothing after that.
         client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
         let start = Instant::now();
         assert!(server.await.unwrap().is_err());
@@ -321,7 +321,7 @@ fn a_timer_of_hyper_is_reset_where_it_lies() {
         }
         sleep.as_mut().await;
         assert_eq!(began.elapsed(), 2 * HOUR);
-        // Also one that has ended.
+        // Also a sleep that has ended.
         Timer.reset(&mut sleep, start + 4 * HOUR);
         sleep.await;
         assert_eq!(began.elapsed(), 4 * HOUR);

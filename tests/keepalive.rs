@@ -1,7 +1,7 @@
-//! The keepalive example as its users meet it: started as a process, with good options and bad ones, held up and starved.
+//! The keepalive example as its users see it: started as a process, with good and bad options, held up and starved.
 //!
-//! The figures leave room for a loaded machine. What is asserted does not depend on speed, but for one thing: this test must
-//! get a turn before an expiry that is more than a second away.
+//! The figures leave room for a loaded machine. What is asserted does not depend on speed, with one exception: this test
+//! must get a turn before an expiry that is more than a second away.
 
 #![cfg_attr(not(unix), expect(dead_code, reason = "the tests that start a server also send it signals"))]
 
@@ -40,7 +40,7 @@ fn beat(mut stream: &TcpStream) {
     stream.write_all(b"beat\n").expect("the server has not closed this connection");
 }
 
-/// How the server names a client.
+/// The name by which the server calls a client.
 fn name(stream: &TcpStream) -> String {
     stream.local_addr().expect("a connected socket").to_string()
 }
@@ -97,7 +97,7 @@ fn a_port_in_use_is_an_error() {
     assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
 }
 
-/// What needs signals and descriptor limits.
+/// Tests that need signals and descriptor limits.
 #[cfg(unix)]
 mod unix {
     use std::thread;
@@ -117,7 +117,7 @@ mod unix {
         command
     }
 
-    /// As many clients as `wanted`, or as the hard limit of descriptors leaves room for.
+    /// As many clients as `wanted`, or as many as the hard limit of descriptors leaves room for.
     fn clients_possible(wanted: usize) -> usize {
         // The other tests of this process open up to a hundred.
         const OTHERS: u64 = 200;
@@ -131,8 +131,8 @@ mod unix {
         limit.checked_sub(OTHERS).expect("a hard limit of more than 200 descriptors") as usize
     }
 
-    /// A process that was held up finds its heartbeats and its due timers at the same time. The heartbeats go first, also
-    /// though the signal interrupts the wait, which then ends without a word about any socket.
+    /// A process that was held up finds its heartbeats and its due timers at the same time. The heartbeats go first, even
+    /// though the signal interrupts the wait, which then ends without reporting any socket.
     #[test]
     fn a_heartbeat_that_waits_outlives_its_expiry() {
         stop_and_continue(30);
@@ -144,7 +144,7 @@ mod unix {
         stop_and_continue(clients_possible(1200));
     }
 
-    /// Stops a server past the expiry of its clients, all of whom but one send a heartbeat meanwhile, and continues it.
+    /// Stops a server until its clients have expired, all but one of which send a heartbeat meanwhile, and continues it.
     fn stop_and_continue(count: usize) {
         const EXPIRE: Duration = Duration::from_secs(3);
         let expire = EXPIRE.as_millis().to_string();
@@ -156,27 +156,27 @@ mod unix {
         ]));
         let mut clients = Vec::new();
         for _ in 0..count {
-            // One after the other: a listener's queue that overflows delays its clients by seconds.
+            // One after the other: a listener whose queue overflows delays its clients by seconds.
             clients.push(server.connect());
             server.process.wait_for(&format!("{} connected", name(&clients[clients.len() - 1])));
         }
         let (silent, lively) = clients.split_last().expect("there are clients");
         // Every other timer has been pushed back, the rest are as they were armed.
         lively.iter().step_by(2).for_each(beat);
-        // Time to read them and to park: the harder case is the one in which the signal interrupts the wait.
+        // Time to read the heartbeats and to park: the harder case is the one in which the signal interrupts the wait.
         thread::sleep(Duration::from_millis(200));
 
         let pid = server.process.pid();
         kill_process(pid, Signal::STOP).expect("the server runs");
-        // Returns when the server has stopped, so that it reads none of what follows.
+        // Returns when the server has stopped, so that the server reads none of the following heartbeats.
         waitpid(Some(pid), WaitOptions::UNTRACED).expect("the server is a child of this process");
-        // Whose expiry is the earliest comes last, and so is the last to be reported.
+        // The client with the earliest expiry comes last, and so is the last to be reported.
         lively.iter().rev().for_each(beat);
         thread::sleep(EXPIRE + Duration::from_millis(300));
         kill_process(pid, Signal::CONT).expect("the server is still there");
 
         server.process.wait_for(&format!("{} expired after 0 heartbeats", name(silent)));
-        // Whoever was expired by mistake was expired by now, or is within a moment.
+        // A client that expires by mistake has expired by now, or will within a moment.
         thread::sleep(EXPIRE / 10);
         let expired = server.process.seen().iter().filter(|line| line.contains("expired")).count();
         assert_eq!(
@@ -218,7 +218,7 @@ mod unix {
         assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     }
 
-    /// A server without descriptors neither ends nor spins, and goes on when it gets some back.
+    /// A server without descriptors neither ends nor spins, and continues when it gets some back.
     #[test]
     fn accepting_goes_on_after_the_descriptors_ran_out() {
         let mut server = Server::start(&mut limited("ulimit -n 32", "--listen 127.0.0.1:0 --expire 60s"));
@@ -226,7 +226,7 @@ mod unix {
         let error = server.errors.recv_timeout(PATIENCE).expect("the server says that it cannot accept");
         assert!(error.starts_with("cannot accept just now"), "{error}");
 
-        // It tries again in ever longer intervals: a spin would write thousands of lines in this time.
+        // It tries again at ever longer intervals: a spin would write thousands of lines in this time.
         let start = Instant::now();
         thread::sleep(Duration::from_millis(500));
         let more = server.errors.try_iter().count();

@@ -1,9 +1,9 @@
-//! The key-value server among the examples: in virtual time, with clients that are tasks and connections that lie in memory; and
+//! The key-value server among the examples: in virtual time, with clients that are tasks and connections that are in memory; and
 //! once as a process.
 
 #[path = "common/duplex.rs"]
 mod duplex;
-// What the example's own files call its crate's root.
+// The modules that the example's own files expect at their crate's root.
 #[path = "../examples/kv_server/disk.rs"]
 mod disk;
 #[path = "../examples/kv_server/protocol.rs"]
@@ -46,7 +46,7 @@ const IDLE: Duration = secs(60);
 /// How long after a change the file is written.
 const PAUSE: Duration = secs(1);
 
-/// Runs a server in virtual time, so long after the first, and what `clients` do; then it is gone.
+/// Runs a server in virtual time, this long after the first one, and `clients`; then the server is gone.
 fn run<T>(after: Duration, file: Option<PathBuf>, clients: impl AsyncFnOnce(Kv) -> T) -> T {
     let morning = SystemTime::UNIX_EPOCH + MORNING + after;
     let runtime = Builder::new().start_paused(true).wall_clock(morning).build().unwrap();
@@ -70,7 +70,7 @@ fn run<T>(after: Duration, file: Option<PathBuf>, clients: impl AsyncFnOnce(Kv) 
     })
 }
 
-/// A server that runs.
+/// A server that is running.
 struct Kv(Rc<Server>);
 
 type Session = JoinHandle<io::Result<Ending>>;
@@ -87,20 +87,20 @@ impl Kv {
 struct Client(Duplex);
 
 impl Client {
-    /// The answer to a request.
+    /// Returns the answer to a request.
     async fn ask(&mut self, request: &str) -> String {
         self.0.write_all(format!("{request}\n").as_bytes()).await.unwrap();
         self.hear().await
     }
 
-    /// Asks each of these, and expects the answer beside it.
+    /// Sends each of these requests, and expects the answer next to it.
     async fn asks(&mut self, requests: &[(&str, &str)]) {
         for (request, answer) in requests {
             assert_eq!(self.ask(request).await, *answer, "{request}");
         }
     }
 
-    /// The next line.
+    /// Returns the next line.
     async fn hear(&mut self) -> String {
         let (mut line, mut byte) = (Vec::new(), [0]);
         loop {
@@ -112,13 +112,13 @@ impl Client {
         }
     }
 
-    /// Whether the server has closed the connection, and said nothing before.
+    /// Whether the server has closed the connection, and sent nothing before.
     async fn is_closed(&mut self) -> bool {
         self.0.read(&mut [0]).await.unwrap() == 0
     }
 }
 
-/// A path of one test, where nothing is at first.
+/// A path for one test, where nothing exists at first.
 fn path(test: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kv-{test}"));
     let _ = fs::remove_file(&path);
@@ -171,7 +171,7 @@ fn a_key_expires_at_its_nanosecond_and_not_before() {
         client.asks(&gone).await;
         assert_eq!(kv.0.store.len(), 0);
 
-        // What is set anew does not expire, nor what was told so; no time at all is at once.
+        // A key that is set anew does not expire, nor does a persistent one; a time of zero expires at once.
         client.asks(&[("SET egg raw", "OK"), ("EXPIRE egg 5s", "OK"), ("SET egg fried", "OK")]).await;
         client.asks(&[("SET tea hot", "OK"), ("EXPIRE tea 5s", "OK"), ("PERSIST tea", "OK")]).await;
         client.asks(&[("SET ice cold", "OK"), ("EXPIRE ice 0s", "OK"), ("GET ice", "NONE")]).await;
@@ -190,7 +190,7 @@ fn a_day_of_keys_leaves_none_behind() {
         }
         let start = Instant::now();
         for n in 1..=24 * 60 {
-            // Not idle for too long.
+            // Short enough that the client is not idle for too long.
             sleep(secs(30)).await;
             assert_eq!(client.ask("COUNT").await, format!("COUNT {}", 24 * 60 - n + 1));
             sleep(secs(30)).await;
@@ -222,7 +222,7 @@ fn a_client_that_does_not_read_its_answers_holds_nobody_up() {
         let start = Instant::now();
         let session = mainspring::spawn(async move { session::serve(theirs, &server).await });
         mainspring::spawn(async move {
-            // It ends when the server has had enough.
+            // It ends when the server closes the connection.
             while ours.write_all(b"GET nothing\n").await.is_ok() {}
             pending::<()>().await;
         })
@@ -255,7 +255,7 @@ fn what_is_not_understood_is_an_error_and_the_session_goes_on() {
         }
         client.0.write_all(b"SET key \xFF\n").await.unwrap();
         assert_eq!(client.hear().await, "ERROR a line is text in UTF-8");
-        // A line that has no end is not carried out.
+        // A line without an end is not executed.
         client.0.write_all(b"SET key value").await.unwrap();
         client.0.close().await.unwrap();
         assert!(client.is_closed().await);
@@ -285,7 +285,7 @@ fn what_was_set_outlives_the_server_with_the_time_that_it_has_left() {
         client.asks(&[("SET forever a b  c", "OK"), ("SET long 1", "OK"), ("EXPIRE long 1h", "OK")]).await;
         client.asks(&[("SET short 1", "OK"), ("EXPIRE short 10m", "OK"), ("SET gone 1", "OK")]).await;
         client.asks(&[("DEL gone", "OK")]).await;
-        // Written by itself, after the pause.
+        // Written without a request, after the pause.
         assert!(!file.exists());
         sleep(PAUSE + NANO).await;
         assert!(file.exists());
@@ -298,7 +298,7 @@ fn what_was_set_outlives_the_server_with_the_time_that_it_has_left() {
         for _ in 0..30 {
             assert_eq!(client.ask("GET long").await, "VALUE 1");
             sleep(IDLE).await;
-            // The hour is over in the moment in which the client is silent for too long.
+            // The hour is over at the same moment at which the client has been silent for too long.
             client = kv.connect().0;
         }
         assert_eq!(client.ask("GET long").await, "NONE");
@@ -320,7 +320,7 @@ fn save_answers_when_all_is_on_the_disk() {
             let entry = Saved { key: "key".to_owned(), value: n.to_string(), until: None };
             assert_eq!(saved, [entry]);
         }
-        // Several at once.
+        // Several requests at once.
         let (first, second) = futures::join!(one.ask("SAVE"), other.ask("SAVE"));
         assert_eq!([first, second], ["OK", "OK"]);
         assert!(start.elapsed().is_zero(), "time stood while the file was written");
@@ -359,7 +359,7 @@ fn what_another_server_has_written_is_left_as_it_is() {
         let (mut client, _) = kv.connect();
         client.asks(&[("SET a 1", "OK"), ("SAVE", "OK"), ("SAVE", "OK")]).await;
         let other = file.clone();
-        // It starts with what was there, on a thread of its own.
+        // It starts with the data that was there, on a thread of its own.
         std::thread::spawn(move || {
             run(secs(0), Some(other), async |kv| {
                 let (mut client, _) = kv.connect();
@@ -373,7 +373,7 @@ fn what_another_server_has_written_is_left_as_it_is() {
         assert!(answer.contains("another program has written it since"), "{answer}");
         let (saved, _) = disk::load(file.clone()).await.unwrap();
         assert_eq!(saved.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-        // A file that is gone takes nothing along.
+        // If the file is gone, no data is lost.
         fs::remove_file(&file).unwrap();
         client.asks(&[("SAVE", "OK")]).await;
         assert_eq!(disk::load(file.clone()).await.unwrap().0.len(), 2);

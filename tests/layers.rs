@@ -1,13 +1,13 @@
-//! The map in ARCHITECTURE.md is true: a room of `src`, or of `driver/src`, imports only what stands below it.
+//! The map in ARCHITECTURE.md is true: a room of `src`, or of `driver/src`, imports only rooms below it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A package's rooms.
 struct House {
-    /// From the ground up. A room may import itself and those of lower levels, and none beside it.
+    /// From the ground up. A room may import itself and rooms of lower levels, but no other room of its own level.
     levels: &'static [&'static [&'static str]],
-    /// Names at the package's root that its rooms use, and the room each comes from.
+    /// Names at the package's root that its rooms use, and the room that each name comes from.
     faces: &'static [(&'static str, &'static str)],
 }
 
@@ -51,7 +51,7 @@ impl House {
     }
 }
 
-/// What is wrong with the imports of a file, which lies in the house's `src` at this path: a line for each.
+/// What is wrong with the imports of a file, which lies in the house's `src` at this path: one line for each.
 fn upward(house: &House, path: &str, source: &str) -> Vec<String> {
     let room = path.split(['/', '.']).next().expect("a path has a beginning");
     let Some(own) = house.level(room) else { return vec![format!("{path}: `{room}` has no level")] };
@@ -78,14 +78,14 @@ fn upward(house: &House, path: &str, source: &str) -> Vec<String> {
     wrong
 }
 
-/// The lines of code, numbered, without comments and without what is there for tests alone; a `use` is one line.
+/// The lines of code, numbered, without comments and without code that is only for tests; a `use` is one line.
 fn code(source: &str) -> Vec<(usize, String)> {
     let mut lines: Vec<(usize, String)> = Vec::new();
     let mut for_tests = false;
     for (number, line) in source.lines().enumerate() {
         let line = line.split("//").next().expect("a split has a beginning");
         for_tests |= line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test");
-        // By its format, what begins at the margin ends there.
+        // Because of the formatting, an item that begins at the margin ends there.
         let ends = line.starts_with('}') || (line.ends_with(';') && !line.starts_with(' '));
         if !for_tests {
             match lines.last_mut() {
@@ -100,13 +100,13 @@ fn code(source: &str) -> Vec<(usize, String)> {
     lines
 }
 
-/// What a line uses, if it is a `use`.
+/// Returns what a line uses, if it is a `use`.
 fn used(code: &str) -> Option<&str> {
     let (before, path) = code.split_once("use ")?;
     ["", "pub", "pub(crate)", "pub(super)"].contains(&before.trim()).then_some(path)
 }
 
-/// What follows each `crate::` of a line.
+/// Returns what follows each `crate::` of a line.
 fn imports(code: &str) -> impl Iterator<Item = &str> {
     code.match_indices("crate::").flat_map(|(at, found)| {
         let rest = &code[at + found.len()..];
@@ -117,7 +117,7 @@ fn imports(code: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The first name of each path in a group, which is open: `a::b, c::{d, e}}`.
+/// The first name of each path in a group that has been opened: `a::b, c::{d, e}}`.
 fn first_names(group: &str) -> Vec<&str> {
     let (mut names, mut depth, mut begins) = (Vec::new(), 0, true);
     for (at, char) in group.char_indices() {
@@ -152,7 +152,7 @@ fn files(below: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Looks at all files of a package, of which there are at least so many.
+/// Checks all files of a package, which has at least this many.
 fn hold(house: &House, src: &str, at_least: usize) {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join(src);
     let mut found = Vec::new();

@@ -1,7 +1,7 @@
 //! The load generator among the examples: as a process, against the HTTP server among them and servers that misbehave, and its
 //! pacer within this process in virtual time.
 //!
-//! What is asserted does not depend on how fast this machine is. How exactly requests are paced is seen where time is virtual.
+//! What is asserted does not depend on how fast this machine is. How exactly requests are paced is tested in virtual time.
 
 #[path = "../examples/load/arrivals.rs"]
 mod arrivals;
@@ -34,12 +34,12 @@ impl Report {
         Report(stdout(output))
     }
 
-    /// The first number of the line of this name.
+    /// The first number of the line with this name.
     fn number(&self, name: &str) -> f64 {
         self.row(name)[0]
     }
 
-    /// The numbers of the line of this name, up to the first word.
+    /// The numbers of the line with this name, up to the first word.
     fn row(&self, name: &str) -> Vec<f64> {
         let line = self.0.lines().find_map(|line| line.trim_start().strip_prefix(name));
         let line = line.unwrap_or_else(|| panic!("no {name} in {}", self.0));
@@ -60,7 +60,7 @@ fn server() -> (Running, SocketAddr) {
     (process, address)
 }
 
-/// What the server says that it has answered, with a status of this first digit.
+/// The number of answers that the server reports, with a status that begins with this digit.
 fn answered(address: SocketAddr, digit: u8) -> u64 {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -85,10 +85,11 @@ fn the_rate_is_held_and_every_request_is_answered_and_counted() {
     assert_eq!(report.number("answers"), 3000.0, "{report:?}");
     assert_eq!(report.number("errors"), 0.0, "{report:?}");
     assert_eq!(answered(address, 2), 3000);
-    // Not faster than asked for, and as fast as the latest request allows: on a machine without holdups that is the rate.
+    // Not faster than requested, and as fast as the latest request allows: on a machine without holdups that is the
+    // requested rate.
     let (rate, latest) = (report.number("per second"), *report.row("pacing error").last().unwrap() / 1e3);
     assert!(rate <= 2000.1 && rate >= 3000.0 / (1.5 + latest) - 0.1, "{report:?}");
-    // The figures stand in one column.
+    // The figures are in one column.
     let ends = ["requests", "per second", "answers", "errors"].map(|name| {
         let line = report.0.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
         let before = line.len() - line.trim_start().trim_start_matches(name).trim_start().len();
@@ -99,7 +100,7 @@ fn the_rate_is_held_and_every_request_is_answered_and_counted() {
         let row = report.row(name);
         assert!(row.len() == 6 && row.is_sorted(), "{name} in {report:?}");
     }
-    // An answer comes after its request was taken, and that after it arrived.
+    // An answer comes after its request was taken, and a request is taken after it arrived.
     let [pacing, taken, latency] = ["pacing error", "until taken", "latency"].map(|name| report.number(name));
     assert!(0.0 <= pacing && pacing <= taken && taken < latency, "{report:?}");
 }
@@ -112,10 +113,10 @@ fn answers_that_are_slow_delay_no_arrival_and_do_not_hide_in_the_latency() {
     let flags = ["--rate", "100", "--duration", "1s", "--connections", "4", "--timeout", "10m"];
     let report = Report::of(&run("load", &[&[url.as_str()], &flags[..]].concat()));
     assert_eq!(report.number("answers"), 100.0, "{report:?}");
-    // The last ones have arrived within a second, and are answered after five: the 25th answer of a connection.
+    // The last requests have arrived within a second, and are answered after five: the 25th answer of a connection.
     let latency = report.row("latency");
     assert!(latency[0] >= 1000.0 && latency[5] >= 3900.0, "{report:?}");
-    // Had they waited for answers, the pacer would be as late as the requests are until they are taken.
+    // If the arrivals had waited for answers, the pacer would be as late as the requests are until they are taken.
     let (pacing, taken) = (report.row("pacing error"), report.row("until taken"));
     assert!(pacing[0] < taken[0] && pacing[0] < 500.0, "{report:?}");
 }
@@ -126,12 +127,12 @@ fn requests_that_run_out_of_time_are_errors_and_count_into_the_latency() {
     let url = format!("http://{address}/sleep/1h");
     let flags = ["--rate", "50", "--duration", "400ms", "--connections", "2", "--timeout", "600ms"];
     let output = run("load", &[&[url.as_str()], &flags[..]].concat());
-    // No answer at all.
+    // There is no answer at all.
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     let report = Report(stdout(&output));
     assert_eq!(report.errors("no answer in time"), 20, "{report:?}");
     assert_eq!((report.number("errors"), report.number("answers")), (20.0, 0.0), "{report:?}");
-    // Those that waited in line nearly all of the time are not cut off later, and not left out.
+    // Requests that waited in line nearly all of the time are not cut off later, and are not left out.
     assert!(report.number("latency") >= 600.0, "{report:?}");
 }
 
@@ -149,7 +150,7 @@ fn an_answer_that_is_an_error_is_counted_under_its_status() {
 fn a_connection_that_breaks_costs_one_request_and_is_made_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Answers once on each connection, and ends the second request's without an answer.
+    // Answers once on each connection, and ends the connection at the second request without an answer.
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -181,7 +182,7 @@ fn a_connection_that_breaks_costs_one_request_and_is_made_again() {
 fn a_server_that_goes_away_in_the_middle_leaves_errors_and_a_report() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Answers five times, and is gone.
+    // Answers five times, and then is gone.
     let server = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         for _ in 0..5 {
@@ -198,7 +199,7 @@ fn a_server_that_goes_away_in_the_middle_leaves_errors_and_a_report() {
     let report = Report::of(&run("load", &[&[format!("http://{address}/").as_str()], &flags[..]].concat()));
     server.join().unwrap();
     assert_eq!((report.number("answers"), report.number("errors")), (5.0, 35.0), "{report:?}");
-    // One may be on its way when the server goes.
+    // One request may be on its way when the server goes.
     let (refused, broken) = (report.errors("cannot connect: "), report.errors("no whole answer: "));
     assert!(refused + broken == 35 && broken <= 1, "{report:?}");
 }
@@ -290,12 +291,12 @@ fn fails_with(output: &Output, what: &str) {
 
 #[test]
 fn a_closed_port_and_an_unknown_host_are_told_before_anything_is_sent() {
-    // A port that is taken, so that nobody else gets it meanwhile, and at which nobody listens.
+    // A port that is taken, so that no other program gets it meanwhile, and on which nothing listens.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
     fails_with(&run("load", &[&format!("http://{address}/")]), &format!("cannot connect to {address}: "));
-    // That name is reserved for not being there. A look-up may still take its time to say so.
+    // This name is reserved as one that does not exist. A look-up may still take time to report that.
     let output = run("load", &["http://nowhere.invalid/", "--timeout", "30s"]);
     let slow = "connecting took more than the 30s there were";
     let unknown = "cannot find the host nowhere.invalid: ";
@@ -343,7 +344,7 @@ fn every_request_arrives_at_its_moment_to_the_nanosecond_however_long_the_answer
     let _watchdog = watchdog(LONG);
     paused().block_on(async {
         let start = Instant::now();
-        // Its period is no whole number of nanoseconds, so one that is added up would drift.
+        // The period is not a whole number of nanoseconds, so a schedule that adds it up would drift.
         let (rate, duration) = (30_000, ms(100));
         let schedule = Schedule::new(start, rate, duration);
         let arrivals = Rc::new(Arrivals::new(schedule));
@@ -369,7 +370,7 @@ fn every_request_arrives_at_its_moment_to_the_nanosecond_however_long_the_answer
             .await;
         let expected: Vec<u128> = (0..3_000).map(|number| number * 1_000_000_000 / 30_000).collect();
         assert_eq!(moments, expected);
-        // A third of the requests of a millisecond is taken in it; the others wait in line, and lose neither place nor turn.
+        // A third of a millisecond's requests are taken in it; the others wait in line, and lose neither place nor turn.
         assert!(taken.borrow().len() < 400);
         for connection in connections {
             connection.await.unwrap();

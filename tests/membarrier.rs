@@ -1,5 +1,5 @@
-//! The timers' lock where the system call `membarrier` is refused, from the beginning or later, and after a `fork`. Each case is
-//! a process of its own, because a filter of system calls stays.
+//! The timers' lock if the system call `membarrier` is refused, from the beginning or later, and after a `fork`. Each case is a
+//! process of its own, because a filter of system calls stays in force.
 #![cfg(all(target_os = "linux", feature = "membarrier", not(miri)))]
 
 mod common;
@@ -48,7 +48,8 @@ fn threads_of_a_child_by_fork_share_its_timers() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// The first driver of a process asks for it, which takes a while: a child by a `fork` meanwhile does not have that thread.
+/// The first driver of a process asks for `membarrier`, which takes a while: a child that is forked meanwhile does not have
+/// that thread.
 #[test]
 fn a_child_does_not_wait_for_the_first_driver_of_its_parent() {
     let _watchdog = watchdog(LONG);
@@ -56,7 +57,7 @@ fn a_child_does_not_wait_for_the_first_driver_of_its_parent() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Plays one of them, if it is asked to.
+/// Plays one of the cases, if it is asked to.
 #[test]
 fn every_case() {
     let Ok(case) = std::env::var(CASE) else { return };
@@ -81,7 +82,7 @@ fn every_case() {
                 drop(Runtime::new().expect("a runtime"));
             });
             receive.recv().expect("the thread has begun");
-            // With several threads it takes some milliseconds more than this.
+            // With several threads, the request takes some milliseconds more than this.
             thread::sleep(ms(1));
             in_a_child(|| drop(used()));
             first.join().expect("no panic");
@@ -97,7 +98,7 @@ fn every_case() {
     }
 }
 
-/// Runs `f` in a child, which may take half of the time that there is.
+/// Runs `f` in a child, which may take half of the available time.
 fn in_a_child(f: impl FnOnce()) {
     // SAFETY: What the child calls may allocate, which is allowed after `fork` with this C library, and takes no lock that
     // another thread may hold: if it did, that would be what is to be found.
@@ -116,11 +117,11 @@ fn in_a_child(f: impl FnOnce()) {
     assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "the child has died: {status}");
 }
 
-/// A runtime on whose thread so many timers were armed that the lock is that thread's alone.
+/// A runtime on whose thread enough timers were armed that the lock is that thread's alone.
 fn used() -> Runtime {
     let runtime = Runtime::new().expect("a runtime");
     runtime.block_on(async {
-        // A turn, by which the driver comes to know its thread.
+        // A turn, by which the driver learns its thread.
         sleep(ms(1)).await;
         arm(5_000).await;
     });

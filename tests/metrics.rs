@@ -1,4 +1,4 @@
-//! What a runtime counts: each cause under its own name, and nothing under two.
+//! What a runtime counts: each cause under its own name, and none under two names.
 
 mod common;
 
@@ -72,7 +72,7 @@ fn parks_that_outlast_the_earliest_deadline_are_counted_and_no_others() {
         let runtime = Builder::new().timer_tolerance(tolerance).build().unwrap();
         runtime.block_on(async {
             for _ in 0..3 {
-                // Another to gather: for one that is alone no sleep is put off.
+                // Another timer to gather: no sleep is put off for a timer that is alone.
                 let other = spawn(sleep(ms(2) + Duration::from_micros(200)));
                 sleep(ms(2)).await;
                 other.await.unwrap();
@@ -83,20 +83,20 @@ fn parks_that_outlast_the_earliest_deadline_are_counted_and_no_others() {
             assert!(metrics.parks_coalesced() <= metrics.turns(), "{metrics}");
         });
     }
-    // Alone it is not put off, whatever its slack.
+    // A timer that is alone is not put off, whatever its slack.
     let runtime = Builder::new().build().unwrap();
     runtime.block_on(async {
         sleep(ms(2)).tolerance(ms(500)).await;
         assert_eq!(metrics().parks_coalesced(), 0);
     });
-    // One that is precise ends the sleep on time, whatever slack a later one has.
+    // A precise timer ends the sleep on time, whatever slack a later one has.
     let runtime = Builder::new().build().unwrap();
     runtime.block_on(async {
         drop(spawn(sleep(HOUR).tolerance(ms(500))));
         sleep(ms(2)).precise().await;
         assert_eq!(metrics().parks_coalesced(), 0);
     });
-    // Virtual time knows no slack.
+    // Slack has no effect in virtual time.
     let runtime = Builder::new().start_paused(true).build().unwrap();
     runtime.block_on(async {
         sleep(HOUR).await;
@@ -116,7 +116,7 @@ fn lateness_is_what_the_clock_says() {
         // Time stops at each deadline, so nothing is late.
         let lateness = metrics().lateness();
         assert_eq!((lateness.count(), lateness.max()), (10, Duration::ZERO), "{lateness}");
-        // A jump over deadlines makes them late by as much.
+        // A jump over deadlines makes the timers late by that much.
         for n in 1..=4 {
             drop(spawn(sleep(ms(n))));
         }
@@ -143,10 +143,10 @@ fn the_longest_turn_is_remembered_with_what_it_was_made_of() {
         }
     });
     let longest = runtime.handle().metrics().longest_turn();
-    // After a poll that takes so long a turn ends.
+    // A turn ends after a poll that takes this long.
     assert!(longest.duration >= ms(10) && longest.polls >= 1, "{longest}");
     assert_eq!(longest.timers, 0, "{longest}");
-    // What the thread does in between is no turn.
+    // What the thread does between two turns belongs to no turn.
     thread::sleep(longest.duration + ms(50));
     runtime.block_on(sleep(ms(1)));
     assert_eq!(runtime.handle().metrics().longest_turn(), longest);
@@ -183,19 +183,19 @@ fn moves_and_resets_are_told_apart() {
     runtime.block_on(async {
         let mut sleep = std::pin::pin!(sleep(HOUR));
         assert!(futures::poll!(sleep.as_mut()).is_pending());
-        // The wheel files it as soon as it is asked for something: until then to put it off moves nothing.
+        // The wheel files the timer as soon as it is asked for something: before that, putting it off moves nothing.
         mainspring::sleep(ms(1)).await;
         for n in 1..=3 {
             sleep.as_mut().reset(Instant::now() + n * 2 * HOUR);
         }
         assert_eq!((metrics().timers_reset(), metrics().timers_moved()), (3, 0));
-        // It is filed an hour from now and due in six.
+        // The timer is filed at an hour from now and due in six.
         sleep.await;
         let metrics = metrics();
         assert!(metrics.timers_moved() >= 1, "{metrics}");
         let counts = [metrics.timers_armed(), metrics.timers_fired(), metrics.timers_cancelled()];
         assert_eq!((counts, metrics.timers_live()), ([2, 2, 0], 0), "{metrics}");
-        // Each subject has its line.
+        // Each subject has its own line.
         let text = metrics.to_string();
         for word in ["tasks:", "turns:", "wake-ups:", "timers:", "lateness:"] {
             assert_eq!(text.matches(word).count(), 1, "{text}");

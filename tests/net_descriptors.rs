@@ -1,5 +1,5 @@
-//! Descriptors: running out of them, closing them, and keeping them from others. Most of these need a process
-//! of their own, because the limit and the count are the process's.
+//! Descriptors: running out of them, closing them, and keeping them from children. Most of these tests need a
+//! process of their own, because the limit and the count belong to the process.
 #![cfg(all(feature = "net", target_os = "linux"))]
 
 mod net_support;
@@ -27,7 +27,7 @@ fn open() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// What this thread has spent of the processor.
+/// How much processor time this thread has used.
 fn cpu() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
@@ -57,9 +57,9 @@ fn out_of_descriptors_is_an_error_that_passes() {
             errors += 1;
             sleep(Duration::from_millis(10)).await;
         }
-        // Each call is one error, and the timers between them run.
+        // Each call is one error, and the timers between the calls run.
         assert!((2..=50).contains(&errors), "{errors}");
-        // Reading the processor's time takes a descriptor, too.
+        // Reading the processor time takes a descriptor, too.
         fill.truncate(fill.len() - CLIENTS - 1);
         let used = cpu() - before;
         assert!(used < start.elapsed() / 5, "{used:?}");
@@ -68,7 +68,7 @@ fn out_of_descriptors_is_an_error_that_passes() {
             assert_eq!(peer, client.local_addr().unwrap());
         }
 
-        // A failing accept that is repeated at once still lets others run.
+        // A failing accept that is repeated at once still lets other tasks run.
         while let Ok(file) = File::open("/dev/null") {
             fill.push(file);
         }
@@ -77,7 +77,7 @@ fn out_of_descriptors_is_an_error_that_passes() {
         let slept = Rc::new(Cell::new(false));
         let seen = slept.clone();
         let stubborn = spawn(async move {
-            // Ends by itself only if the sleep beside it is starved.
+            // Ends without help only if the sleep next to it is starved.
             let start = Instant::now();
             while !seen.get() && start.elapsed() < Duration::from_secs(10) {
                 listener.accept().await.unwrap_err();
@@ -96,9 +96,9 @@ fn a_connect_that_is_dropped_closes_its_descriptor() {
         return;
     }
     run(async {
-        // The runtime's alarm is made for the first sleep, and is to be counted from the start.
+        // The runtime's alarm is made for the first sleep, and must be counted from the start.
         sleep(Duration::from_millis(1)).await;
-        // A listener whose queue is full lets further clients wait.
+        // A listener whose queue is full makes further clients wait.
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
         listener.listen(0).unwrap();
@@ -106,7 +106,7 @@ fn a_connect_that_is_dropped_closes_its_descriptor() {
         let mut queued = Vec::new();
         loop {
             let before = open();
-            // Whatever this poll has taken before, and however long that took, it begins at once.
+            // Whatever this poll has used of its budget before, and however long that took, the connect begins at once.
             let mut waiting = Box::pin(unconstrained(TcpStream::connect(addr)));
             let mut polled = poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx))).await;
             if polled.is_pending() {
@@ -164,7 +164,7 @@ fn a_child_process_inherits_nothing() {
     });
 }
 
-/// A waker, a handle, a timer or a socket pins no descriptor of a runtime that is gone.
+/// A waker, a handle, a timer or a socket keeps no descriptor of a runtime that is gone.
 #[test]
 fn what_outlives_its_runtime_keeps_none_of_its_descriptors() {
     const RUNTIMES: usize = 100;
@@ -179,7 +179,7 @@ fn what_outlives_its_runtime_keeps_none_of_its_descriptors() {
         let kept = runtime.block_on(async {
             let root = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
             let task = spawn(poll_fn(|cx| Poll::Ready(cx.waker().clone()))).await.unwrap();
-            // It watches the clock of the day, by a descriptor of its own.
+            // This sleep watches the system's time of day, by a descriptor of its own.
             let mut wall = Box::pin(sleep_until_wall(SystemTime::now() + Duration::from_secs(3600)));
             assert!(poll_fn(|cx| Poll::Ready(wall.as_mut().poll(cx).is_pending())).await);
             let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -188,23 +188,23 @@ fn what_outlives_its_runtime_keeps_none_of_its_descriptors() {
         outlives.push((runtime.handle().clone(), handle, kept));
         drop(runtime);
     }
-    // What is left is each one's socket.
+    // Only the socket of each runtime is left.
     assert_eq!(open(), before + RUNTIMES);
     for (runtime, handle, (root, task, wall, socket)) in outlives {
-        // And all of it can be used, to no effect.
+        // And all of these can be used, without any effect.
         root.wake();
         task.wake();
         drop(runtime.spawn(async {}));
         assert!(handle.is_finished());
         assert!(socket.try_recv(&mut [0; 8]).unwrap_err().to_string().contains("shut down"));
         drop(wall);
-        // Closed by the standard library: nothing is left to take it out of.
+        // Closed by the standard library: there is no poller left to remove it from.
         drop(socket.into_std().unwrap());
     }
     assert_eq!(open(), before);
 }
 
-/// A thread that rouses a runtime as it is dropped writes to no descriptor that is somebody else's by then.
+/// A thread that wakes a runtime while it is dropped writes to no descriptor whose number has been reused by then.
 #[test]
 fn rousing_a_runtime_that_is_being_dropped_is_safe() {
     let (sender, receiver) = channel::<Waker>();
@@ -228,7 +228,7 @@ fn rousing_a_runtime_that_is_being_dropped_is_safe() {
             sleep(Duration::from_micros(round * 5)).await;
         });
         drop(runtime);
-        // They get the numbers that the runtime had.
+        // The files get the numbers that the runtime had.
         let files: Vec<_> = (0..8).map(|number| nameless(&format!("{round}-{number}"))).collect();
         assert!(files.iter().all(|file| file.metadata().unwrap().len() == 0));
     }
@@ -236,7 +236,7 @@ fn rousing_a_runtime_that_is_being_dropped_is_safe() {
     assert!(rouser.join().unwrap() > 0);
 }
 
-/// An empty file, which has no name any more.
+/// An empty file that no longer has a name.
 fn nameless(name: &str) -> File {
     let path = std::env::temp_dir().join(format!("mainspring-{}-{name}", std::process::id()));
     let file = File::create_new(&path).unwrap();
@@ -259,7 +259,7 @@ fn thousands_of_ready_sockets_are_all_served_and_timers_run() {
             addrs.push(socket.local_addr().unwrap());
             tasks.push(spawn(async move { socket.recv(&mut [0; 8]).await.unwrap() }));
         }
-        // Until all of them wait.
+        // Wait until all of them are waiting.
         sleep(Duration::from_millis(100)).await;
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let start = Instant::now();

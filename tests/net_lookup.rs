@@ -1,4 +1,4 @@
-//! `lookup_host`: names are looked up beside the runtime, and addresses understood on the spot.
+//! `lookup_host`: names are looked up outside the runtime's thread, and addresses are parsed at once.
 #![cfg(feature = "net")]
 
 mod net_support;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What an address stands for, without anybody being asked: a thread could not have answered yet, each time.
+/// The socket addresses that an address stands for, without a look-up: a thread could not have answered yet, each time.
 fn at_once(host: impl ToSocketAddrs) -> Vec<SocketAddr> {
     lookup_host(host).now_or_never().expect("it waits for somebody").unwrap().collect()
 }
@@ -40,7 +40,7 @@ fn localhost_is_this_machine() {
             assert!(!addrs.is_empty());
             assert!(addrs.iter().all(|addr| addr.ip().is_loopback() && addr.port() == host.1), "{addrs:?}");
         }
-        // From another task, and kept there: the addresses borrow nothing.
+        // From another task, and kept here: the addresses borrow nothing.
         let addrs = spawn(async { lookup_host("localhost:80".to_owned()).await.unwrap() });
         assert!(addrs.await.unwrap().next().is_some());
     });
@@ -49,7 +49,7 @@ fn localhost_is_this_machine() {
 #[test]
 fn an_unknown_name_is_the_resolvers_error() {
     run(async {
-        // No name has a part of more than 63 bytes, so that no server needs to be asked.
+        // No name has a part of more than 63 bytes, so no server needs to be asked.
         let nowhere = format!("{}.invalid", "n".repeat(64));
         let error = lookup_host((nowhere, 80)).await.map(drop).unwrap_err();
         assert_ne!(error.kind(), ErrorKind::InvalidInput, "{error}");
@@ -96,7 +96,7 @@ fn virtual_time_goes_on_after_a_lookup_was_dropped() {
             let mut dropped = pin!(lookup_host("localhost:80"));
             let _ = futures::poll!(dropped.as_mut());
         }
-        // Its thread still holds time, until the resolver has answered.
+        // The look-up's thread still holds time, until the resolver has answered.
         sleep(HOUR).await;
         assert_eq!(start.elapsed(), HOUR);
     });

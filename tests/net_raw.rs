@@ -1,4 +1,4 @@
-//! System calls of the program's own on our sockets, and the ways to and from the sockets of the standard library.
+//! The program's own system calls on our sockets, and the conversions to and from the sockets of the standard library.
 #![cfg(all(feature = "net", unix))]
 
 mod common;
@@ -19,7 +19,7 @@ use mainspring::{sleep, spawn, timeout};
 use net_support::{pair, run};
 use socket2::SockRef;
 
-/// Receives behind the socket's back.
+/// Receives without the socket's knowledge.
 fn receive(socket: &UdpSocket) -> Result<usize> {
     SockRef::from(socket).recv(&mut [MaybeUninit::uninit(); 8])
 }
@@ -48,14 +48,15 @@ fn a_call_of_ones_own_that_finds_nothing_clears_the_readiness() {
         };
         assert!(timeout(Duration::from_millis(50), loop_around_readable).await.is_err());
         assert_eq!(taken, 4);
-        // At first it is taken for ready, then it is told of the datagram, and each time it finds out that this is all.
+        // At first the socket is assumed to be ready, then it is told of the datagram, and each time it finds that
+        // there is no more.
         assert!(spins <= 4, "{spins} times round");
         assert!(!is_ready(socket.readable()).await && is_ready(socket.writable()).await);
-        // What is known not to be ready is not even tried.
+        // A direction that is known not to be ready is not even tried.
         let before = calls.get();
         assert_eq!(socket.try_io(Interest::Readable, take).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert_eq!(calls.get(), before);
-        // The directions do not touch one another.
+        // The directions do not affect one another.
         let full = || Err::<(), _>(ErrorKind::WouldBlock.into());
         assert!(socket.try_io(Interest::Writable, full).is_err());
         assert!(!is_ready(socket.writable()).await);
@@ -79,7 +80,7 @@ fn a_call_of_ones_own_waits_for_the_socket() {
         let shared = SockRef::from(&ours);
         let sent = ours.async_io(Interest::Writable, || shared.send(b"hello")).await.unwrap();
         theirs.read_exact(&mut vec![0; sent]).unwrap();
-        // An error is the operation's own, and a signal repeats it.
+        // An error is the operation's own error, and a signal makes the operation repeat.
         let mut interrupted = 3;
         let error = ours.async_io(Interest::Writable, || {
             if interrupted > 0 {
@@ -122,7 +123,7 @@ fn sockets_of_the_standard_library_are_converted_both_ways() {
         assert_eq!(std::net::UdpSocket::try_from(socket).unwrap().local_addr().unwrap(), addr);
         std::net::TcpListener::try_from(listener).unwrap();
     });
-    // Outside a runtime there is nobody to register it with.
+    // Outside a runtime there is no runtime to register the socket with.
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     assert_eq!(UdpSocket::try_from(socket).unwrap_err().kind(), ErrorKind::Other);
 }
@@ -133,7 +134,7 @@ fn connections_can_be_selected_from_as_a_fused_stream() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut incoming = listener.incoming();
-        // `select!` takes what is fused only.
+        // `select!` accepts only what is fused.
         futures::select! {
             stream = incoming.next() => drop(stream.unwrap().unwrap()),
         }

@@ -1,4 +1,4 @@
-//! `TcpSocket`: what is set before a socket listens or connects holds afterwards.
+//! `TcpSocket`: an option that is set before a socket listens or connects holds afterwards.
 #![cfg(feature = "net")]
 
 mod net_support;
@@ -19,7 +19,7 @@ fn any() -> SocketAddr {
     ANY.parse().unwrap()
 }
 
-/// A socket at an address of the system's choice.
+/// A socket at an address that the system chooses.
 fn bound() -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(any()).unwrap();
@@ -37,7 +37,7 @@ fn a_connection_comes_from_the_address_that_was_bound() {
         assert_eq!(stream.peer_addr().unwrap(), listener.local_addr().unwrap());
         let (mut theirs, peer) = listener.accept().await.unwrap();
         assert_eq!(peer, from);
-        // It is a stream as others are.
+        // It is a stream like any other.
         stream.write_all(b"hello").await.unwrap();
         stream.close().await.unwrap();
         let mut got = Vec::new();
@@ -71,7 +71,7 @@ fn options_are_set_and_read_back_and_hold_for_the_stream() {
         }
         socket.set_send_buffer_size(48 * 1024).unwrap();
         socket.set_recv_buffer_size(40 * 1024).unwrap();
-        // The system may take more than it was asked for.
+        // The system may grant more than it was asked for.
         let (sends, receives) = (socket.send_buffer_size().unwrap(), socket.recv_buffer_size().unwrap());
         assert!(sends >= 48 * 1024 && receives >= 40 * 1024, "{sends}, {receives}");
 
@@ -104,7 +104,7 @@ fn errors_say_what_is_wrong() {
         assert_eq!(error.kind(), ErrorKind::AddrInUse);
         let twice = bound();
         assert_eq!(twice.bind(any()).unwrap_err().kind(), ErrorKind::InvalidInput);
-        // Nobody listens where a bound socket is.
+        // Nothing listens on a socket that is only bound.
         let error = bound().connect(twice.local_addr().unwrap()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
         let other_version: SocketAddr = "[::1]:80".parse().unwrap();
@@ -127,7 +127,7 @@ fn errors_say_what_is_wrong() {
 #[test]
 fn a_dropped_connect_closes_its_socket_at_once() {
     run(async {
-        // Nobody accepts, and there is room for few: the connection is not made.
+        // No task accepts, and there is room for few: the connection is not made.
         let listener = bound().listen(1).unwrap();
         let addr = listener.local_addr().unwrap();
         let mut waiting = Vec::new();
@@ -142,7 +142,7 @@ fn a_dropped_connect_closes_its_socket_at_once() {
                 Ok(stream) => waiting.push(stream.unwrap()),
                 Err(_) => break Some((connect, from)),
             }
-            // Some systems let all wait.
+            // Some systems let all clients wait.
             if waiting.len() == 64 {
                 break None;
             }
@@ -167,7 +167,7 @@ fn the_systems_socket_is_lent_given_and_taken_over() {
         assert_eq!((socket.as_raw_fd(), socket.as_fd().as_raw_fd()), (raw, raw));
         SockRef::from(&socket).set_keepalive(true).unwrap();
         assert!(socket.keepalive().unwrap());
-        // It was blocking, and connects without blocking the runtime all the same.
+        // The socket was blocking, and connects without blocking the runtime nevertheless.
         let listener = TcpListener::bind(ANY).await.unwrap();
         let stream = socket.connect(listener.local_addr().unwrap()).await.unwrap();
         assert_eq!(stream.as_raw_fd(), raw);
@@ -179,7 +179,7 @@ fn the_systems_socket_is_lent_given_and_taken_over() {
     });
 }
 
-/// What other systems do otherwise.
+/// What other systems do differently.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod linux {
     use super::*;
@@ -199,11 +199,12 @@ mod linux {
             let one = at(any());
             let addr = one.local_addr().unwrap();
             let other = at(addr);
-            // A third that does not say so is refused.
+            // A third socket that does not set this option is refused.
             assert_eq!(TcpSocket::new_v4().unwrap().bind(addr).unwrap_err().kind(), ErrorKind::AddrInUse);
             let listeners = [one, other].map(|socket| socket.listen(1024).unwrap());
             let mut accepted = [0, 0];
-            // The system chooses by the client's port: that it chooses one of two for each of a thousand does not happen.
+            // The system chooses by the client's port: that it chooses the same one of two for each of a thousand does
+            // not happen.
             for _ in 0..1000 {
                 let client = TcpStream::connect(addr).await.unwrap();
                 select_biased! {
@@ -225,7 +226,7 @@ mod linux {
         let addr = listener.local_addr().unwrap();
         let mut connects: FuturesUnordered<_> = (0..16).map(|_| TcpStream::connect(addr)).collect();
         let mut made = Vec::new();
-        // One that finds no room is asked for again by the system after a second, and finds none then.
+        // The system tries a connection that finds no room again after a second, and finds no room then.
         while let Ok(Some(stream)) = timeout(Duration::from_millis(700), connects.next()).await {
             made.push(stream.unwrap());
         }

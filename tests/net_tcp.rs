@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// An address where nobody listens.
+/// An address on which nothing listens.
 fn nobody() -> SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -30,10 +30,10 @@ async fn is_pending(mut future: Pin<&mut impl Future>) -> bool {
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await
 }
 
-/// Writes until nothing fits any more.
+/// Writes until nothing more fits.
 async fn fill(stream: &TcpStream) {
     let junk = vec![7; 1 << 16];
-    // The budget would make a write pending that is not.
+    // The budget would make a write pending that otherwise is not.
     unconstrained(async {
         loop {
             let mut writer = stream;
@@ -86,7 +86,7 @@ fn single_bytes_a_half_close_and_the_end() {
             ours.read_exact(&mut got).await.unwrap();
             assert_eq!(got, [byte + 1]);
         }
-        // They end, we may still write.
+        // The other side ends its direction, and we may still write.
         theirs.shutdown(Shutdown::Write).unwrap();
         let mut buf = [0; 10];
         for _ in 0..3 {
@@ -94,14 +94,14 @@ fn single_bytes_a_half_close_and_the_end() {
         }
         ours.write_all(b"still here").await.unwrap();
         theirs.read_exact(&mut buf).unwrap();
-        // Closing ends our direction, and twice is no error.
+        // Closing ends our direction, and closing twice is no error.
         ours.close().await.unwrap();
         ours.close().await.unwrap();
         assert_eq!(theirs.read(&mut buf).unwrap(), 0);
     });
 }
 
-/// Data and the end of the stream announced by one event: the short read must not forget the end.
+/// Data and the end of the stream that one event announces: the short read must not make the stream forget the end.
 #[test]
 fn the_end_that_came_with_the_last_bytes_is_seen() {
     run(async {
@@ -221,7 +221,7 @@ fn several_tasks_accept_from_one_listener() {
                 })
             })
             .collect();
-        // A task that gives up waiting takes no connection with it.
+        // A task that gives up waiting loses no connection.
         assert!(is_pending(pin!(listener.accept())).await);
         let clients = (0..TASKS * EACH).map(|_| async {
             let mut stream = TcpStream::connect(addr).await.unwrap();
@@ -234,7 +234,7 @@ fn several_tasks_accept_from_one_listener() {
     });
 }
 
-/// A client that is gone before it is accepted is at most one error, and the listener lives on.
+/// A client that is gone before it is accepted causes at most one error, and the listener lives on.
 #[test]
 fn a_listener_survives_clients_that_give_up() {
     run(async {
@@ -249,7 +249,7 @@ fn a_listener_survives_clients_that_give_up() {
         client.write_all(b"alive").unwrap();
         let mut incoming = listener.incoming();
         loop {
-            // Those that gave up come as an error, or as a stream that fails.
+            // Clients that gave up appear as an error, or as a stream that fails.
             let Ok(mut stream) = incoming.next().await.unwrap() else { continue };
             let mut buf = [0; 5];
             if stream.read_exact(&mut buf).await.is_ok() {
@@ -284,7 +284,7 @@ fn blocking_sockets_of_std_do_not_block_the_runtime() {
         server.write_all(b"hello").await.unwrap();
         client.read_exact(&mut buf).await.unwrap();
 
-        // Back in std they are as documented: non-blocking, and usable.
+        // Converted back to std they are as documented: non-blocking, and usable.
         let mut client = client.into_std().unwrap();
         assert_eq!(client.read(&mut buf).unwrap_err().kind(), ErrorKind::WouldBlock);
         client.set_nonblocking(false).unwrap();
@@ -356,7 +356,7 @@ fn trying_peeking_and_vectors() {
             ours.read_vectored(&mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)]).await.unwrap();
         assert_eq!((n, &one, two[0]), (3, b"xy", b'z'));
 
-        // Full, and then not any more.
+        // The socket is full, and then no longer.
         fill(&ours).await;
         assert_eq!(ours.try_write(b"x").unwrap_err().kind(), ErrorKind::WouldBlock);
         let drain = std::thread::spawn(move || {
@@ -389,7 +389,7 @@ fn options_are_set_and_read_back() {
         listener.set_ttl(44).unwrap();
         assert_eq!(listener.ttl().unwrap(), 44);
         assert!(listener.take_error().unwrap().is_none());
-        // The address can be had again at once, although connections of its are still winding up.
+        // The address can be bound again at once, although some of its connections are still being closed.
         let addr = listener.local_addr().unwrap();
         let client = std::net::TcpStream::connect(addr).unwrap();
         drop(listener.accept().await.unwrap());
@@ -398,7 +398,7 @@ fn options_are_set_and_read_back() {
     });
 }
 
-/// A task that always finds something to read lets others run all the same.
+/// A task that always finds something to read still lets other tasks run.
 #[test]
 fn a_stream_that_never_runs_dry_starves_nobody() {
     run(async {
@@ -407,7 +407,7 @@ fn a_stream_that_never_runs_dry_starves_nobody() {
         let done = Rc::new(Cell::new(false));
         let seen = done.clone();
         let reader = spawn(async move {
-            // Ends by itself only if the sleeps beside it are starved.
+            // Ends without help only if the sleeps next to it are starved.
             let start = Instant::now();
             let mut byte = [0];
             let mut reads = 0_u64;
@@ -435,7 +435,7 @@ fn sockets_may_be_shared_between_threads() {
         let (ours, theirs) = pair().await;
         is_shared(&ours);
         is_shared(&pin!(ours.readable()));
-        // Dropped elsewhere, it is closed there and then.
+        // If it is dropped on another thread, it is closed at once.
         std::thread::spawn(move || drop(ours)).join().unwrap();
         assert_eq!((&theirs).read(&mut [0]).unwrap(), 0);
     });

@@ -46,7 +46,7 @@ fn datagrams_there_and_back() {
         a.send(b"hello").await.unwrap();
         match b.peek(&mut buf[..2]).await {
             Ok(length) => assert_eq!(length, 2),
-            // WSAEMSGSIZE: Windows says so if the datagram is longer.
+            // WSAEMSGSIZE: Windows reports this if the datagram is longer.
             Err(error) => assert_eq!((cfg!(windows), error.raw_os_error()), (true, Some(10040))),
         }
         assert_eq!(b.recv(&mut buf).await.unwrap(), 5);
@@ -54,7 +54,7 @@ fn datagrams_there_and_back() {
     });
 }
 
-/// The refusal of one datagram is one error, and does not end the socket.
+/// If one datagram is refused, that causes one error, and does not end the socket.
 #[test]
 fn a_refusal_surfaces_once_and_later_sends_work() {
     run(async {
@@ -96,7 +96,7 @@ fn several_tasks_share_one_socket() {
                 })
             })
             .collect();
-        // They all wait before the first is sent.
+        // They all wait before the first datagram is sent.
         sleep(Duration::from_millis(5)).await;
         let senders: Vec<_> = (0..TASKS)
             .map(|task| {

@@ -1,5 +1,5 @@
-//! Wakers of other executors at the sockets: whatever they do when they are cloned, dropped or woken, a direction goes
-//! on working for those who come after them.
+//! Wakers of other executors on the sockets: whatever they do when they are cloned, dropped or woken, a direction
+//! still works for the tasks that use it later.
 #![cfg(feature = "net")]
 
 mod common;
@@ -16,8 +16,8 @@ use mainspring::net::{TcpListener, TcpStream, UdpSocket};
 use mainspring::task::unblock;
 use mainspring::{Runtime, sleep};
 
-/// What a waker of [`hostile`] has been through, and when it panics: at which clone, drop or wake, counted from one. Zero
-/// is never.
+/// What has happened to a waker of [`hostile`], and when it panics: at which clone, drop or wake, counted from one. Zero
+/// means never.
 #[derive(Default)]
 struct Script {
     clones: Step,
@@ -67,7 +67,7 @@ fn hostile() -> (&'static Script, &'static Waker) {
     (script, Box::leak(Box::new(waker)))
 }
 
-/// A socket of a runtime, and one that sends to it.
+/// A socket of a runtime, and a socket that sends to it.
 fn sockets(runtime: &Runtime) -> (UdpSocket, std::net::UdpSocket) {
     let _entered = runtime.handle().enter();
     let ours = UdpSocket::from_std(std::net::UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
@@ -79,7 +79,7 @@ fn sockets(runtime: &Runtime) -> (UdpSocket, std::net::UdpSocket) {
 /// One way to wait for a datagram.
 type Receive<'a> = Box<dyn FnMut(&Waker) -> Poll<usize> + 'a>;
 
-/// By a `poll_` method, and by an async one that is polled again and again.
+/// By a `poll_` method, and by an async method that is polled again and again.
 fn ways(socket: &UdpSocket) -> [Receive<'_>; 2] {
     let polled = |waker: &Waker| {
         let mut buf = [0; 8];
@@ -91,7 +91,7 @@ fn ways(socket: &UdpSocket) -> [Receive<'_>; 2] {
     };
     let mut future = None;
     let awaited = move |waker: &Waker| {
-        // One that panics is gone: an async function cannot be polled again then.
+        // A future that panics is gone: an async function cannot be polled again then.
         let mut waiting = future.take().unwrap_or_else(|| Box::pin(receive()));
         let polled = waiting.as_mut().poll(&mut Context::from_waker(waker));
         future = polled.is_pending().then_some(waiting);
@@ -100,7 +100,7 @@ fn ways(socket: &UdpSocket) -> [Receive<'_>; 2] {
     [Box::new(polled), Box::new(awaited)]
 }
 
-/// The direction wakes `probe`'s kind, and gives what was sent.
+/// Asserts that the direction wakes a waker of `probe`'s kind, and receives what was sent.
 fn assert_works(runtime: &Runtime, receive: &mut Receive<'_>, theirs: &std::net::UdpSocket) {
     let probe = Probe::new();
     assert!(receive(&probe.waker()).is_pending());
@@ -116,7 +116,7 @@ fn a_panicking_waker_closes_no_direction() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     for way in [0, 1] {
-        // The first clone of a registration, and every further one that there may be.
+        // The first clone of a registration, and every further clone, if there are any.
         for number in 1..=3 {
             for replaces in [false, true] {
                 let (ours, theirs) = sockets(&runtime);
@@ -180,7 +180,7 @@ fn waiting_again_clones_no_waker() {
     }
 }
 
-/// The lookup of a name ends on a thread for work that blocks, which belongs to nobody: a panic there is only reported.
+/// The look-up of a name ends on a thread for work that blocks, which belongs to no task: a panic there is only reported.
 #[test]
 fn a_waker_that_panics_on_the_thread_of_a_lookup_loses_no_answer() {
     let _watchdog = watchdog(LONG);
@@ -196,7 +196,7 @@ fn a_waker_that_panics_on_the_thread_of_a_lookup_loses_no_answer() {
         let (script, waker) = hostile();
         script.wakes.panic_at(1);
         script.drops.panic_at(1);
-        // The answer may be there at once: then nobody waits, and nothing panics.
+        // The answer may be there at once: then no task waits, and nothing panics.
         if lookup.as_mut().poll(&mut Context::from_waker(waker)).is_pending() {
             while script.wakes.count.load(Ordering::SeqCst) == 0 {
                 std::thread::sleep(ms(1));
@@ -208,7 +208,7 @@ fn a_waker_that_panics_on_the_thread_of_a_lookup_loses_no_answer() {
     }
 }
 
-/// Some polls leave their waker just as the answer comes, and it is the poll that wakes then.
+/// Some polls leave their waker just as the answer comes, and then the poll itself wakes.
 #[test]
 fn a_waker_that_panics_as_the_answer_comes_breaks_no_poll() {
     let _watchdog = watchdog(LONG);
@@ -228,7 +228,7 @@ fn a_waker_that_panics_as_the_answer_comes_breaks_no_poll() {
             std::thread::yield_now();
         }
         meeting.1.store(true, Ordering::SeqCst);
-        // The two are apart by another time in each round.
+        // The time between the two is different in each round.
         for turn in 0..round % 250 {
             std::hint::black_box(turn);
         }
@@ -244,7 +244,7 @@ fn a_waker_that_panics_as_the_answer_comes_breaks_no_poll() {
     }
 }
 
-/// Whoever waits to write is as safe.
+/// A task that waits to write is as safe.
 #[test]
 fn a_panicking_waker_does_not_close_the_way_out() {
     use futures::AsyncWrite;

@@ -1,4 +1,4 @@
-//! Panics: of wakers that are not ours, of the root, of tasks. Nobody else loses anything by them.
+//! Panics: of wakers that are not ours, of the root, of tasks. Nothing else is lost because of them.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn a_waker_that_panics_loses_nobody_elses_wake_up() {
         let panic = panicked(|| runtime.block_on(sleep(HOUR)));
         assert_eq!(panic.message, format!("waker {bad_at}"));
         assert!(probes.iter().all(|probe| probe.wakes() == 1));
-        // And the runtime goes on.
+        // And the runtime continues.
         runtime.block_on(task).unwrap();
         runtime.block_on(async {
             for sleep in sleeps {
@@ -137,7 +137,7 @@ fn a_task_that_panics_leaves_its_timers_behind_clean() {
     });
 }
 
-/// A waker whose clone panics as often as it is told to.
+/// A waker whose clone panics as many times as it is told to.
 fn fragile(panics: &'static AtomicUsize) -> Waker {
     fn clone(data: *const ()) -> RawWaker {
         // SAFETY: `data` comes from the `&'static AtomicUsize` that `fragile` was given.
@@ -162,7 +162,7 @@ fn a_clone_that_panics_does_not_poison_the_timer() {
     runtime.block_on(async {
         let bad = fragile(&PANICS);
         let mut cx = Context::from_waker(&bad);
-        // At the first poll, and when the waker is exchanged.
+        // At the first poll, and when the waker is replaced.
         for registered in [false, true] {
             let mut timer = Box::pin(sleep(ms(20)));
             if registered {
@@ -173,7 +173,7 @@ fn a_clone_that_panics_does_not_poison_the_timer() {
             assert_eq!(panic.message, "a clone");
             timer.await;
         }
-        // A task's handle.
+        // The handle of a task.
         let mut task = Box::pin(spawn(sleep(ms(5))));
         PANICS.store(1, Ordering::SeqCst);
         let panic = panicked(|| task.as_mut().poll(&mut cx));
@@ -197,7 +197,7 @@ fn what_is_unwind_safe_in_tokio_is_so_here() {
         both::<mainspring::net::TcpStream>();
         both::<mainspring::net::UdpSocket>();
     }
-    // It is not said in vain: a runtime goes on after a panic in the middle of a turn.
+    // This is true at run time, too: a runtime continues after a panic in the middle of a turn.
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     let task = runtime.spawn(sleep(ms(1)));

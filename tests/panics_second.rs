@@ -1,5 +1,5 @@
-//! Panics that come after another one, with payloads that panic as they are dropped: nobody loses a wake-up or an
-//! answer by them, the first comes out, and the process lives on.
+//! Panics that come after another one, with payloads that panic when they are dropped: no wake-up and no answer
+//! is lost because of them, the first panic is propagated, and the process lives on.
 
 mod common;
 
@@ -17,7 +17,7 @@ use mainspring::task::JoinError;
 use mainspring::time::{TimerMap, advance, pause, sleep};
 use mainspring::{Runtime, spawn};
 
-/// Its drop panics with another one, and that one's drop with a third, and so on.
+/// Its drop panics with another bomb, whose drop panics with a third, and so on.
 struct Bomb(usize);
 
 impl Drop for Bomb {
@@ -28,10 +28,10 @@ impl Drop for Bomb {
     }
 }
 
-/// Nested deeper than anybody follows.
+/// Nested deeper than any code follows.
 const DEEP: usize = 50;
 
-/// The first panic is one that can be told from the others.
+/// The first panic can be told from the others.
 fn panic_as(number: usize) -> ! {
     if number == 0 { panic!("the first") } else { panic_any(Bomb(DEEP)) }
 }
@@ -53,7 +53,7 @@ fn first_of(f: impl FnOnce()) {
     assert_first(catch_unwind(AssertUnwindSafe(f)).expect_err("nobody panicked"));
 }
 
-/// Some that panic, the first of them as told, and one that counts.
+/// Some probes that panic, the first of them as told, and one that only counts.
 fn panicking(numbers: &Arc<AtomicUsize>, n: usize) -> Vec<Arc<Probe>> {
     let bad = |_| {
         let numbers = numbers.clone();
@@ -140,7 +140,7 @@ fn a_dropped_runtime_tells_everybody_although_all_of_them_panic() {
     for unwinding in [false, true] {
         let runtime = Runtime::new().unwrap();
         let numbers = Arc::new(AtomicUsize::new(0));
-        // Who waits for an advance, who for a snapshot, and who for a socket.
+        // Wakers that wait for an advance, for a snapshot, and for a socket.
         let advances = panicking(&numbers, 3);
         let mut futures = Vec::new();
         {
@@ -157,7 +157,7 @@ fn a_dropped_runtime_tells_everybody_although_all_of_them_panic() {
             runtime.handle().request_dump(move |dump| {
                 assert!(dump.is_err());
                 answers.fetch_add(1, Ordering::SeqCst);
-                // It stays with the task that answers.
+                // The panic stays with the task that answers.
                 panic_any(Bomb(DEEP));
             });
         }
@@ -192,7 +192,7 @@ mod sockets {
     use mainspring::net::UdpSocket;
     use std::task::Context;
 
-    /// Sockets that nobody sends to, each with a waker that waits.
+    /// Sockets to which nothing is sent, each with a waker that waits.
     pub(super) fn wait(runtime: &Runtime, numbers: &Arc<AtomicUsize>) -> (Vec<Arc<Probe>>, Vec<UdpSocket>) {
         let _entered = runtime.handle().enter();
         let probes = panicking(numbers, 3);
@@ -211,7 +211,7 @@ mod sockets {
         let runtime = Runtime::new().unwrap();
         let numbers = Arc::new(AtomicUsize::new(0));
         let (probes, sockets) = wait(&runtime, &numbers);
-        // Once as they are, so that the first looks find nothing.
+        // One turn first, so that the first looks find nothing.
         runtime.block_on(sleep(ms(1)));
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         for socket in &sockets {
@@ -225,7 +225,7 @@ mod sockets {
         let mut panics = panics.into_iter();
         assert_first(panics.next().expect("nobody panicked"));
         panics.for_each(std::mem::forget);
-        // And they receive.
+        // And the sockets receive.
         runtime.block_on(async {
             for socket in sockets {
                 let mut buf = [0; 8];

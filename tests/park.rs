@@ -1,4 +1,4 @@
-//! The park: it ends when it should, not more often, and nothing is slept over.
+//! The park: it ends when it should, not more often, and no event is slept through.
 
 mod common;
 
@@ -18,7 +18,7 @@ use mainspring::runtime::Handle;
 use mainspring::time::{sleep, timeout, try_sleep};
 use mainspring::{Runtime, block_on, spawn};
 
-// mio #1614: what was left of the wait was rounded down to no wait, and the loop span until the deadline.
+// mio #1614: the remaining wait was rounded down to no wait, and the loop spun until the deadline.
 #[test]
 fn a_wait_of_less_than_a_millisecond_does_not_spin() {
     let _watchdog = watchdog(LONG);
@@ -37,7 +37,7 @@ fn a_wait_of_less_than_a_millisecond_does_not_spin() {
     });
 }
 
-// mio #1948: a wait of more than 24.8 days became a negative one, which means for ever, or none at all.
+// mio #1948: a wait of more than 24.8 days became a negative one, which means forever, or no wait at all.
 #[test]
 fn a_wait_of_forty_days_neither_spins_nor_deafens() {
     let _watchdog = watchdog(LONG);
@@ -62,14 +62,14 @@ fn a_wait_of_forty_days_neither_spins_nor_deafens() {
 #[test]
 fn an_idle_runtime_takes_no_turns() {
     let _watchdog = watchdog(LONG);
-    // One that waits for a timer.
+    // A runtime that waits for a timer.
     let turns = block_on(async {
         sleep(ms(200)).await;
         metrics().turns()
     });
     assert!(turns <= 3, "{turns} turns for one sleep");
 
-    // One that waits for nothing.
+    // A runtime that waits for nothing.
     beside_parked(|handle, _| {
         while handle.metrics().turns() == 0 {
             thread::yield_now();
@@ -87,7 +87,7 @@ mod signals {
 
     extern "C" fn nothing(_: libc::c_int) {}
 
-    /// Has SIGUSR1 interrupt system calls, and do nothing else.
+    /// Makes SIGUSR1 interrupt system calls, and do nothing else.
     fn install() {
         // SAFETY: all zeroes is a valid `sigaction`: an empty mask, no flags, no handler.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -98,7 +98,7 @@ mod signals {
         assert_eq!(result, 0);
     }
 
-    // A poll that a signal interrupts must neither be an error nor wait its whole time anew.
+    // A poll that a signal interrupts must neither be an error nor wait for its whole time anew.
     #[test]
     fn a_thousand_signals_a_second_neither_shorten_nor_prolong_a_sleep() {
         let _watchdog = watchdog(LONG);
@@ -125,7 +125,7 @@ mod signals {
                 sleep(ms(100)).await;
                 let slept = start.elapsed();
                 assert!(slept >= ms(100), "{slept:?}");
-                // Were the wait begun anew at each signal, it would last as long as the signals do.
+                // If the wait began anew at each signal, it would last as long as the signals do.
                 assert!(slept < Duration::from_secs(5), "{slept:?}");
             }
             assert!(metrics().wakeups() > 3, "no signal interrupted a park");
@@ -135,7 +135,7 @@ mod signals {
     }
 }
 
-/// A place where two threads hand a number to and fro.
+/// A place where two threads pass a number to and fro.
 #[derive(Default)]
 struct Relay {
     sent: AtomicUsize,
@@ -143,7 +143,7 @@ struct Relay {
     waker: Mutex<Option<Waker>>,
 }
 
-/// Spins for a while, and lets go of the processor for longer ones.
+/// Spins for a while, and yields the processor during longer waits.
 fn spin_until(condition: impl Fn() -> bool) {
     let mut spins = 0_u32;
     while !condition() {
@@ -161,7 +161,7 @@ fn no_wake_from_another_thread_is_slept_over() {
     let sender = thread::spawn(move || {
         let mut random = Random::new(3);
         for n in 1..=WAKES {
-            // Until the runtime is awake, about to park, or parked.
+            // Wait until the runtime is awake, about to park, or parked.
             let pause = random.below(30_000);
             let start = StdInstant::now();
             spin_until(|| start.elapsed() >= Duration::from_nanos(pause));
@@ -213,7 +213,7 @@ fn no_spawn_from_another_thread_is_slept_over() {
     });
 }
 
-// tokio #3190: a timer that another thread registered waited for the end of a park that was longer.
+// tokio #3190: a timer that another thread registered waited for the end of a longer park.
 #[test]
 fn a_shorter_timer_from_another_thread_ends_the_park() {
     let _watchdog = watchdog(LONG);
@@ -237,7 +237,7 @@ fn a_shorter_timer_from_another_thread_ends_the_park() {
     });
 }
 
-/// What the child process of the next test does: only its own thread arms, moves, cancels and wakes.
+/// The child process of the next test runs this: only its own thread arms, moves, cancels and wakes.
 #[cfg(target_os = "linux")]
 fn stay_on_one_thread() {
     use mainspring::time::Instant;
@@ -320,7 +320,7 @@ fn a_wake_on_the_own_thread_costs_no_further_turn() {
         }
         let after = metrics();
         let (turns, wakeups) = (after.turns() - before.turns(), after.wakeups() - before.wakeups());
-        // A timer that wakes the root must not have the next park skipped.
+        // A timer that wakes the root must not make the runtime skip the next park.
         assert!(turns <= 120, "{turns} turns, {wakeups} of them asleep, for a hundred sleeps");
     });
 }
@@ -342,7 +342,7 @@ fn what_wakes_tasks_does_not_poll_the_root() {
         for task in tasks {
             task.await.unwrap();
         }
-        // A stale wake-up: for a timer that is gone when it comes.
+        // A stale wake-up: for a timer that is gone by then.
         let mut cancelled = Box::pin(sleep(ms(2)));
         let _ = poll!(cancelled.as_mut());
         drop(cancelled);
@@ -437,7 +437,8 @@ fn tasks_that_never_rest_do_not_keep_a_socket_from_its_events() {
     });
 }
 
-// Each datagram wants a later alarm than the one before, and ends the sleep: the alarm is left, and rings once in vain.
+// Each datagram needs a later alarm than the one before, and ends the sleep: the alarm is left as it is, and rings once
+// for nothing.
 #[cfg(feature = "net")]
 #[test]
 fn a_timer_after_many_sleeps_that_sockets_ended_is_on_time_and_wakes_the_thread_once_more_at_most() {
@@ -457,7 +458,7 @@ fn a_timer_after_many_sleeps_that_sockets_ended_is_on_time_and_wakes_the_thread_
                 server.send(&byte).await.unwrap();
             }
         });
-        // The first alarm that is left rings in the sleep, or after it.
+        // The first alarm that is left rings during the sleep, or after it.
         for length in [ms(400), ms(100)] {
             let before = metrics();
             for _ in 0..MESSAGES {

@@ -1,4 +1,4 @@
-//! Child processes: their ends, their pipes, and what is left of those that nobody waits for.
+//! Child processes: their ends, their pipes, and what is left of a child that no task waits for.
 #![cfg(all(unix, feature = "process"))]
 
 mod common;
@@ -26,7 +26,7 @@ fn endless(command: &mut Command) -> &mut Command {
     command.arg("3600").stdin(Stdio::null()).stdout(Stdio::null())
 }
 
-/// Whether a child of this process has ended, and nobody has asked for its status; `None` if there is none of this number.
+/// Whether a child of this process has ended, and its status has not been asked for; `None` if no child has this number.
 #[cfg(target_os = "linux")]
 fn is_zombie(pid: u32) -> Option<bool> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -57,11 +57,11 @@ fn the_status_is_that_of_the_child() {
             let mut child = command.spawn().unwrap();
             assert!(child.id().is_some());
             assert_eq!(child.wait().await.unwrap().code(), Some(code));
-            // The status stays; the number is free for others.
+            // The status stays; the number is free for other processes.
             assert_eq!(child.wait().await.unwrap().code(), Some(code));
             assert_eq!(child.try_wait().unwrap().unwrap().code(), Some(code));
             assert_eq!(child.id(), None);
-            // To kill what has ended is no error, and hits nobody.
+            // Killing a child that has ended is no error, and hits no other process.
             child.kill().await.unwrap();
         }
     });
@@ -95,13 +95,13 @@ fn output_pipes_what_the_program_has_not_set_and_nothing_else() {
     block_on(async {
         let mut command = Command::new("sh");
         command.args(["-c", "cat; echo out; echo err >&2"]);
-        // Standard input is empty, or this would never end where the tests have a terminal.
+        // Standard input is empty, otherwise this would never end if the tests have a terminal.
         let output = command.output().await.unwrap();
         assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
         command.stdout(Stdio::null());
         let output = command.output().await.unwrap();
         assert_eq!((&output.stdout[..], &output.stderr[..]), (&b""[..], &b"err\n"[..]));
-        // What `output` sets is not kept.
+        // The settings that `output` makes are not kept.
         let mut child = Command::new("true");
         assert!(child.output().await.unwrap().status.success());
         let mut child = child.spawn().unwrap();
@@ -136,7 +136,7 @@ fn a_megabyte_goes_through_a_child_both_ways_at_once() {
 fn both_outputs_are_read_at_once_however_much_there_is() {
     let _watchdog = watchdog(LONG);
     block_on(async {
-        // Each more than a pipe holds; a child that is not read would wait for ever.
+        // Each more than a pipe holds; a child whose output is not read would wait forever.
         let script = "head -c 300000 /dev/zero >&2; head -c 500000 /dev/zero; head -c 300000 /dev/zero >&2";
         let output = Command::new("sh").args(["-c", script]).output().await.unwrap();
         assert!(output.status.success());
@@ -165,7 +165,7 @@ fn a_write_to_a_child_that_has_gone_is_an_error() {
         let mut child = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         assert!(child.wait().await.unwrap().success());
-        // A child that another test starts at this moment has all descriptors until it begins its program.
+        // A child that another test starts at this moment has all descriptors until it executes its program.
         let error = loop {
             match stdin.write_all(b"too late").await {
                 Ok(()) => sleep(ms(1)).await,
@@ -223,7 +223,7 @@ fn a_child_that_is_killed_says_so() {
     });
 }
 
-/// Its number may be somebody else's by then.
+/// Its number may belong to another process by then.
 #[test]
 fn a_child_whose_status_another_part_of_the_process_has_taken_is_not_killed() {
     let _watchdog = watchdog(LONG);
@@ -314,7 +314,7 @@ fn a_child_may_be_awaited_and_dropped_on_another_thread() {
 fn a_child_that_is_dropped_runs_on_and_is_reaped_when_it_ends() {
     let _watchdog = watchdog(LONG);
     block_on(async {
-        // One that has ended, one that runs, one on another thread.
+        // A child that has ended, one that runs, one on another thread.
         let ended = Command::new("true").spawn().unwrap();
         let gone = ended.id().unwrap();
         while is_zombie(gone) != Some(true) {
@@ -353,7 +353,7 @@ fn a_child_whose_runtime_is_gone_is_reaped_when_the_next_one_comes_or_goes() {
     let (taken, last) = runtime.block_on(async {
         let mut children = [cat(), cat(), cat()];
         let taken = children.each_mut().map(|child| (child.id().unwrap(), child.stdin.take()));
-        // One is dropped within the runtime, one with it, in a task, and one after it.
+        // One is dropped within the runtime, one together with it, in a task, and one after it.
         let [one, other, last] = children;
         drop(one);
         let mut other = other;
@@ -403,7 +403,7 @@ fn a_child_is_killed_when_it_is_dropped_if_that_was_asked_for() {
         let n = child.stderr.as_mut().unwrap().read(&mut line).await.unwrap();
         let pid = std::str::from_utf8(&line[..n]).unwrap().trim().parse().unwrap();
         assert_eq!(child.id(), Some(pid));
-        // The future of `wait` does not own the child; that of `wait_with_output` does.
+        // The future of `wait` does not own the child; the future of `wait_with_output` does.
         assert!(timeout(ms(5), child.wait()).await.is_err());
         assert_eq!(is_zombie(pid), Some(false));
         assert!(timeout(ms(5), child.wait_with_output()).await.is_err());
@@ -416,7 +416,7 @@ fn a_child_is_killed_when_it_is_dropped_if_that_was_asked_for() {
 fn a_child_inherits_none_of_our_descriptors() {
     let _watchdog = watchdog(LONG);
     block_on(async {
-        // This process itself may have been started with some that it passes on.
+        // This process itself may have been started with some descriptors that it passes on.
         let inherited = async || {
             let output = Command::new("ls").arg("/proc/self/fd").output().await.unwrap();
             String::from_utf8(output.stdout).unwrap()
@@ -430,7 +430,7 @@ fn a_child_inherits_none_of_our_descriptors() {
     });
 }
 
-/// One after the other, in a process of their own, whose descriptors and children are counted.
+/// One child after the other, in a process of the test's own, whose descriptors and children are counted.
 #[cfg(target_os = "linux")]
 #[test]
 fn thousands_of_children_leave_no_descriptor_and_no_zombie() {
@@ -465,7 +465,7 @@ fn thousands_of_children_leave_no_descriptor_and_no_zombie() {
         for n in 0..CHILDREN {
             round(n).await;
         }
-        // Those that were dropped while they ran.
+        // The children that were dropped while they ran.
         while Handle::current().metrics().tasks_alive() > 0 {
             sleep(ms(1)).await;
         }

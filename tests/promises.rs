@@ -1,6 +1,6 @@
-//! docs/tests.md names the tests that hold the promises of SECURITY.md, docs/systems.md those that show what other systems do
-//! here, docs/channels.md, docs/files.md and docs/hosting.md what runs, docs/unsafe.md counts the unsafe code, and
-//! ci/mutants-equivalent.txt quotes the source: all of it is true.
+//! docs/tests.md names the tests that hold the promises of SECURITY.md, docs/systems.md the tests that show what other
+//! systems do here, docs/channels.md, docs/files.md and docs/hosting.md the tests that run, docs/unsafe.md counts the unsafe
+//! code, and ci/mutants-equivalent.txt quotes the source: all of these are true.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The rows of the tables below a heading: their cells.
+/// The cells of each row of the tables below a heading.
 fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
     let (_, section) = page.split_once(&format!("\n## {heading}\n")).expect("the heading is there");
     let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
@@ -23,19 +23,19 @@ fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
     section.lines().filter(|line| line.starts_with('|')).skip(2).map(cells).collect()
 }
 
-/// What stands between backticks.
+/// The text between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Whether `source` has a test of this name: not just a function.
+/// Whether `source` has a test with this name, not just a function.
 fn has_test(source: &str, name: &str) -> bool {
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
     let function = format!("fn {name}(");
     lines.iter().enumerate().any(|(number, line)| {
         let attributes =
             lines[..number].iter().rev().take_while(|line| line.starts_with('#') || line.starts_with("//"));
-        // A property is a test inside of `proptest!`, which gives it the attribute, too.
+        // A property is a test inside `proptest!`, which gives it the attribute, too.
         line.starts_with(&function) && attributes.into_iter().any(|line| line.starts_with("#[test]"))
     })
 }
@@ -117,7 +117,7 @@ fn every_mutant_that_may_be_missed_quotes_a_line_of_the_source() {
     for mutant in mutants {
         let (file, rest) = mutant.split_once(": ").unwrap_or_else(|| panic!("{mutant:?} names no file"));
         let source = read(file);
-        // The mutant may have a bar in it, and so may the line.
+        // The mutant may contain a bar, and so may the line.
         let mut quotes = rest.match_indices(" | ").map(|(at, bar)| &rest[at + bar.len()..]);
         assert!(
             quotes.any(|quote| source.lines().any(|line| line.trim() == quote)),
@@ -126,7 +126,7 @@ fn every_mutant_that_may_be_missed_quotes_a_line_of_the_source() {
     }
 }
 
-/// Blocks, of foreign functions too, functions, implementations.
+/// The numbers of blocks (including those of foreign functions), functions and implementations.
 type Sites = [usize; 3];
 
 /// The unsafe code of a file. No string in this repository's sources has a `//` or the word in it.
@@ -146,7 +146,7 @@ fn count(source: &str) -> Sites {
     sites
 }
 
-/// A word and what follows it, each on its own, without blanks.
+/// A word and the characters that follow it, each on its own, without blanks.
 fn words_of(text: &str) -> impl Iterator<Item = &str> {
     let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
     let (word, rest) = text.split_at(end);

@@ -1,6 +1,6 @@
-//! The proxy example as its users meet it: started as a process, with good options and bad ones, stopped and starved.
+//! The proxy example as its users see it: started as a process, with good and bad options, stopped and starved.
 //!
-//! What is asserted does not depend on speed. Waits have a limit that is only there to tell a wait that does not end.
+//! What is asserted does not depend on speed. Waits have a limit only to detect a wait that does not end.
 
 #![cfg(unix)]
 
@@ -53,7 +53,7 @@ fn accept(listener: &TcpListener) -> TcpStream {
     patient(listener.accept().expect("the proxy connects").0)
 }
 
-/// An address where nobody listens, as long as the socket is there, which holds the port.
+/// An address on which nothing listens, as long as the socket that holds the port exists.
 fn nobody() -> (Socket, SocketAddr) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a free port");
@@ -69,7 +69,7 @@ fn exchange(from: &mut TcpStream, to: &mut TcpStream, word: &str) {
 }
 
 fn ends(stream: &mut TcpStream) {
-    // As a single `read` would not, it goes on after this process was stopped and continued.
+    // Unlike a single `read`, this continues after this process was stopped and continued.
     match stream.read_exact(&mut [0]).map_err(|error| error.kind()) {
         Err(ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {}
         other => panic!("the connection does not end: {other:?}"),
@@ -141,7 +141,7 @@ fn a_server_that_is_not_there_costs_its_client_and_nobody_else() {
     assert!(proxy.process.has_ended().is_none());
 }
 
-/// A listener without a place in its queue drops the attempts to connect, so that they go on.
+/// A listener without room in its queue drops the attempts to connect, so that they continue.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_server_that_does_not_answer_costs_its_client_the_time_for_connecting() {
@@ -151,7 +151,7 @@ fn a_server_that_does_not_answer_costs_its_client_the_time_for_connecting() {
         .map(|_| {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
             socket.set_nonblocking(true).expect("a socket");
-            // It is under way, or has taken the one place.
+            // The connect is under way, or has taken the one place.
             let _ = socket.connect(&address.into());
             socket
         })
@@ -171,7 +171,7 @@ fn a_connection_beyond_the_limit_waits_until_another_has_ended() {
     let mut first = proxy.connect();
     let mut server = accept(&listener);
     exchange(&mut first, &mut server, "one");
-    // The system takes it in line, and the proxy does not take it from there.
+    // The system puts the connection in line, and the proxy does not take it from there.
     let mut second = proxy.connect();
     second.write_all(b"two").expect("there is room in the socket");
     listener.set_nonblocking(true).expect("a TCP socket");

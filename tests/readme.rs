@@ -1,4 +1,4 @@
-//! What the README shows is what the repository holds.
+//! What the README shows matches what the repository holds.
 
 /// The README's first Rust block.
 fn rust_block() -> &'static str {
@@ -25,14 +25,14 @@ fn the_two_commands_are_there() {
     }
 }
 
-/// The cells of the tables' rows whose first cell is `label`, after the first.
+/// The cells, after the first, of the tables' rows whose first cell is `label`.
 fn row<'a>(page: &'a str, label: &str) -> Vec<&'a str> {
     let mut rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
     let row = rows.find(|row| row.split(" | ").next() == Some(label));
     row.unwrap_or_else(|| panic!("no row {label}")).split(" | ").skip(1).collect()
 }
 
-/// The first number of a cell, in the unit of nanoseconds or bytes that stands in the cell or in `label`.
+/// The first number of a cell, converted from the unit in the cell or in `label` to nanoseconds or bytes.
 fn value(cell: &str, label: &str) -> f64 {
     let digits: String = cell.chars().take_while(|c| c.is_ascii_digit() || *c == '.' || *c == ',').collect();
     let number: f64 = digits.replace(',', "").parse().unwrap_or_else(|_| panic!("no number in {cell}"));
@@ -45,7 +45,7 @@ fn value(cell: &str, label: &str) -> f64 {
 fn the_figures_are_those_of_the_benchmarks() {
     let readme = include_str!("../README.md");
     let benchmarks = include_str!("../BENCHMARKS.md");
-    // Where the runtimes of the README's columns stand in the tables of a full run.
+    // The positions of the README's columns in the tables of a full run.
     let columns = [0, 1, 2, 6];
     let (_, busy) = benchmarks.split_once("**W10c**").expect("a table of W10c");
     let pairs = [

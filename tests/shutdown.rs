@@ -1,4 +1,4 @@
-//! A runtime that is dropped: everything of it is freed, and what outlives it is told.
+//! A runtime that is dropped: everything in it is freed, and what outlives it is told.
 
 mod common;
 
@@ -112,7 +112,7 @@ fn what_fired_before_stays_fired_and_what_was_shut_down_stays_so() {
     for _ in 0..2 {
         assert_eq!(probe.poll(fired.as_mut()), Poll::Ready(Ok(())));
     }
-    // tokio #2924, #8435: what came after the shutdown took its mark away.
+    // tokio #2924, #8435: operations after the shutdown removed its mark.
     for at in [Instant::now() - HOUR, Instant::now() + HOUR] {
         waiting.as_mut().reset(at);
         let panic = panicked(|| probe.poll(waiting.as_mut()));
@@ -130,7 +130,7 @@ fn after_the_shutdown_a_registration_is_an_error_at_once() {
         assert!(matches!(late.as_mut().poll(&mut cx), Poll::Ready(Err(error)) if error.is_shutdown()));
         assert!(matches!(late.as_mut().poll(&mut cx), Poll::Ready(Err(error)) if error.is_shutdown()));
     }
-    // What needs no driver works without.
+    // A future that needs no driver works without one.
     assert_eq!(pin!(try_sleep(Duration::ZERO)).poll(&mut cx), Poll::Ready(Ok(())));
     assert_eq!(handle.metrics().timers_live(), 0);
 }
@@ -165,7 +165,7 @@ fn sleeps_are_dropped_elsewhere_while_the_runtime_is_dropped() {
             }
             let probe = Probe::new();
             for mut sleep in polled {
-                // A waker of another kind each time, so that it is exchanged.
+                // A different kind of waker each time, so that it is replaced.
                 for _ in 0..3 {
                     let _ = sleep.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                     let _ = probe.poll(sleep.as_mut());
@@ -196,7 +196,7 @@ fn a_runtime_in_a_thread_local_is_dropped_with_its_thread() {
         static RUNTIME: RefCell<Option<Runtime>> = const { RefCell::new(None) };
         static SLEEP_AFTER: RefCell<Option<Pin<Box<Sleep>>>> = const { RefCell::new(None) };
     }
-    /// Uses the runtime as it is dropped.
+    /// Uses the runtime while it is dropped.
     struct Last(#[allow(dead_code)] DropToken);
     impl Drop for Last {
         fn drop(&mut self) {
@@ -210,7 +210,7 @@ fn a_runtime_in_a_thread_local_is_dropped_with_its_thread() {
     for order in 0..2 {
         let (token, in_task) = (dropped.token(), Last(dropped.token()));
         thread::spawn(move || {
-            // Destructors run in the order of the first use, or in the reverse: both are here.
+            // Destructors run in the order of the first use, or in the reverse order: both cases are tested.
             let first = if order == 0 { &SLEEP_BEFORE } else { &SLEEP_AFTER };
             first.with(|sleep| assert!(sleep.borrow().is_none()));
             let runtime = Runtime::new().unwrap();
@@ -273,7 +273,7 @@ fn a_task_may_spawn_sleep_and_wake_as_it_is_dropped() {
             let mut last = pin!(try_sleep(HOUR));
             let _ = last.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             let _ = interval(ms(1));
-            // Its own waker, and those of the others, gone and not yet gone.
+            // Its own waker, and those of the other tasks, some of which are already gone.
             self.0.borrow().iter().for_each(Waker::wake_by_ref);
         }
     }
@@ -297,7 +297,7 @@ fn a_task_may_spawn_sleep_and_wake_as_it_is_dropped() {
     assert_eq!(wakers.borrow().len(), 20);
     drop(runtime);
     assert_eq!((dropped.count(), spawned.load(Ordering::SeqCst)), (20, 20));
-    // And long after.
+    // And long afterwards.
     let wakers = wakers.take();
     thread::spawn(move || wakers.into_iter().for_each(Waker::wake)).join().unwrap();
 }
@@ -336,7 +336,7 @@ fn a_panic_out_of_block_on_may_meet_one_of_the_shutdown() {
             panic!("the first one");
         })
     });
-    // Two at a time would have ended the process.
+    // Two panics at a time would have ended the process.
     assert_eq!(panic.message, "the first one");
     assert_eq!((probe.wakes(), Arc::strong_count(&probe)), (1, 1));
 }

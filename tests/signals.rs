@@ -14,12 +14,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-/// Sends this thread a signal, whose handler has run when this returns.
+/// Sends this thread a signal; its handler has run when this returns.
 fn raise(kind: SignalKind) {
     signal_hook::low_level::raise(kind.as_raw_value()).unwrap();
 }
 
-/// A real-time signal, which nobody else here sends.
+/// A real-time signal that nothing else here sends.
 #[cfg(target_os = "linux")]
 const OWN: c_int = 40;
 
@@ -30,14 +30,14 @@ fn is_child() -> bool {
     std::env::var_os(ROLE).is_some()
 }
 
-/// A process that runs a test alone, and tells its parent how far it has come.
+/// A process that runs one test, and tells its parent how far it has come.
 struct Runs {
     child: Child,
     told: BufReader<ChildStdout>,
 }
 
 impl Runs {
-    /// Starts it; `shell` is what a shell does before.
+    /// Starts the test, after the shell commands in `shell`.
     fn test(name: &str, shell: &str) -> Runs {
         let mut child = Command::new("sh")
             .arg("-c")
@@ -67,7 +67,7 @@ impl Runs {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// The signal that has ended it.
+    /// The signal that ended it.
     fn ended_by(&mut self) -> Option<c_int> {
         self.child.wait().unwrap().signal()
     }
@@ -80,7 +80,7 @@ impl Drop for Runs {
     }
 }
 
-/// Waits, in a child, for what its parent does to it.
+/// Waits, in a child, for its parent's actions.
 fn linger() -> ! {
     thread::sleep(LONG);
     panic!("the parent has not ended it");
@@ -99,7 +99,7 @@ fn a_signal_is_received_whether_it_comes_before_or_while_somebody_waits() {
             signals.recv().await.unwrap();
             signals
         });
-        // From elsewhere, while the runtime sleeps.
+        // From another thread, while the runtime sleeps.
         let sender = thread::spawn(|| {
             thread::sleep(ms(20));
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::USR1).unwrap();
@@ -150,7 +150,7 @@ fn signals_that_come_together_count_as_one_or_more_and_none_is_left_over() {
     block_on(async {
         let mut resized = signal(SignalKind::window_change()).unwrap();
         assert_eq!(resized.kind(), SignalKind::window_change());
-        // More than the pipe has room for.
+        // More signals than the pipe has room for.
         for count in [1, 63, 64, 65, 128, 5000] {
             for _ in 0..count {
                 raise(SignalKind::window_change());
@@ -194,7 +194,7 @@ fn signals_are_a_stream_without_an_end() {
         }
         raise(urgent);
         assert_eq!(signals.try_next().await.unwrap(), Some(()));
-        // Also for those who poll it from another task.
+        // Also for a task that did not poll them before.
         raise(urgent);
         let first: Vec<_> = spawn(async move { signals.take(1).collect().await }).await.unwrap();
         assert!(first.len() == 1 && first[0].is_ok());
@@ -221,7 +221,7 @@ fn what_cannot_be_awaited_is_refused_and_any_other_number_is_awaited() {
             raise(own);
             signals.recv().await.unwrap();
         }
-        // signal-hook knows no default action of it: so it is ignored from now on.
+        // signal-hook knows no default action for this signal: so it is ignored from now on.
         raise(own);
     });
 }
@@ -235,7 +235,7 @@ fn a_signal_outlives_its_runtime_as_an_error_and_there_is_none_without_one() {
     raise(SignalKind::alarm());
     block_on(async {
         assert_eq!(orphan.recv().await.unwrap_err().kind(), ErrorKind::Other);
-        // Its kind is watched for as long as it lives, and another one gets what it cannot.
+        // Its kind is watched for as long as it lives, and another one gets the signals that it cannot get.
         let mut alarm = signal(SignalKind::alarm()).unwrap();
         raise(SignalKind::alarm());
         alarm.recv().await.unwrap();
@@ -255,7 +255,7 @@ fn a_signal_may_be_awaited_and_dropped_on_another_thread() {
     });
     runtime.block_on(async {
         raise(SignalKind::quit());
-        // The events come from this runtime, which has to run for that.
+        // The events come from this runtime, which must run for that.
         while !waits.is_finished() {
             mainspring::sleep(ms(1)).await;
         }
@@ -263,7 +263,7 @@ fn a_signal_may_be_awaited_and_dropped_on_another_thread() {
     waits.join().unwrap();
 }
 
-/// What is ignored in this process, and so in its children: as SIGINT is in a background job of some shells.
+/// Whether a signal is ignored in this process, and so in its children: as SIGINT is in a background job of some shells.
 fn is_ignored(kind: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -306,12 +306,12 @@ fn the_default_action_is_back_when_the_last_who_watches_is_gone_and_gone_when_th
             raise(SignalKind::terminate());
             one.recv().await.unwrap();
             drop(one);
-            // Nobody watches, and somebody watches again.
+            // For a moment nothing watches the signal, and then it is watched again.
             let mut one = signal(SignalKind::terminate()).unwrap();
             raise(SignalKind::terminate());
             one.recv().await.unwrap();
             drop(one);
-            // A runtime that is missing changes nothing.
+            // A missing runtime changes nothing.
             thread::spawn(|| signal(SignalKind::terminate()).unwrap_err()).join().unwrap();
             println!("gone");
         });

@@ -14,7 +14,7 @@ use mainspring::runtime::Handle;
 use mainspring::task::{JoinHandle, yield_now};
 use mainspring::{Runtime, block_on, sleep, spawn};
 
-/// What `f` returns on another thread.
+/// Returns what `f` returns on another thread.
 fn elsewhere<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(f).join().unwrap())
 }
@@ -103,7 +103,7 @@ fn a_panic_of_the_closure_is_the_tasks() {
     assert_eq!(runtime.block_on(fine).unwrap(), 5, "the next task is harmed");
 }
 
-/// Spawns a task that would say that it has begun, and a token that is dropped with its closure.
+/// Spawns a task that would report that it has begun, with a token that is dropped with its closure.
 fn unbegun(handle: &Handle, dropped: &Dropped, begun: &mpsc::Sender<()>) -> JoinHandle<()> {
     let (token, begun) = (dropped.token(), begun.clone());
     handle.spawn_with(move || {
@@ -122,7 +122,7 @@ fn after_shutdown_the_closure_is_dropped_at_once_and_the_task_cancelled() {
     let handle = runtime.handle().clone();
     let (begun, begins) = mpsc::channel();
     let dropped = Dropped::default();
-    // One that the runtime has not come to, and one that it does not take any more.
+    // A task that the runtime has not come to, and one that it no longer accepts.
     let waits = elsewhere(|| unbegun(&handle, &dropped, &begun));
     assert_eq!(dropped.count(), 0);
     drop(runtime);

@@ -1,4 +1,4 @@
-//! Tasks that belong to somebody: sets of them, and handles whose tasks end with them.
+//! Tasks that have an owner: sets of tasks, and handles whose tasks end with them.
 
 mod common;
 
@@ -20,7 +20,7 @@ use mainspring::{Handle, Runtime, block_on, sleep, spawn};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Says when it is dropped.
+/// Reports when it is dropped.
 struct Guard(Rc<Cell<usize>>);
 
 impl Drop for Guard {
@@ -47,7 +47,7 @@ fn results_come_in_the_order_in_which_the_tasks_end() {
             ended.push(n);
         }
         assert_eq!(ended, [1, 2, 3, 4, 5]);
-        // Also where all had ended before anybody asked.
+        // Also if all tasks had ended before the set was polled.
         for n in [2, 3, 1] {
             set.spawn(async move {
                 sleep(SECOND * n).await;
@@ -282,7 +282,7 @@ fn a_spawn_without_a_runtime_leaves_the_set_as_it_was() {
     assert_eq!((panic.file.as_str(), panic.line), (file!(), line));
     assert!(set.is_empty());
     paused().block_on(async {
-        // It gets the place of the one that was not to be, whose report is not its own.
+        // This task gets the place of the one that could not be spawned, whose report is not its own.
         set.spawn(async {
             sleep(SECOND * 2).await;
             2
@@ -405,7 +405,7 @@ fn a_handle_that_aborts_on_drop_takes_its_task_along() {
         yield_now().await;
         assert_eq!((dropped.get(), start.elapsed()), (1, ms(1)));
 
-        // Given up for a moment, it is none the worse.
+        // A handle that was given up for a moment works as before.
         let mut helper = task().abort_on_drop();
         assert!(poll!(&mut helper).is_pending());
         assert_eq!((&mut helper).await.unwrap(), "slept");

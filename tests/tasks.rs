@@ -1,5 +1,5 @@
-//! Tasks as programs use them: spawned, joined, aborted, from one thread and from others. What holds of each poll, wake and
-//! panic is tested with the executor (`src/executor/tests`); guards that enter a runtime have `enter.rs`.
+//! Tasks as programs use them: spawned, joined, aborted, from one thread and from others. What holds for each poll, wake
+//! and panic is tested with the executor (`src/executor/tests`); guards that enter a runtime have `enter.rs`.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn a_task_gives_its_value_once_and_runs_without_its_handle() {
         assert_eq!((&mut handle).await.unwrap(), 2);
         assert!(handle.is_finished());
         let panic = panicked(|| futures::executor::block_on(handle));
-        assert!(panic.message.contains("after it gave its result"), "{}", panic.message);
+        assert!(panic.message.contains("after it returned its result"), "{}", panic.message);
 
         let (send, receive) = oneshot::channel();
         drop(spawn(async { send.send(3).unwrap() }));
@@ -52,7 +52,7 @@ fn a_handle_polled_twice_says_where_its_task_was_spawned() {
         for part in [format!("{}:{line}:", file!()), format!("task {id}")] {
             assert!(panic.message.contains(&part), "{part}: {}", panic.message);
         }
-        // It is none the worse for it.
+        // The handle is as it was before.
         assert!(handle.is_finished() && handle.id() == id);
         handle.abort();
     });
@@ -100,12 +100,12 @@ fn a_task_has_its_id_as_soon_as_it_is_spawned_from_anywhere() {
             });
         }
     }
-    // One was spawned after the other, so they are numbered in this order.
+    // They were spawned one after the other, so they are numbered in this order.
     let ids: Vec<_> = tasks.iter().map(JoinHandle::id).collect();
     assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
     let seen: Vec<_> = runtime.dump().tasks.iter().map(|task| task.id).collect();
     assert_eq!(seen, ids);
-    // Where one thread spawns, no number is left out.
+    // If one thread spawns, no number is left out.
     block_on(async {
         for n in 0..100_u64 {
             let task = if n % 2 == 0 { spawn(async {}) } else { Handle::current().spawn(async {}) };
@@ -135,7 +135,7 @@ fn an_abort_handle_aborts_from_anywhere_and_outlives_task_and_runtime() {
     });
     assert!(abort.is_finished());
     assert_eq!(dropped.count(), 1);
-    // The handle alone keeps no task from running, and no future.
+    // The handle alone keeps no task from running, and keeps no future alive.
     let token = dropped.token();
     let detached = runtime.spawn(async move { drop(token) });
     let idle = detached.abort_handle();
@@ -219,9 +219,9 @@ fn a_task_that_sleeps_for_no_time_does_not_delay_a_timer() {
 #[test]
 fn one_poll_takes_a_hundred_and_twenty_eight_results_unless_unconstrained() {
     let _watchdog = watchdog(LONG);
-    // Paused, so that no slice of time ends the poll before.
+    // Paused, so that no slice of time ends the poll earlier.
     paused().block_on(async {
-        /// The results that one poll of a loop over `sleep(0)` takes.
+        /// How many results one poll of a loop over `sleep(0)` takes.
         async fn results(limit: u32) -> u32 {
             let taken = Cell::new(0);
             let mut all = pin!(async {
@@ -288,7 +288,7 @@ fn tasks_and_timers_survive_from_one_call_to_the_next() {
         "done"
     });
     runtime.block_on(sleep(ms(3)));
-    // What came due between the calls fires in the next.
+    // Timers that came due between the calls fire in the next call.
     thread::sleep(ms(5));
     runtime.block_on(sleep(ms(1)));
     assert_eq!(runtime.block_on(task).unwrap(), "done");

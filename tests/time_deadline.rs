@@ -1,4 +1,5 @@
-//! Deadlines that travel: known to all that is called and spawned, only ever shortened, and gone when they are over.
+//! Deadlines that are inherited: known to everything that is called and spawned, only ever shortened, and gone when
+//! they are over.
 
 mod common;
 
@@ -52,7 +53,7 @@ fn what_remains_shrinks_to_zero_and_then_the_future_is_dropped() {
         assert_eq!(start.elapsed(), SECOND * 3);
         assert_eq!(Rc::strong_count(&held), 1);
         assert_eq!(remaining(), None);
-        // One that has passed still lets what is ready through.
+        // A deadline that has passed still lets a future through that is ready.
         assert_eq!(deadline(start, async { remaining() }).await, Ok(Some(Duration::ZERO)));
         assert!(deadline(start, pending::<()>()).await.is_err());
     });
@@ -91,7 +92,7 @@ fn a_task_inherits_the_moment_and_outlives_it() {
         let scope = deadline(after(SECOND), async {
             task = Some(spawn(async {
                 sleep(SECOND * 5).await;
-                // A longer one of its own ends at once, for the moment that it inherited has passed.
+                // A longer deadline of its own ends at once, because the moment that it inherited has passed.
                 (remaining(), deadline(after(HOUR), sleep(SECOND)).await.is_err())
             }));
             pending::<()>().await
@@ -147,7 +148,7 @@ fn an_inner_deadline_shortens_and_never_lengthens_and_the_outer_one_is_there_aga
             let mut longer = pin!(longer);
             assert!(poll!(longer.as_mut()).is_pending());
             assert_eq!(longer.at(), start + SECOND * 10);
-            // It is the inner one that elapses first, as with timeouts that are nested.
+            // The inner deadline elapses first, as with nested timeouts.
             assert!(longer.await.is_err());
             start.elapsed()
         });
@@ -227,7 +228,7 @@ fn a_scope_costs_one_timer_and_what_inherits_it_none() {
         });
         assert_eq!(inside.await, Ok(before + 2), "its own, and the inner one's");
         assert_eq!(metrics().timers_live(), before);
-        // A future that is ready at once arms none.
+        // A future that is ready at once arms no timer.
         let armed = metrics().timers_armed();
         deadline(after(HOUR), async {}).await.unwrap();
         assert_eq!(metrics().timers_armed(), armed);
@@ -250,7 +251,7 @@ fn what_goes_through_a_handle_inherits_nothing() {
 
 #[test]
 fn an_abort_drops_a_scope_and_leaves_the_aborters_deadline_as_it_was() {
-    /// Looks as it is dropped.
+    /// Reads the deadline when it is dropped.
     struct Looks(Rc<Cell<Option<Duration>>>);
     impl Drop for Looks {
         fn drop(&mut self) {
@@ -277,7 +278,7 @@ fn an_abort_drops_a_scope_and_leaves_the_aborters_deadline_as_it_was() {
         });
         result.await.unwrap();
         assert_eq!(remaining(), None);
-        // One that is aborted before its first poll, and one that aborts itself.
+        // A task that is aborted before its first poll, and one that aborts itself.
         let never = spawn(deadline(after(SECOND), pending::<()>()));
         never.abort();
         assert!(never.await.unwrap_err().is_cancelled());
@@ -303,7 +304,7 @@ fn a_deadline_that_is_given_up_in_the_middle_is_over() {
         }));
         assert!(timeout(ms(1), scope.as_mut()).await.is_err());
         assert_eq!(remaining(), None);
-        // It goes on where it is polled again, also in a task that has a shorter one: it has begun.
+        // It goes on where it is polled again, even in a task that has a shorter deadline: it has already begun.
         let mut polls = 0;
         let left = deadline(
             after(SECOND * 10),

@@ -16,7 +16,7 @@ use futures::{FutureExt, Stream, StreamExt, poll};
 use mainspring::time::{FutureExt as _, Instant, StreamExt as _, interval};
 use mainspring::{block_on, sleep, spawn};
 
-/// Counts how often it is polled, and is as its inner stream.
+/// Counts how often it is polled, and otherwise behaves like its inner stream.
 struct Counted<S> {
     stream: S,
     polls: Rc<Cell<usize>>,
@@ -45,7 +45,7 @@ fn a_future_has_its_timeouts_as_methods_beside_those_of_futures() {
         let deadline = Instant::now() + ms(2);
         assert!(pending::<()>().boxed().timeout_at(deadline).await.is_err());
         assert!(Instant::now() >= deadline);
-        // What becomes a future will do as well.
+        // A value that becomes a future will do as well.
         struct Later;
         impl IntoFuture for Later {
             type Output = u8;
@@ -89,7 +89,7 @@ fn items_that_are_there_cost_no_clock() {
         assert_eq!(items.next().await, None);
         assert_eq!(metrics().timers_armed(), before);
     });
-    // Not even a runtime.
+    // They do not even need a runtime.
     let items = stream::iter(0..3).timeout(ms(1));
     assert_eq!(futures::executor::block_on(items.collect::<Vec<_>>()), [Ok(0), Ok(1), Ok(2)]);
 }
@@ -109,7 +109,7 @@ fn each_item_has_its_own_time_and_the_stream_goes_on_after_it() {
                 assert!(start.elapsed() >= ms(5), "each time is a new one, and none is shorter");
             }
         }
-        // What comes while nobody looks is not lost, and wins over the time that is up.
+        // An item that comes between two polls is not lost, and wins over the time that is up.
         send.try_send(9).unwrap();
         sleep(ms(10)).await;
         assert_eq!(items.next().await, Some(Ok(9)));
@@ -126,7 +126,7 @@ fn the_clock_of_an_item_starts_when_it_is_asked_for() {
         let mut items = pin!(receive.timeout(ms(100)));
         send.try_send(1).unwrap();
         assert_eq!(items.next().await, Some(Ok(1)));
-        // Nobody asks for longer than the time.
+        // The stream is not polled for longer than the timeout.
         sleep(ms(150)).await;
         let start = Instant::now();
         assert!(items.next().await.unwrap().is_err());
@@ -141,7 +141,7 @@ fn a_next_that_is_dropped_does_not_set_the_clock_back() {
         let mut items = pin!(stream::pending::<()>().timeout(ms(50)));
         let start = Instant::now();
         let mut ticks = interval(ms(3));
-        // As a `select!` in a loop does: at every tick the `next` is given up.
+        // As a `select!` in a loop does: at every tick the future of `next` is dropped.
         let elapsed = loop {
             ticks.tick().await;
             if let Poll::Ready(item) = poll!(items.next()) {
@@ -176,7 +176,7 @@ fn no_time_at_all_lets_others_run() {
 fn an_inner_stream_that_uses_up_the_budget_does_not_hide_that_the_time_is_up() {
     let _watchdog = watchdog(LONG);
     block_on(async {
-        // Takes ready results until it is told to yield, and has no item ever.
+        // Takes ready results until it is told to yield, and never has an item.
         let greedy = stream::poll_fn(|cx| {
             while let Poll::Ready(()) = pin!(mainspring::sleep(Duration::ZERO)).poll(cx) {}
             Poll::<Option<()>>::Pending
@@ -237,7 +237,7 @@ fn a_throttled_stream_is_not_polled_while_it_waits() {
         let start = Instant::now();
         while start.elapsed() < ms(10) {
             if poll!(items.next()).is_ready() {
-                // The machine took a break of twenty milliseconds.
+                // The machine paused for twenty milliseconds.
                 assert!(start.elapsed() >= ms(10));
             }
         }
@@ -254,7 +254,7 @@ fn a_wait_goes_on_while_nobody_asks() {
         assert!(poll!(items.next()).is_pending());
         sleep(ms(20)).await;
         assert_eq!(poll!(items.next()), Poll::Ready(Some(1)));
-        // And is not made up for.
+        // And the missed item is not made up for.
         assert!(poll!(items.next()).is_pending());
     });
 }

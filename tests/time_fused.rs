@@ -1,4 +1,4 @@
-//! What `futures::select!` and its like ask of futures and streams: to know when not to be polled any more.
+//! What `futures::select!` and similar macros need of futures and streams: to know when they must not be polled any more.
 
 mod common;
 
@@ -45,7 +45,7 @@ fn a_sleep_in_select_is_taken_once_until_it_is_reset() {
     });
 }
 
-/// The runtime has fired it: but nobody was told yet, and must be.
+/// The runtime has fired the sleep, but no poll has returned that yet, and one must.
 #[test]
 fn a_sleep_that_fired_unseen_is_not_terminated() {
     let _watchdog = watchdog(LONG);
@@ -61,13 +61,13 @@ fn a_sleep_that_fired_unseen_is_not_terminated() {
             complete => panic!("it was left out"),
         }
         assert!(nap.is_terminated());
-        // To poll it again is legal all the same.
+        // Polling it again is legal nevertheless.
         assert!(probe.poll(nap.as_mut()).is_ready() && nap.is_terminated());
         nap.as_mut().reset(Instant::now());
         assert!(!nap.is_terminated());
         assert!(probe.poll(nap.as_mut()).is_ready() && nap.is_terminated());
     });
-    // Nor one that does not count yet.
+    // Neither is a sleep whose time does not run yet.
     let waiting = sleep(ms(1));
     let until = sleep_until(Instant::now());
     assert!(!waiting.is_terminated() && !until.is_terminated());
@@ -205,8 +205,9 @@ fn a_timer_map_in_select_is_terminated_after_its_end_until_something_is_put_in()
     });
 }
 
-/// Those of tokio's and tokio-util's types that are (of 1.54 and 0.7.20), by our names, and ours that have no counterpart
-/// there. What waits with a waker inside (`Sleep`, `Interval`, `Timeout`, `DelayQueue`) is so neither there nor here.
+/// The types that are unwind safe in tokio and tokio-util (1.54 and 0.7.20), by our names, and our types that have no
+/// counterpart there. Types that wait with a waker inside (`Sleep`, `Interval`, `Timeout`, `DelayQueue`) are unwind safe
+/// neither there nor here.
 #[test]
 fn what_is_unwind_safe_in_tokio_is_so_here() {
     fn unwind_safe<T: UnwindSafe + RefUnwindSafe>() {}

@@ -1,4 +1,4 @@
-//! Instants: one time for all threads and runtimes, the same as std's.
+//! Instants: the same time for all threads and runtimes, and the same as std's.
 
 mod common;
 

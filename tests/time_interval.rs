@@ -1,4 +1,4 @@
-//! Intervals: ticks on schedule, without drift, and what becomes of those that were missed.
+//! Intervals: ticks on schedule, without drift, and what happens to missed ticks.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn the_first_tick_comes_at_once() {
     });
 }
 
-// tokio #6487, #6612: what lateness adds to one tick must not add to the next.
+// tokio #6487, #6612: the lateness of one tick must not add to the next.
 #[test]
 fn ticks_do_not_drift() {
     let _watchdog = watchdog(LONG);
@@ -59,12 +59,12 @@ fn a_hundred_thousand_late_ticks_do_not_drift() {
 fn a_period_of_zero_panics_at_the_caller() {
     let line = line!() + 1;
     let panic = panicked(|| interval(Duration::ZERO));
-    assert!(panic.message.contains("`period` must be non-zero"), "{}", panic.message);
+    assert!(panic.message.contains("`period` must not be zero"), "{}", panic.message);
     assert_eq!((panic.file.as_str(), panic.line), (file!(), line));
 
     let line = line!() + 1;
     let panic = panicked(|| interval_at(Instant::now(), Duration::ZERO));
-    assert!(panic.message.contains("`period` must be non-zero"), "{}", panic.message);
+    assert!(panic.message.contains("`period` must not be zero"), "{}", panic.message);
     assert_eq!((panic.file.as_str(), panic.line), (file!(), line));
 }
 
@@ -102,7 +102,7 @@ fn burst_makes_up_for_every_missed_tick() {
         for n in 1..=5 {
             assert_eq!(ticks.tick().await, first + n * period);
         }
-        // After the stall the runtime has to look at the clock once; it does not sleep over that.
+        // After the stall the runtime must look at the clock once; it does not sleep for that.
         let after = metrics();
         assert!(after.turns() <= before.turns() + 1, "ticks that were missed had to wait");
         assert_eq!(after.wakeups(), before.wakeups(), "it slept, with ticks missing");
@@ -129,7 +129,7 @@ fn skip_leaves_missed_ticks_out_and_keeps_the_schedule() {
             let tick = ticks.tick().await;
             let after = Instant::now();
             assert_eq!((tick - first).as_nanos() % period.as_nanos(), 0, "off the schedule");
-            // It is the first one on schedule after the moment at which the last one was taken.
+            // The tick is the first one on schedule after the moment at which the last one was taken.
             assert!(tick > last && tick > bounds.0, "a tick that was missed");
             assert!(tick - period <= bounds.1, "a tick too many was left out");
             last = tick;
@@ -147,7 +147,7 @@ fn delay_ticks_on_from_the_late_tick() {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut scheduled = ticks.tick().await;
         let (mut kept, mut delayed) = (0, 0);
-        // What the last tick, taken between two readings of the clock, allows the next one to be.
+        // The bounds that the last tick, taken between two readings of the clock, sets for the next one.
         let mut readings = (scheduled, Instant::now());
         for stall in [0, 30, 0, 50, 0, 0, 21, 0] {
             thread::sleep(ms(stall));
@@ -196,7 +196,7 @@ fn a_tick_that_is_dropped_is_not_lost() {
         let mut n = 0;
         while n < 10 {
             drop(ticks.tick());
-            // Polled and then dropped: only one that was ready was taken.
+            // Polled and then dropped: a tick was taken only if it was ready.
             n += 1;
             let tick = match poll!(pin!(ticks.tick())) {
                 Poll::Ready(tick) => tick,
@@ -207,7 +207,7 @@ fn a_tick_that_is_dropped_is_not_lost() {
     });
 }
 
-// tokio #5553: a stream that was ready had its waker registered all the same, and was woken for nothing.
+// tokio #5553: a stream that was ready had its waker registered nevertheless, and was woken for nothing.
 #[test]
 fn a_ready_tick_leaves_nothing_registered() {
     let _watchdog = watchdog(LONG);
@@ -219,7 +219,7 @@ fn a_ready_tick_leaves_nothing_registered() {
         let mut ready = 0;
         for _ in 0..20 {
             mainspring::sleep(ms(1)).await;
-            // Pending polls register the waker, and the tick that ends them gives it back.
+            // Pending polls register the waker, and the tick that ends them releases it.
             match ticks.poll_tick(&mut cx) {
                 Poll::Ready(_) => {
                     ready += 1;
@@ -291,7 +291,7 @@ fn it_is_a_stream() {
 #[test]
 fn interval_at_starts_where_it_is_told() {
     let _watchdog = watchdog(LONG);
-    // Before the runtime began: the schedule is that of the start all the same.
+    // The start is before the runtime began: the schedule counts from the start nevertheless.
     let long_ago = Instant::now() - HOUR;
     block_on(async {
         let period = Duration::from_secs(1000);

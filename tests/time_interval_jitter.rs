@@ -1,4 +1,4 @@
-//! Intervals that change their period, and those that spread their ticks.
+//! Intervals that change their period, and intervals that spread their ticks.
 
 mod common;
 
@@ -14,7 +14,7 @@ use mainspring::{block_on, spawn};
 const ALL: [MissedTickBehavior; 3] =
     [MissedTickBehavior::Burst, MissedTickBehavior::Delay, MissedTickBehavior::Skip];
 
-/// An interval whose latest tick was scheduled for `last`, which lies behind.
+/// An interval whose latest tick was scheduled for `last`, which is past.
 async fn ticked_at(last: Instant, period: Duration, behavior: MissedTickBehavior) -> Interval {
     let mut ticks = interval_at(last, period);
     assert_eq!(ticks.tick().await, last);
@@ -91,7 +91,7 @@ fn a_moment_that_was_asked_for_outlives_the_period() {
         assert_eq!(ticks.tick().await, at);
         assert_eq!(ticks.tick().await, at + ms(1));
 
-        // `reset` asks for a period from now: a new one counts from the same call.
+        // `reset` asks for a period from now: a new period counts from the same call.
         ticks.set_period(HOUR);
         let before = Instant::now();
         ticks.reset();
@@ -111,7 +111,7 @@ fn a_waiting_task_follows_the_new_period() {
         assert!(poll!(pin!(ticks.tick())).is_pending());
         assert_eq!(metrics().timers_live(), 1);
         ticks.set_period(ms(30));
-        // Nobody polls it again before the runtime does.
+        // It is not polled again before the runtime does so.
         assert_eq!(spawn(async move { ticks.tick().await }).await.unwrap(), first + ms(30));
     });
 }
@@ -133,13 +133,13 @@ fn a_new_period_of_zero_panics_at_the_caller() {
         let mut ticks = interval(ms(1));
         let line = line!() + 1;
         let panic = panicked(|| ticks.set_period(Duration::ZERO));
-        assert!(panic.message.contains("`period` must be non-zero"), "{}", panic.message);
+        assert!(panic.message.contains("`period` must not be zero"), "{}", panic.message);
         assert_eq!((panic.file.as_str(), panic.line), (file!(), line));
         assert_eq!(ticks.period(), ms(1));
         ticks.set_period(Duration::MAX);
         ticks.tick().await;
         assert!(poll!(pin!(ticks.tick())).is_pending());
-        // From a period without end back to one that has one.
+        // From an endless period back to one that ends.
         ticks.set_period(ms(1));
         ticks.tick().await;
     });
@@ -183,13 +183,13 @@ fn the_first_tick_is_delayed_too() {
     };
     let outside = long(interval(HOUR));
     block_on(async {
-        // A delay of up to 292 years, of which the first is not a short one with this seed.
+        // A delay of up to 292 years; with this seed the first delay is not short.
         let inside = long(interval(HOUR));
         let later = long(interval_at(Instant::now(), HOUR));
         for mut ticks in [outside, inside, later] {
             assert!(poll!(pin!(ticks.tick())).is_pending());
             assert!(poll!(pin!(ticks.tick())).is_pending());
-            // Taking the jitter away lets it tick at once.
+            // Without jitter it ticks at once.
             assert_eq!(ticks.jitter(), Duration::MAX);
             ticks.set_jitter(Duration::ZERO);
             ticks.tick().await;
@@ -256,7 +256,7 @@ fn jitter_spreads_a_crowd() {
             let delay = one.await.unwrap();
             eighths[(delay.as_millis() / 25).min(8) as usize] += 1;
         }
-        // Chance leaves one of the eight parts empty once in a thousand seeds, and two in a million; paused time has one seed.
+        // By chance, one of the eight parts is empty once in a thousand seeds, and two in a million; paused time has one seed.
         let used = eighths[..8].iter().filter(|&&count| count > 0).count();
         assert!(used >= 6 && eighths[8] == 0, "{eighths:?}");
     });

@@ -1,4 +1,4 @@
-//! Timeouts: who wins, when the clock starts, and that nothing keeps them from elapsing.
+//! Timeouts: which side wins, when the clock starts, and that nothing keeps them from elapsing.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn a_ready_future_beats_a_deadline_that_has_passed() {
         assert_eq!(timeout(Duration::ZERO, ready(1)).await, Ok(1));
         assert_eq!(timeout_at(Instant::now() - HOUR, ready(2)).await, Ok(2));
 
-        // And one that becomes ready when the deadline is long past.
+        // And a future that becomes ready when the deadline is long past.
         let flag = Cell::new(false);
         let mut slow =
             pin!(timeout(ms(50), poll_fn(|_| if flag.get() { Poll::Ready(3) } else { Poll::Pending })));
@@ -100,7 +100,7 @@ fn durations_without_end_never_elapse() {
     });
 }
 
-/// Runs `endless` under a timeout: in the root, and in a task.
+/// Runs `endless` with a timeout: in the root, and in a task.
 fn elapses<F: Future<Output = ()> + 'static>(endless: impl Fn() -> F) {
     let _watchdog = watchdog(LONG);
     block_on(async {
@@ -113,7 +113,7 @@ fn elapses<F: Future<Output = ()> + 'static>(endless: impl Fn() -> F) {
     });
 }
 
-// tokio #4314: with the budget spent, the timer's own poll was refused as well.
+// tokio #4314: with the budget used up, the timer's own poll was refused as well.
 #[test]
 fn a_future_that_spends_the_budget_on_sleeps_elapses() {
     elapses(|| async {
@@ -160,7 +160,7 @@ fn a_future_that_spends_the_budget_on_a_socket_elapses() {
         std::io::Write::write_all(&mut client, b"always there").unwrap();
         let (server, _) = listener.accept().await.unwrap();
         loop {
-            // The bytes are never taken: there is always something to see.
+            // The bytes are never taken: there is always something to read.
             assert_eq!(server.peek(&mut [0; 4]).await.unwrap(), 4);
         }
     });
@@ -207,7 +207,7 @@ fn timeout_at_knows_its_deadline_at_once() {
         assert!(Instant::now() >= deadline);
         assert!(timeout_at(Instant::now(), pending::<()>()).await.is_err());
     });
-    // Also one that is made where there is no runtime.
+    // Also a timeout that is made outside any runtime.
     let deadline = Instant::now() + ms(5);
     let limited = timeout_at(deadline, pending::<()>());
     assert_eq!(limited.deadline(), Some(deadline));
@@ -236,7 +236,7 @@ fn the_inner_future_can_be_changed_where_it_is_pinned_while_the_clock_runs_on() 
         limited.as_mut().get_pin_mut().reset(start + ms(5));
         assert_eq!(limited.as_mut().await, Ok(()));
         assert_eq!(start.elapsed(), ms(5));
-        // The inner sleep is waited for anew, and until the same deadline.
+        // The timeout waits for the inner sleep again, until the same deadline.
         limited.as_mut().get_pin_mut().reset(start + HOUR);
         assert!(limited.await.is_err());
         assert_eq!(start.elapsed(), ms(10));

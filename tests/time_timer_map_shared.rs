@@ -1,5 +1,5 @@
-//! `TimerMap` and the others: handles on other threads, tasks of the same thread, whoever closes it, and what is done for
-//! each entry. docs/systems.md says which test stands for what.
+//! A shared `TimerMap`: handles on other threads, tasks of the same thread, who closes it, and what is done for each
+//! entry. docs/systems.md says which test stands for which defect.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn poll<K: Hash + Eq, V>(probe: &Arc<Probe>, map: &mut TimerMap<K, V>) -> Poll<O
     map.poll_expired(&mut Context::from_waker(&probe.waker()))
 }
 
-/// Closes its map when the last of those that share it has gone.
+/// Closes its map when the last owner of this has gone.
 struct Feed<K, V>(TimerMapHandle<K, V>);
 
 impl<K, V> Drop for Feed<K, V> {
@@ -74,7 +74,7 @@ fn other_threads_feed_it_and_nothing_is_lost() {
         drop(feed);
         let mut seen = HashMap::new();
         while let Some((key, value)) = map.next_expired().await {
-            // Inserted anew after it had expired, it may come out again; its old value may not.
+            // An entry that is inserted again after it has expired may come out again; its old value may not.
             assert_eq!(value, 1, "of {key}");
             *seen.entry(key).or_insert(0) += 1;
         }
@@ -177,7 +177,7 @@ fn a_closed_handle_gives_back_what_it_was_given() {
         assert!(one.is_closed() && map.is_closed());
         let error = std::io::Error::from(one.remove(1).unwrap_err());
         assert_eq!(error.to_string(), "the timer map is closed");
-        // What was sent before still comes out.
+        // Operations that were sent before still take effect.
         assert!(poll(&probe, &mut map).is_pending());
         assert_eq!(map.len(), 2);
         advance(HOUR).await;
@@ -229,7 +229,7 @@ fn values_and_wakers_may_use_the_handle_as_they_go() {
     struct Chatty(TimerMapHandle<u32, Option<Chatty>>, Arc<AtomicUsize>);
     impl Drop for Chatty {
         fn drop(&mut self) {
-            // Under a lock of the map's this would never end.
+            // Under a lock of the map this would never end.
             self.1.fetch_add(1, Ordering::SeqCst);
             let _ = self.0.insert(10, None, Duration::ZERO);
             drop(self.0.clone());
@@ -251,7 +251,7 @@ fn values_and_wakers_may_use_the_handle_as_they_go() {
         assert!(map.poll_expired(&mut cx).is_pending());
         assert_eq!(map.len(), 2);
         handle.remove(2).unwrap();
-        // The value is dropped in this poll, and what its drop sends is seen at once or with the next.
+        // The value is dropped in this poll, and the effect of its drop is seen at once or in the next poll.
         let (key, value) = map.next_expired().await.unwrap();
         assert!((key, value.is_none(), count.load(Ordering::SeqCst)) == (10, true, 1));
         handle.insert(3, chatty(&handle), HOUR).unwrap();
@@ -267,7 +267,7 @@ fn several_tasks_of_one_thread_feed_a_map_that_another_waits_for() {
         let map = Rc::new(RefCell::new(TimerMap::new()));
         let (next, seen) = (Rc::clone(&map), Rc::new(RefCell::new(vec![])));
         let log = Rc::clone(&seen);
-        // It waits for a map that is empty, then for each entry in turn.
+        // The task waits for an empty map, then for each entry in turn.
         let waiter = spawn(async move {
             while let Some((key, due)) = poll_fn(|cx| next.borrow_mut().poll_expired(cx)).await {
                 assert_eq!(start.elapsed(), due, "of {key}");
@@ -281,7 +281,7 @@ fn several_tasks_of_one_thread_feed_a_map_that_another_waits_for() {
                     for n in 0..20 {
                         sleep(us(100 * feeder + 7)).await;
                         let (key, now) = (100 * feeder + n, start.elapsed());
-                        // Each comes before its feeder's others, by an insertion or by a reset.
+                        // Each entry is due before the others of its feeder, by an insertion or by a reset.
                         let after = ms(40 - n);
                         if n % 2 == 0 {
                             map.borrow_mut().insert(key, now + after, after);

@@ -1,5 +1,5 @@
-//! Sleeps until a time of day, by the system's own clock. What happens when that is set, which no test may do, is
-//! tested beside the code, with a clock of its own.
+//! Sleeps until a time of day, by the system's own clock. What happens when that clock is set, which no test may
+//! do, is tested next to the code, with a clock of the test's own.
 
 mod common;
 
@@ -36,7 +36,7 @@ fn it_is_as_exact_as_any_sleep() {
             sleep_until_wall(deadline).precise().await;
             late.push(deadline.elapsed().unwrap());
         }
-        // The machine may have other things to do, but not every time.
+        // The machine may be busy with other things, but not every time.
         assert!(late.iter().min().unwrap() < &ms(2), "{late:?}");
     });
 }
@@ -84,7 +84,7 @@ fn a_distant_one_waits_without_a_sound_and_can_be_dropped() {
     let _watchdog = watchdog(LONG);
     block_on(async {
         let year = 365 * 24 * HOUR;
-        // As far as the system's times go, or near it.
+        // As far as the system's times reach, or nearly so.
         let far = (0..63).rev().find_map(|n| SystemTime::now().checked_add(Duration::from_secs(1 << n)));
         for deadline in [SystemTime::now() + HOUR, SystemTime::now() + 200 * year, far.unwrap()] {
             let probe = Probe::new();
@@ -92,7 +92,7 @@ fn a_distant_one_waits_without_a_sound_and_can_be_dropped() {
             assert!(probe.poll(sleep.as_mut()).is_pending());
             assert_eq!(metrics().timers_live(), 1);
             mainspring::sleep(ms(5)).await;
-            // The clock may just have been looked at again.
+            // The clock may just have been read again.
             assert!(probe.wakes() <= 1 && probe.poll(sleep.as_mut()).is_pending());
             drop(sleep);
             assert_eq!(metrics().timers_live(), 0);
@@ -198,7 +198,7 @@ fn time_that_is_paused_under_it_takes_it_along() {
         mainspring::time::pause();
         sleep.await;
         assert!(wall_now() >= deadline && SystemTime::now() < deadline);
-        // Once virtual, always so: the clock goes on from there.
+        // Once it is virtual, it stays virtual: the clock continues from there.
         mainspring::time::resume();
         let deadline = wall_now() + ms(5);
         sleep_until_wall(deadline).await;

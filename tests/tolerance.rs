@@ -35,7 +35,7 @@ fn ten_thousand_sleeps_over_a_second_are_no_wake_up_storm() {
         }
         (wakeups() - before, Handle::current().metrics().timers_widened())
     });
-    // Each has about a millisecond or more of slack of its own: no load is needed for that.
+    // Each timer has about a millisecond or more of slack of its own: no load is needed for that.
     assert!(woken <= 1_300, "{woken} wake-ups for one second of timers ({widened} widened)");
 }
 
@@ -79,7 +79,7 @@ fn tolerance_touches_neither_order_nor_deadline() {
     block_on(async {
         let order = Rc::new(RefCell::new(vec![]));
         let start = Instant::now();
-        // The earlier the deadline, the larger the tolerance: the last one's park serves all.
+        // The earlier the deadline, the larger the tolerance: the park of the last timer serves all.
         let tasks: Vec<_> = (0..8u64)
             .map(|n| {
                 let order = order.clone();
@@ -108,7 +108,7 @@ fn a_tolerant_sleep_waits_for_company() {
         let tolerant = spawn(async { sleep(ms(20)).tolerance(ms(60_000)).await });
         let start = Instant::now();
         sleep(ms(60)).await;
-        // One wake-up served both; a stray one is allowed for.
+        // One wake-up served both; one stray wake-up is allowed for.
         tolerant.await.unwrap();
         assert!(start.elapsed() < ms(30_000), "company came at 60 ms");
         assert!(wakeups() - before <= 3, "{} wake-ups", wakeups() - before);

@@ -1,4 +1,4 @@
-//! The layers of tower that go by time: `Timeout` and `RateLimit` on our timers, among others of tower's own.
+//! The layers of tower that depend on time: `Timeout` and `RateLimit` with our timers, combined with layers of tower's own.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn a_request_that_takes_too_long_elapses_at_its_own_deadline() {
         let error = naps.ready().await.unwrap().call(ms(21)).await.unwrap_err();
         assert!(error.is::<Elapsed>(), "{error}");
         assert_eq!(start.elapsed(), ms(39));
-        // An answer that is there as the time ends is an answer.
+        // An answer that is ready exactly when the time ends still counts.
         assert!(naps.ready().await.unwrap().call(ms(20)).await.is_ok());
     });
 }
@@ -81,7 +81,7 @@ fn a_timeout_waits_for_a_service_that_is_not_ready() {
     });
 }
 
-/// A service that notes when each of its requests came.
+/// A service that records when each of its requests came.
 fn noting(times: &Rc<RefCell<Vec<Duration>>>) -> impl Service<(), Error = Infallible> + use<> {
     let (times, start) = (times.clone(), Instant::now());
     service_fn(move |()| {
@@ -110,14 +110,14 @@ fn a_period_begins_with_its_first_request() {
     paused().block_on(async {
         let times = Rc::default();
         let mut limited = RateLimit::new(noting(&times), 2, ms(10));
-        // Half of a period is used, and then nothing happens for long: what was left over does not add up.
+        // Half of a period's requests are used, and then nothing happens for long: the unused requests do not add up.
         limited.ready().await.unwrap().call(()).await.unwrap();
         sleep(ms(25)).await;
         for _ in 0..3 {
             limited.ready().await.unwrap().call(()).await.unwrap();
         }
         assert_eq!(*times.borrow(), [0, 25, 25, 35].map(ms));
-        // The next one came at the end of the last period, and began its own.
+        // The next request came at the end of the last period, and began its own.
         limited.ready().await.unwrap().call(()).await.unwrap();
         assert!(poll!(limited.ready()).is_pending());
         sleep(ms(10)).await;
@@ -143,7 +143,7 @@ fn who_stops_waiting_for_a_rate_limit_takes_nothing_from_the_next() {
 }
 
 #[test]
-#[should_panic(expected = "`poll_ready` has to say that it is ready")]
+#[should_panic(expected = "`poll_ready` must return `Ready`")]
 fn a_call_beyond_the_limit_panics() {
     paused().block_on(async {
         let mut limited = RateLimit::new(service_fn(nap), 1, HOUR);
@@ -153,13 +153,13 @@ fn a_call_beyond_the_limit_panics() {
 }
 
 #[test]
-#[should_panic(expected = "no request at all")]
+#[should_panic(expected = "the number of requests must not be zero")]
 fn a_rate_limit_of_nothing_is_refused() {
     RateLimitLayer::new(0, HOUR);
 }
 
 #[test]
-#[should_panic(expected = "has to have a period")]
+#[should_panic(expected = "the period must not be zero")]
 fn a_rate_limit_without_a_period_is_refused() {
     RateLimit::new((), 1, Duration::ZERO);
 }

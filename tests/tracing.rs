@@ -1,4 +1,4 @@
-//! The feature `tracing`: each thing that happens is told once, under its name, and no subscriber can do harm.
+//! The feature `tracing`: each event is reported once, under its name, and no subscriber can do harm.
 
 mod common;
 
@@ -44,7 +44,7 @@ impl Visit for Fields<'_> {
     }
 }
 
-/// Writes down all that is told.
+/// Records everything that is reported.
 #[derive(Clone)]
 struct Book {
     lines: Arc<Mutex<Vec<Line>>>,
@@ -97,7 +97,7 @@ impl Subscriber for Book {
 
     fn record(&self, _: &Id, record: &Record<'_>) {
         let mut lines = self.lines.lock().unwrap();
-        // Of several spans the one that has none yet, in the order in which they were made.
+        // Of several spans, the one that has no id yet, in the order in which they were made.
         let span = lines.iter_mut().find(|line| line.what == "task" && !line.fields.contains_key("id"));
         record.record(&mut Fields(&mut span.expect("a span without an id").fields));
     }
@@ -117,10 +117,11 @@ impl Subscriber for Book {
     fn exit(&self, _: &Id) {}
 }
 
-/// Has `subscriber` hear of what happens on this thread while `body` runs.
+/// Lets `subscriber` receive what happens on this thread while `body` runs.
 ///
-/// While there is one subscriber, `tracing` asks the thread that comes to a place first whether that is of interest, and
-/// keeps the answer: another test's thread, which has none, would answer no for all. So there is always a second.
+/// While there is only one subscriber, `tracing` asks the first thread that comes to a callsite whether it is of
+/// interest, and keeps the answer: another test's thread, which has no subscriber, would answer no for all threads. So
+/// there is always a second subscriber.
 fn listen<T>(subscriber: impl Subscriber + Send + Sync + 'static, body: impl FnOnce() -> T) -> T {
     static SECOND: OnceLock<Dispatch> = OnceLock::new();
     SECOND.get_or_init(|| Dispatch::new(NoSubscriber::new()));
@@ -218,7 +219,7 @@ fn a_subscriber_may_use_timers() {
     let _watchdog = watchdog(LONG);
     let runtime = Builder::new().start_paused(true).build().unwrap();
     let handle = runtime.handle().clone();
-    // It asks for the timers' lock at each event, and once arms a timer itself.
+    // The subscriber takes the timers' lock at each event, and once arms a timer itself.
     let again = Mutex::new(Some(()));
     let book = Book::with(move |_| {
         let _ = (handle.metrics(), handle.occupancy());
@@ -239,7 +240,7 @@ fn a_subscriber_may_use_timers() {
     });
     let words = book.words("mainspring::timer");
     let count = |word: &str| words.iter().filter(|other| *other == word).count();
-    // What happens inside of a subscriber is told to none, by `tracing` itself.
+    // Events inside a subscriber are reported to no subscriber, by `tracing` itself.
     assert_eq!((count("armed"), count("fired")), (85, 85), "{words:?}");
 }
 
@@ -279,7 +280,7 @@ fn a_task_that_a_subscriber_wakes_or_spawns_before_a_park_does_not_wait_for_its_
         let began = std::time::Instant::now();
         listen(book, || {
             block_on(async {
-                // So long that it is told of.
+                // Long enough to be reported.
                 thread::sleep(ms(15));
                 let news = poll_fn(|cx| {
                     *waiting.lock().unwrap() = Some(cx.waker().clone());

@@ -171,7 +171,10 @@ impl SlackPolicy {
     #[track_caller]
     pub(crate) fn set(&mut self, tolerance: Tolerance) {
         if let Tolerance::Fixed { ratio, .. } = tolerance {
-            assert!((0.0..=1.0).contains(&ratio), "a tolerance's ratio lies between 0 and 1, not at {ratio}");
+            assert!(
+                (0.0..=1.0).contains(&ratio),
+                "a tolerance's ratio must be between 0 and 1, but is {ratio}"
+            );
         }
         self.tolerance = tolerance;
     }

@@ -1,5 +1,5 @@
-//! The agenda beside a plain list that is searched from end to end: the same entries, in the same order, each
-//! once, never early; keys that never speak of another entry; memory that is given back.
+//! Checks the agenda against a plain list that is searched from end to end: the same entries, in the same
+//! order, each once, never early; an old key never refers to another entry; memory is given back.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,13 +9,13 @@ use mainspring_driver::agenda::{Agenda, Key, Popped};
 use mainspring_driver::{Nanos, Tolerance};
 use proptest::prelude::*;
 
-/// What one step of a case does. Numbers choose among what there is.
+/// One step of a case. Numbers choose among the entries that exist.
 #[derive(Clone, Debug)]
 enum Op {
     Insert {
         delta: i64,
     },
-    /// So many in a row.
+    /// Removes this many entries in a row.
     Remove {
         which: usize,
         count: usize,
@@ -24,7 +24,7 @@ enum Op {
         which: usize,
         delta: i64,
     },
-    /// Time goes on by so much, and at most so many entries are taken, by a clock that shows so much less.
+    /// Advances time by `by`, then takes at most `most` entries, by a clock that shows `back` less.
     Pop {
         by: u64,
         back: u64,
@@ -64,16 +64,16 @@ fn op() -> impl Strategy<Value = Op> {
 struct Item {
     key: Key,
     deadline: Nanos,
-    /// Up to which time everything had come due already when this was put there, if it was put into the past.
+    /// If the entry was put into the past: the time up to which everything had already come due when that happened.
     late: Option<Nanos>,
-    /// At most so many nanoseconds after its deadline it may be looked for.
+    /// The maximum number of nanoseconds by which a park may outlast the entry's deadline.
     slack: u64,
 }
 
 #[derive(Default)]
 struct Model {
     now: u64,
-    /// The agenda's tolerance: a share of the time, and the most.
+    /// The agenda's tolerance: a share of the time, and the maximum.
     tolerance: (f64, Duration),
     items: Vec<Item>,
     gone: Vec<Key>,
@@ -97,7 +97,7 @@ impl Model {
         (!self.items.is_empty()).then(|| which % self.items.len())
     }
 
-    /// The entry of `key` has come out, at the time that it is.
+    /// The entry of `key` has come out, at the current time.
     fn popped(&mut self, key: Key, deadline: Nanos) {
         let index = self.items.iter().position(|item| item.key == key).expect("it was there");
         let item = self.items.swap_remove(index);
@@ -153,7 +153,7 @@ fn play(ops: Vec<Op>, tolerance: Option<(f64, Duration)>, asked: usize) {
             }
             Op::Pop { by, back, most, mut moves } => {
                 let shown = model.now.saturating_add(by).min(Nanos::NEVER.get() - 1).saturating_sub(back);
-                // What it is not told it does not know; what it was told stands.
+                // The agenda does not know a time that it was not told; a time that it was told stays valid.
                 let told = if most > 0 { shown } else { 0 };
                 model.now = model.now.max(told);
                 let (shown, now) = (Nanos::new(shown), Nanos::new(model.now));
@@ -194,12 +194,12 @@ fn play(ops: Vec<Op>, tolerance: Option<(f64, Duration)>, asked: usize) {
                     && !agenda.reset(key, Nanos::ZERO)
             );
         }
-        // To be asked when it wants to wake changes the agenda, too.
+        // Asking the agenda when it wants to wake changes it, too.
         if step % asked > 0 {
             continue;
         }
         let earliest = model.items.iter().map(|item| item.deadline).min();
-        // What was due already may be announced for any time that has passed.
+        // An entry that was already due may be announced for any time that has passed.
         let latest = earliest.map(|earliest| earliest.max(Nanos::new(model.now)));
         assert!(agenda.earliest() <= latest && agenda.earliest() <= agenda.next_wake());
         assert_eq!(
@@ -243,7 +243,7 @@ proptest! {
 fn equal_deadlines_come_out_in_the_order_of_insertion() {
     let mut agenda = Agenda::new();
     let keys: Vec<Key> = (0..1_000).map(|n| agenda.insert(n, Nanos::new(1 << 40))).collect();
-    // A reset keeps the place.
+    // A reset keeps the entry's place in the order.
     for &key in keys.iter().step_by(3) {
         assert!(agenda.reset(key, Nanos::new(1 << 41)) && agenda.reset(key, Nanos::new(1 << 40)));
     }
@@ -256,12 +256,12 @@ fn equal_deadlines_come_out_in_the_order_of_insertion() {
 
 #[test]
 fn the_next_entry_is_announced_also_while_a_crowd_is_found_to_be_put_off() {
-    // Out of order, in one slot; every other one was put off. Move by move, each that comes out was announced.
+    // Out of order, in one slot; every other one was put off. Move by move, each entry that comes out was announced.
     for moves in [1, 3] {
         let mut agenda = Agenda::new();
         let keys: Vec<Key> = (0..40).map(|n| agenda.insert(n, Nanos::new(1_000 - 10 * n))).collect();
         for (n, &key) in keys.iter().enumerate().filter(|(n, _)| n % 2 == 0) {
-            // Beyond what is popped, or within it.
+            // To a time after the one up to which entries are popped, or before it.
             assert!(agenda.reset(key, Nanos::new(if n % 3 == 0 { 5_000_000 } else { 1_500 })));
         }
         let (mut out, mut cut) = (0, 0);
@@ -280,7 +280,7 @@ fn the_next_entry_is_announced_also_while_a_crowd_is_found_to_be_put_off() {
             }
             agenda.check();
         }
-        // Twenty were put off, and each cost a move; between two of them one comes out.
+        // Twenty entries were put off, and each cost a move; between two of them one entry comes out.
         assert_eq!((out, agenda.len(), cut), (33, 7, if moves == 1 { 20 } else { 0 }));
     }
 }
@@ -313,7 +313,7 @@ fn a_page_with_one_entry_stays_and_is_filled_first() {
     agenda.check();
     let fresh: Vec<Key> = (0..6_300).map(|n| agenda.insert(n, Nanos::ZERO)).collect();
     assert_eq!(agenda.capacity(), 6_400, "there was room for all of them");
-    // Keys of entries that lie where others lay stay apart.
+    // The keys of entries that lie where others lay stay distinct.
     for (n, &key) in keys.iter().enumerate() {
         assert_eq!(agenda.remove(key).map(|entry| entry.value), (n % 64 == 0).then_some(n as u64));
     }
@@ -355,7 +355,7 @@ fn a_clock_that_goes_back_takes_nothing_back() {
     agenda.insert('a', Nanos::new(1_000_000_000));
     agenda.insert('b', Nanos::new(1_000_000_001));
     assert_eq!(agenda.pop_due(Nanos::new(1_000_000_000)).unwrap().value, 'a');
-    // It has been a billion; so nothing waits for it to become a billion again.
+    // The time has reached a billion; so no entry waits for the clock to reach a billion again.
     agenda.insert('c', Nanos::new(900_000_000));
     assert_eq!(agenda.pop_due(Nanos::new(5)).unwrap().value, 'c');
     assert!(agenda.pop_due(Nanos::new(1_000_000_000)).is_none());
@@ -364,7 +364,7 @@ fn a_clock_that_goes_back_takes_nothing_back() {
 
 #[test]
 fn a_clock_that_goes_back_in_the_middle_of_a_drain_loses_nothing_and_fires_nothing_early() {
-    // In order, and out of order; a few due at the time that was told, and one that is not.
+    // In order, and out of order; a few entries are due at the time that the agenda is told, and one is not.
     for deadlines in [[100, 200, 300, 301], [300, 200, 301, 100]] {
         for left in 0..3 {
             let mut agenda = Agenda::new();
@@ -372,7 +372,7 @@ fn a_clock_that_goes_back_in_the_middle_of_a_drain_loses_nothing_and_fires_nothi
                 agenda.insert(deadline, Nanos::new(deadline));
             }
             let mut out: Vec<_> = (left..3).filter_map(|_| agenda.pop_due(Nanos::new(300))).collect();
-            // It was three hundred, so what is left comes out, in order, and nothing more.
+            // The time has reached three hundred, so the entries that are left come out, in order, and nothing more.
             for back in [5, 150, 0, 299] {
                 out.extend(agenda.pop_due(Nanos::new(back)));
                 agenda.check();
@@ -382,7 +382,7 @@ fn a_clock_that_goes_back_in_the_middle_of_a_drain_loses_nothing_and_fires_nothi
             assert_eq!(agenda.pop_due(Nanos::new(301)).map(|entry| entry.value), Some(301));
         }
     }
-    // Nor does an agenda forget when it is emptied.
+    // An agenda does not forget the time when it is emptied, either.
     let mut agenda = Agenda::new();
     assert!(agenda.pop_due(Nanos::new(1_000)).is_none());
     for empty in [Agenda::clear, Agenda::shrink_to_fit] {
@@ -438,7 +438,8 @@ fn what_is_reserved_is_there_until_it_is_given_back() {
 
 #[test]
 fn each_entry_that_was_put_off_costs_one_move() {
-    // After they were found due, at the first call; filed in the order in which they are due, and in the opposite one.
+    // The entries are put off after the first call found them due; filed in the order in which they are due, and in
+    // the opposite order.
     for later in [0, 1] {
         let mut agenda = Agenda::new();
         let keys: Vec<Key> = (0..6).map(|n| agenda.insert(n, Nanos::new(15 - later * n))).collect();
@@ -453,7 +454,8 @@ fn each_entry_that_was_put_off_costs_one_move() {
             agenda.check();
         }
     }
-    // Before. A reset to the time that an entry has does not touch the wheel, so the move is still to be made.
+    // The entry is put off before. A reset to the deadline that it already has does not touch the wheel, so
+    // the move must still be made.
     let mut agenda = Agenda::new();
     let key = agenda.insert(0, Nanos::new(10));
     assert!(agenda.reset(key, Nanos::new(1 << 40)) && agenda.reset(key, Nanos::new(1 << 40)));
@@ -463,7 +465,8 @@ fn each_entry_that_was_put_off_costs_one_move() {
 
 #[test]
 fn a_peek_finds_the_first_of_equal_deadlines_wherever_it_waits() {
-    // Each time the one that came first is brought to the deadline of others, or another is put off to its.
+    // Each time the entry that came first is moved to the deadline of others, or another entry is put off to
+    // the first one's deadline.
     let at = Nanos::new;
     // In a slot that begins at that deadline.
     let mut agenda = Agenda::new();
@@ -471,14 +474,14 @@ fn a_peek_finds_the_first_of_equal_deadlines_wherever_it_waits() {
     let second = agenda.insert((), at(500));
     assert!(agenda.reset(second, at(1 << 10)));
     assert_eq!(agenda.peek(), Some(first));
-    // In a slot that has been opened, behind one that was put off.
+    // In a slot that has been opened, behind an entry that was put off.
     let mut agenda = Agenda::new();
     let first = agenda.insert((), at((1 << 10) + 20));
     let second = agenda.insert((), at((1 << 10) + 10));
     assert!(agenda.pop_due(at((1 << 10) + 5)).is_none());
     assert!(agenda.reset(second, at((1 << 10) + 20)));
     assert_eq!(agenda.peek(), Some(first));
-    // Before a crowd in order that leaves it no room; and then there is an earlier one.
+    // Before a crowd in order that leaves the entry no room; and then an earlier entry comes.
     let mut agenda = Agenda::new();
     let first = agenda.insert((), at(1 << 10));
     for _ in 0..40 {
@@ -504,13 +507,13 @@ fn what_was_taken_out_is_not_seen_any_more_and_nobody_wakes_for_it() {
     }
     assert_eq!(agenda.peek(), Some(later));
     assert_eq!((agenda.earliest(), agenda.next_wake()), (Some(at(5_000)), Some(at(5_000))));
-    // Those that are never due have an order, too.
+    // Entries that are never due have an order, too.
     agenda.remove(later).unwrap();
     agenda.remove(never[0]).unwrap();
     assert_eq!(agenda.peek(), Some(never[1]));
     agenda.remove(never[1]).unwrap();
     assert_eq!((agenda.peek(), agenda.earliest(), agenda.next_park()), (None, None, None));
-    // The memory goes, and a new wheel knows nothing of them.
+    // The memory is freed, and a new wheel knows nothing of these entries.
     let key = agenda.insert(13, at(7));
     agenda.remove(key).unwrap();
     agenda.shrink_to_fit();
@@ -528,7 +531,8 @@ fn nothing_is_allocated_before_the_first_entry() {
     assert_eq!((agenda.next_wake(), agenda.next_deadline(), agenda.allocated_bytes()), (None, None, 0));
 }
 
-/// Entries that come due 20 µs apart, in the order in which they were put in: so many times it was looked until all had come out.
+/// Entries that come due 20 µs apart, in the order in which they were put in: returns the number of looks until all have come
+/// out.
 fn looks(agenda: &mut Agenda<u64>, first: u64, count: u64) -> u64 {
     agenda.note(Nanos::new(first));
     for n in 0..count {
@@ -551,13 +555,13 @@ fn a_tolerance_gathers_and_load_widens_the_default_one() {
     assert_eq!(looks(&mut fixed, 0, 500), 50);
     let mut adaptive = Agenda::new();
     adaptive.set_tolerance(Tolerance::Adaptive);
-    // A 128th of 2 ms is less than 20 µs, of 12 it is more. From the first window on, load allows an eighth.
+    // A 128th of 2 ms is less than 20 µs, and that of 12 ms is more. From the first window on, load allows an eighth.
     let quiet = looks(&mut adaptive, 0, 500);
     let busy = looks(&mut adaptive, 12_000_000, 500);
     assert!((150..500).contains(&quiet) && busy < 60, "{quiet} and {busy} looks");
-    // After a quiet stretch there is none.
+    // After a quiet stretch the load is gone.
     assert!(looks(&mut adaptive, 1_000_000_000, 500) > 150);
-    // What was told of the tolerance and of the load holds for what is put in after all were taken out.
+    // The tolerance and the load also hold for entries that are put in after all others were taken out.
     fixed.clear();
     assert_eq!(looks(&mut fixed, 1_000_000_000, 500), 50);
 }

@@ -1,5 +1,5 @@
-//! Steady state allocates nothing, and a burst's memory is given back: counted by the allocator itself, for
-//! the thread of each test alone.
+//! A steady state allocates nothing, and a burst's memory is given back. The allocator itself counts, for the
+//! thread of each test alone.
 
 mod counting;
 
@@ -52,7 +52,7 @@ impl House {
         processed.fired
     }
 
-    /// Runs `round` until everything has its size, and counts what the rounds after that allocate.
+    /// Runs `round` until everything has its final size, and counts the allocations of the rounds after that.
     fn steady(&mut self, mut round: impl FnMut(&mut House)) -> u64 {
         for _ in 0..200 {
             round(self);
@@ -67,14 +67,14 @@ impl House {
 
 #[test]
 fn timers_that_are_dropped_before_the_drivers_next_step_leave_no_trace_in_the_wheel() {
-    // As many as are filed together; each in a slot of its own, which would need memory.
+    // As many timers as are filed together; each in a slot of its own, which would need memory.
     let mut house = House::new(16);
     let to_and_fro = |house: &mut House| {
         (0..16).for_each(|index| house.arm(index, 100 << (3 * index)));
         house.timers.iter_mut().for_each(|timer| timer.as_mut().cancel());
     };
     assert_eq!(allocations(|| (0..10).for_each(|_| to_and_fro(&mut house))), 0);
-    // Those that wait for the step are filed.
+    // Timers that wait for the step are filed.
     (0..16).for_each(|index| house.arm(index, 100 << (3 * index)));
     assert!(allocations(|| assert_eq!(house.turn(1), 0)) >= 10);
 }
@@ -176,7 +176,7 @@ fn a_bursts_memory_is_given_back() {
         assert_eq!(house.turn(MS), 100_000);
         std::mem::swap(&mut burst.timers, &mut house.timers);
     }
-    // Life goes on for some seconds, with one timer.
+    // The program runs on for some seconds, with one timer.
     for _ in 0..5_000 {
         let next = house.now() + MS;
         house.arm(0, next);

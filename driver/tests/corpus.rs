@@ -1,6 +1,6 @@
 //! Replays the fuzzer's corpus: cases that once reached something new, or found something.
 //!
-//! A file is a case in the oracle's bytes, as it stands. To keep a case, put it into the directory.
+//! A file is a case in the oracle's bytes, unchanged. To keep a case, put it into the directory.
 
 #[path = "oracle/harness.rs"]
 mod harness;

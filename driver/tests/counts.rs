@@ -1,4 +1,4 @@
-//! What a driver tells of itself: counts, lateness, what is pending, whose a handle is, and its paused clock.
+//! What a driver reports about itself: counts, lateness, pending timers, the driver of a handle, and its paused clock.
 
 mod probe;
 
@@ -24,7 +24,7 @@ fn parks_that_outlast_the_earliest_deadline_are_counted() {
         });
         let wake = f.driver.next_wake().unwrap();
         drop(timers);
-        // As a host does in each turn. What was cancelled since then may still be taken into account.
+        // As a host does in each turn. Timers that were cancelled since then may still be taken into account.
         assert_eq!(f.advance_to(0), 0);
         (wake.get(), f.handle.stats().parks_coalesced)
     };
@@ -57,7 +57,7 @@ fn timers_that_a_shutdown_ends_count_as_cancelled() {
 fn a_timer_reset_after_it_was_sorted_is_moved_and_counted() {
     let mut f = Fixture::new();
     let mut timers: Vec<_> = (0..3).map(|_| f.armed(10, Waker::noop())).collect();
-    // The three are sorted, which costs nothing, and the first fires: two are in the batch.
+    // The three timers are sorted, which costs nothing, and the first fires: two are in the batch.
     f.clock.set(Nanos::new(10));
     let cut = f.driver.process(Nanos::new(10), 1);
     assert_eq!((cut.fired, cut.more, f.handle.stats().moved), (1, true, 0));

@@ -1,4 +1,4 @@
-//! On a test clock the same program gives the same trace, every time (tokio #3492).
+//! On a test clock the same program produces the same trace, every time (tokio #3492).
 
 mod probe;
 
@@ -17,11 +17,11 @@ impl Wake for Scribe {
     }
 }
 
-/// A hundred timers that are armed, moved, cancelled and fired at random; who was woken, and when to wake next.
+/// Arms, moves, cancels and fires a hundred timers at random. Returns which timers were woken, and when to wake next.
 fn trace(seed: u64) -> Vec<(u64, Vec<usize>, Option<Nanos>)> {
     let mut state = seed;
     let mut random = move |below: u64| {
-        // An xorshift: the numbers need not be good, only the same.
+        // An xorshift: the numbers need not be good, only the same each time.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;

@@ -1,5 +1,5 @@
-//! The life of a `TimerEntry`: armed, moved, fired, cancelled, dropped, forgotten, in every order, also after
-//! its driver is gone. Each test bears the name of the promise it keeps.
+//! The life of a `TimerEntry`: armed, moved, fired, cancelled, dropped, forgotten, in every order, even after
+//! its driver is gone. Each test is named after the promise it keeps.
 
 mod probe;
 
@@ -14,8 +14,8 @@ use probe::{Fixture, Probe, READY, poll};
 
 const MS: u64 = 1_000_000;
 
-/// Answers whether a type has a trait: the inherent constant is there only if it has, and goes before the
-/// one of [`Otherwise`].
+/// Tells whether a type has a trait: the inherent constant exists only if the type has the trait, and takes
+/// precedence over the constant of [`Otherwise`].
 struct Ask<T>(PhantomData<T>);
 trait Otherwise {
     const SEND: bool = false;
@@ -45,15 +45,15 @@ const _: () = {
     assert!(Ask::<Driver>::SEND && Ask::<Driver>::SYNC && Ask::<Driver>::UNPIN);
     assert!(!Ask::<Driver>::CLONE, "one driver parks and fires, and one only");
     assert!(Ask::<Handle>::SEND && Ask::<Handle>::SYNC && Ask::<Handle>::CLONE);
-    // A wheel is what its keys are.
+    // A wheel is Send and Sync if its keys are, and only then.
     assert!(Ask::<Wheel<u32>>::SEND && Ask::<Wheel<u32>>::SYNC);
     assert!(!Ask::<Wheel<*const u8>>::SEND && !Ask::<Wheel<*const u8>>::SYNC);
 };
 
 #[test]
 fn a_timer_dropped_on_the_tick_it_is_due_does_not_fire() {
-    // tokio #3229: dropped while it waits in the list of those to be fired. A budget of one leaves the
-    // second one of the batch waiting.
+    // tokio #3229: a timer is dropped while it waits in the list of timers that will be fired. A budget of
+    // one leaves the second timer of the batch waiting.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let mut first = f.armed(MS, &probe.waker());
@@ -115,7 +115,7 @@ fn a_timer_may_be_moved_in_memory_before_its_first_poll() {
     for timer in &mut timers {
         assert!(poll(timer, Waker::noop()).is_pending());
     }
-    // A pinned box may be moved, for what is in it stays.
+    // A pinned box may be moved, because its contents stay where they are.
     timers.reverse();
     f.handle.check();
     for (i, timer) in timers.iter_mut().enumerate() {
@@ -126,7 +126,7 @@ fn a_timer_may_be_moved_in_memory_before_its_first_poll() {
 
 #[test]
 fn a_timer_that_is_forgotten_does_no_harm() {
-    // To forget a pinned box leaks it: the wheel may point at it for ever.
+    // Forgetting a pinned box leaks it: the wheel may point at it forever.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let forgotten = f.armed(MS, &probe.waker());
@@ -166,7 +166,7 @@ fn a_timer_dropped_in_any_state_gives_back_its_waker_and_its_place() {
 
 #[test]
 fn of_timers_that_are_gone_the_driver_does_not_speak() {
-    // Those that are dropped leave the wheel together, a few at a time; their memory is free at once.
+    // Timers that are dropped leave the wheel together, a few at a time; their memory is free at once.
     type Action = fn(&mut Fixture, &mut Vec<probe::Timer>);
     let actions: [Action; 9] = [
         |f, _| f.handle.check(),
@@ -176,28 +176,28 @@ fn of_timers_that_are_gone_the_driver_does_not_speak() {
         |f, _| assert!(f.driver.next_deadline() >= Some(Nanos::new(8 * MS))),
         |f, _| assert_eq!(f.advance_to(7 * MS), 0),
         |_, timers| {
-            // To an earlier time, in the same slot and in another.
+            // To an earlier time, in the same slot and in another slot.
             for at in [8 * MS + 1, 7 * MS] {
                 timers[3].as_mut().reset(Nanos::new(at));
             }
         },
         |f, timers| {
-            // Where they were, and with the same deadlines.
+            // New timers where the dropped ones were, and with the same deadlines.
             timers.extend((0..9).map(|key| f.armed(9 * MS - 3 * key * 1_000, Waker::noop())));
         },
         |_, timers| {
-            // The same ones again.
+            // The same timers again.
             for timer in &mut timers[..5] {
                 timer.as_mut().cancel();
                 assert!(poll(timer, Waker::noop()).is_pending());
             }
         },
     ];
-    // In the wheel when they are dropped, or not yet.
+    // The timers are in the wheel when they are dropped, or not yet.
     for ((number, action), filed) in
         actions.into_iter().enumerate().flat_map(|one| [(one, true), (one, false)])
     {
-        // Up to two lots of sixteen, which arrive or leave together. Miri takes a minute for so many.
+        // Up to two groups of sixteen, which arrive or leave together. Miri takes a minute for that many.
         for dropped in if cfg!(miri) { &[5, 17][..] } else { &[1, 5, 9, 10, 15, 16, 17, 33] } {
             let mut f = Fixture::new();
             let all = dropped + 7;
@@ -219,7 +219,7 @@ fn of_timers_that_are_gone_the_driver_does_not_speak() {
 
 #[test]
 fn timers_that_have_just_been_armed_fire_in_their_order_whatever_is_done_to_them() {
-    // More than are filed together; what is done to them finds some of them filed and others not.
+    // More timers than are filed together; the operations find some of them filed and others not.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let all = if cfg!(miri) { 70 } else { 100 };
@@ -227,7 +227,7 @@ fn timers_that_have_just_been_armed_fire_in_their_order_whatever_is_done_to_them
     for (key, timer) in timers.iter_mut().enumerate() {
         match key % 5 {
             0 => timer.as_mut().cancel(),
-            // Earlier, later, and later than it was and then earlier.
+            // Earlier; later; and later first and then earlier.
             1 => timer.as_mut().reset(Nanos::new(MS - key as u64)),
             2 => timer.as_mut().reset(Nanos::new(2 * MS + key as u64)),
             3 => {
@@ -262,7 +262,7 @@ fn timers_that_have_just_been_armed_fire_in_their_order_whatever_is_done_to_them
 
 #[test]
 fn a_timer_that_leaves_at_once_moves_none_that_is_about_to_leave() {
-    // Of what was opened none is due later than this. So whatever is due by then leaves at once, also from a slot.
+    // No timer that was opened is due later than this. So a timer that is due by then leaves at once, even from a slot.
     const OPENED: u64 = (1 << 28) + (3 << 22) + 1_000;
     let leave: [fn(&mut probe::Timer); 2] =
         [|timer| timer.as_mut().cancel(), |timer| timer.as_mut().reset(Nanos::new((1 << 28) + 1_000))];
@@ -270,7 +270,7 @@ fn a_timer_that_leaves_at_once_moves_none_that_is_about_to_leave() {
         let mut f = Fixture::new();
         let (_first, _opened) = (f.armed(1 << 28, Waker::noop()), f.armed(OPENED, Waker::noop()));
         assert_eq!(f.advance_to(1 << 28), 1);
-        // A row of which so few are left that it is compacted when one more leaves.
+        // A row with so few timers left that it is compacted when one more leaves.
         let at = |key: u64| if key == 83 { OPENED - 1 } else { OPENED + key };
         let mut row: Vec<_> = (0..100).map(|key| f.armed(at(key), Waker::noop())).collect();
         f.handle.check();
@@ -369,7 +369,7 @@ fn a_reset_to_the_past_wakes() {
         assert_eq!((probe.wakes(), probe.wakers(), f.live()), (1, 0, 0), "at {to}");
         assert_eq!(poll(&mut timer, Waker::noop()), READY);
     }
-    // Past by a reading that was taken, but the driver has not been there yet.
+    // The time is past by a reading that was taken, but the driver has not got there yet.
     let probe = Probe::new(&f.handle);
     let mut timer = f.armed(70 * MS, &probe.waker());
     f.clock.set(Nanos::new(30 * MS));
@@ -378,13 +378,13 @@ fn a_reset_to_the_past_wakes() {
     assert_eq!((probe.wakes(), probe.wakers(), f.live()), (1, 0, 0));
     assert_eq!(poll(&mut timer, &probe.waker()), READY);
     assert_eq!((f.advance_to(30 * MS), f.handle.stats().fired), (0, 4));
-    // Near by the latest reading: then the clock is read.
+    // The time is near the latest reading: then the clock is read.
     let probe = Probe::new(&f.handle);
     let mut timer = f.armed(70 * MS, &probe.waker());
     f.clock.set(Nanos::new(40 * MS));
     timer.as_mut().reset(Nanos::new(31 * MS));
     assert_eq!((probe.wakes(), probe.wakers(), f.live()), (1, 0, 0));
-    // Past, but nobody has read the clock for long: the driver's next step finds it, without a park.
+    // The time is past, but the clock has not been read for long: the driver's next step finds the timer, without a park.
     let probe = Probe::new(&f.handle);
     let mut timer = f.armed(70 * MS, &probe.waker());
     f.clock.set(Nanos::new(60 * MS));
@@ -425,7 +425,7 @@ fn a_timer_without_end_never_fires_and_can_be_cancelled() {
 
 #[test]
 fn the_end_of_time_never_comes() {
-    // Even if somebody reads it off a clock.
+    // Even if a clock shows that time.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let mut timer = f.armed(u64::MAX, &probe.waker());
@@ -436,7 +436,7 @@ fn the_end_of_time_never_comes() {
     assert_eq!((probe.wakes(), f.live()), (1, 1));
 }
 
-/// Fires all at once and returns the order in which they fired.
+/// Fires all timers at once and returns the order in which they fired.
 fn order(f: &mut Fixture, now: u64, timers: &mut [(probe::Timer, Probe)]) -> Vec<usize> {
     let log = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
     for (index, (_, probe)) in timers.iter().enumerate() {
@@ -473,7 +473,7 @@ fn a_timer_that_is_armed_again_gets_a_new_sequence_number() {
     let mut f = Fixture::new();
     let mut timers = timers_at(&f, &[MS, 5 * MS, 2 * MS, 5 * MS]);
     f.advance_to(MS);
-    // The first one fired, the third is cancelled; both are registered anew, behind the others.
+    // The first timer has fired, the third is cancelled; both are registered anew, behind the others.
     timers[0].0.as_mut().reset(Nanos::new(5 * MS));
     timers[2].0.as_mut().cancel();
     timers[2].0.as_mut().reset(Nanos::new(5 * MS));
@@ -523,7 +523,7 @@ fn a_timer_that_outlives_its_driver_says_that_it_was_shut_down() {
         assert!(matches!(poll(&mut armed, Waker::noop()), Poll::Ready(Err(_))));
         assert!(matches!(poll(&mut never_polled, Waker::noop()), Poll::Ready(Err(_))));
         assert_eq!(block_on(past), Ok(()), "its deadline was past before the shutdown");
-        // It stays so, whatever is done to it.
+        // That stays so, whatever is done to the timer.
         armed.as_mut().reset(Nanos::new(9 * MS));
         armed.as_mut().cancel();
         armed.as_mut().set_tolerance(None);
@@ -541,7 +541,7 @@ fn a_timer_that_outlives_its_driver_says_that_it_was_shut_down() {
     ignore = "each of its thousands of wakes asks another thread, which takes Miri a quarter of an hour"
 )]
 fn a_shutdown_in_the_middle_of_a_drain_loses_no_timer() {
-    // With a cascade and a drain half done, and wakers that drop further timers.
+    // With a cascade and a drain that are half done, and wakers that drop other timers.
     for budget in [1, 7, 60, 90] {
         let mut f = Fixture::new();
         let probe = Probe::new(&f.handle);
@@ -567,14 +567,15 @@ fn a_shutdown_in_the_middle_of_a_drain_loses_no_timer() {
 #[test]
 #[cfg_attr(miri, ignore = "twenty thousand timers take Miri long")]
 fn a_shutdown_of_a_crowd_of_which_most_were_cancelled_lets_its_wakers_drop_the_others() {
-    // All in one slot and out of order, so that holes stay; as many are cancelled as the wheel allows without moving a cell.
+    // All timers are in one slot and out of order, so that holes stay; as many are cancelled as the wheel allows without
+    // moving a cell.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let mut timers: Vec<_> = (0..20_000).map(|n| f.armed((1 << 41) - n, &probe.waker())).collect();
     let mut last = timers.split_off(19_960);
     let others = timers.split_off(15_000);
     drop(timers);
-    // When few are left, each wake drops one of those that come last.
+    // When few timers are left, each wake drops one of those that come last.
     let mut wakes = 0;
     probe.on_wake(move || {
         wakes += 1;

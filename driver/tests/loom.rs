@@ -1,10 +1,10 @@
 //! Models of the entry protocol: every interleaving of a few operations on two or three threads.
 //!
-//! Run with `bash ci/loom.sh`, which can also show that each of these is able to fail.
+//! Run with `bash ci/loom.sh`, which can also show that each of these models is able to fail.
 //!
-//! The clock is a test clock, which loom does not watch: time is set before the threads start. What loom does
-//! watch is the lock, the state word, and the two cells of an entry: one with its waker, one with its place and
-//! tolerance. An entry that is dropped counts as written, so a driver that still reads it is found.
+//! The clock is a test clock, which loom does not watch: time is set before the threads start. Loom watches the
+//! lock, the state word, and the two cells of an entry: one with its waker, one with its place and tolerance.
+//! An entry that is dropped counts as written, so a driver that still reads it is found.
 #![cfg(loom)]
 
 use std::future::Future;
@@ -41,7 +41,7 @@ fn poll(entry: &mut Pin<Box<TimerEntry>>, waker: &Waker) -> Poll<Result<(), Shut
     entry.as_mut().poll(&mut Context::from_waker(waker))
 }
 
-/// A driver whose clock stands at zero, and an entry due at `deadline` that is registered with `waker`.
+/// A driver whose clock is at zero, and an entry due at `deadline` that is registered with `waker`.
 fn armed(deadline: u64, waker: &Waker) -> (TestClock, Driver, Pin<Box<TimerEntry>>) {
     let clock = TestClock::new(Nanos::ZERO);
     let driver = Driver::new(clock.clock(), || ());
@@ -58,7 +58,7 @@ fn fire_all(driver: &mut Driver, now: u64) -> usize {
     driver.process(Nanos::new(now), 100).fired
 }
 
-/// Asserts that an entry that was reset to [`LATER`] fires then and not before, and has it fire.
+/// Asserts that an entry that was reset to [`LATER`] fires then and not before, and fires it.
 fn assert_fires_later(
     clock: &TestClock,
     driver: &mut Driver,
@@ -81,8 +81,8 @@ fn loom_fire_against_poll_with_another_waker() {
         let poller = thread::spawn(move || (poll(&mut entry, &new_waker), entry));
         assert_eq!(fire_all(&mut driver, FAR), 1);
         let (polled, _entry) = poller.join().unwrap();
-        // Either the poll saw that it fired, or the waker it left was woken; never neither, never the old one
-        // after it was replaced.
+        // Either the poll saw that the entry fired, or the waker that the poll left was woken; never neither,
+        // and never the old waker after it was replaced.
         match polled {
             Poll::Ready(result) => assert_eq!((result, new.get()), (Ok(()), 0)),
             Poll::Pending => assert_eq!((old.get(), new.get()), (0, 1)),
@@ -130,7 +130,7 @@ fn loom_fire_against_drop_after_ready() {
         let (count, waker) = Count::new();
         let (_clock, mut driver, mut entry) = armed(FAR, &waker);
         let owner = thread::spawn(move || {
-            // Polled Ready and freed while the driver may still be at it.
+            // Polled Ready and freed while the driver may still be using it.
             let ready = poll(&mut entry, &waker).is_ready();
             drop(entry);
             ready
@@ -153,7 +153,7 @@ fn loom_fire_against_reset_to_later() {
         });
         let fired = fire_all(&mut driver, FAR);
         let mut entry = resetter.join().unwrap();
-        // Fired first and then started anew, or moved first: never lost, never early.
+        // The entry fired first and was then started anew, or it was moved first: never lost, never early.
         assert_eq!(count.get(), fired);
         assert_fires_later(&clock, &mut driver, &mut entry, &waker);
     });
@@ -167,7 +167,7 @@ fn loom_fire_abroad_against_reset_to_later_at_home() {
         let driver = Driver::new(clock.clock(), || ()).stays_here();
         let mut entry = Box::pin(driver.handle().sleep_until(Nanos::new(FAR)));
         assert!(poll(&mut entry, &waker).is_pending());
-        // The lock is this thread's own from here on, until the other one comes.
+        // From here on the lock is this thread's own, until the other thread comes.
         let abroad = thread::spawn(move || {
             let mut driver = driver;
             (fire_all(&mut driver, FAR), driver)
@@ -179,8 +179,8 @@ fn loom_fire_abroad_against_reset_to_later_at_home() {
     });
 }
 
-/// A driver that stays on this thread, which has its lock to itself from here on until another one comes, and an entry due at
-/// [`FAR`] that is registered with `waker`.
+/// A driver that stays on this thread, which has the driver's lock to itself from here on until another thread comes, and an
+/// entry due at [`FAR`] that is registered with `waker`.
 fn armed_at_home(waker: &Waker) -> (Driver, Pin<Box<TimerEntry>>) {
     let driver = Driver::new(TestClock::new(Nanos::ZERO).clock(), || ()).stays_here();
     let mut entry = Box::pin(driver.handle().sleep_until(Nanos::new(FAR)));
@@ -224,7 +224,7 @@ fn loom_shutdown_abroad_against_arming_at_home() {
         let (mut driver, first) = armed_at_home(&waker);
         let mut second = Box::pin(driver.handle().sleep_until(Nanos::new(LATER)));
         let abroad = thread::spawn(move || driver.shutdown());
-        // When this is done, the lock is this thread's own again, if the other one has been there.
+        // When this is done, the lock is this thread's own again, if the other thread has been there.
         drop(first);
         let armed = poll(&mut second, &waker).is_pending();
         abroad.join().unwrap();
@@ -239,7 +239,8 @@ fn loom_fire_against_a_look_at_the_deadline() {
         let (_count, waker) = Count::new();
         let (_clock, mut driver, mut entry) = armed(NEAR, &waker);
         let owner = thread::spawn(move || {
-            // In silence if it is linked, perhaps since the driver last asked for its deadline: then its state is all that knows.
+            // The reset is silent if the entry is linked, and may come after the driver last asked for the deadline: then only
+            // the state knows it.
             entry.as_mut().reset(Nanos::new(FAR));
             (entry.deadline(), entry)
         });
@@ -261,7 +262,7 @@ fn loom_fire_against_reset_to_earlier() {
         let fired = fire_all(&mut driver, FAR);
         let mut entry = resetter.join().unwrap();
         clock.set(Nanos::new(FAR));
-        // Whatever the order was, by its new deadline the entry is ready or its waker was woken.
+        // Whatever the order was, at its new deadline the entry is ready or its waker was woken.
         assert!(poll(&mut entry, &waker).is_ready(), "lost");
         assert!(count.get() >= fired && count.get() <= 1);
         assert_eq!(driver.handle().stats().live, 0);
@@ -277,7 +278,7 @@ fn loom_fire_against_reset_to_earlier_while_due() {
             entry.as_mut().reset(Nanos::new(NEAR));
             entry
         });
-        // Either deadline is due in this drain: the old cell fires, or the new one, or the reset finds it past.
+        // Either deadline is due in this drain: the old cell fires, or the new one, or the reset finds that its time is past.
         let _ = fire_all(&mut driver, FAR);
         let mut entry = resetter.join().unwrap();
         assert_eq!(count.get(), 1, "lost, or woken twice");
@@ -311,7 +312,7 @@ fn loom_arming_earlier_against_park() {
 #[test]
 fn loom_two_threads_that_arm_earlier_against_park() {
     loom::model(|| {
-        // Who has called `unpark`.
+        // The threads that have called `unpark`.
         let callers = StdArc::new(Mutex::new(vec![]));
         let called = callers.clone();
         let clock = TestClock::new(Nanos::ZERO);
@@ -331,7 +332,7 @@ fn loom_two_threads_that_arm_earlier_against_park() {
         let (_late, first) = late.join().unwrap();
         let (_early, second) = early.join().unwrap();
         let callers = callers.lock().unwrap();
-        // The other thread may have been stopped just before its own call, for as long as you like.
+        // The other thread may have been stopped just before its own call, for any length of time.
         assert!(callers.contains(&second), "it relies on the other one's call");
         assert!(callers.iter().filter(|caller| **caller == first).count() <= 1);
     });
@@ -383,7 +384,7 @@ fn loom_two_owners_against_fire() {
         let mut other = Box::pin(driver.handle().sleep_until(Nanos::new(FAR)));
         assert!(poll(&mut other, &waker).is_pending());
         drop(waker);
-        // The removal of one moves the other within its slot.
+        // The removal of one entry moves the other within its slot.
         let dropper = thread::spawn(move || drop(entry));
         let fired = fire_all(&mut driver, FAR);
         dropper.join().unwrap();

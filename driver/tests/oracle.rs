@@ -1,10 +1,10 @@
-//! The wheel, and the driver with real timers, beside a plain list that is searched from end to end: the same
-//! timers, in the same order, each exactly once; never early; the next wake-up never late; all invariants
-//! after every step.
+//! Checks the wheel, and the driver with real timers, against a plain list that is searched from end to end:
+//! the same timers, in the same order, each exactly once; never early; the next wake-up never late; all
+//! invariants hold after every step.
 //!
-//! * `ORACLE_CASES` and `ORACLE_SEED` set how many cases run and from where; a failure is shrunk, in at most
-//!   `ORACLE_SHRINK` attempts, and says how to repeat it.
-//! * `ORACLE_REPLAY` plays one case, given in hexadecimal, instead: what a failure prints.
+//! * `ORACLE_CASES` and `ORACLE_SEED` set how many cases run and where they begin; a failure is shrunk, in at
+//!   most `ORACLE_SHRINK` attempts, and prints how to repeat it.
+//! * `ORACLE_REPLAY` plays one case instead, given in hexadecimal as a failure prints it.
 //!
 //! A case that found something is kept as a file of the fuzzer's corpus, which `corpus.rs` replays.
 
@@ -18,7 +18,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 
 use harness::{Tally, driver, wheel};
 
-/// Operations of a case, at most.
+/// The maximum number of operations in a case.
 const LENGTH: usize = 160;
 
 fn knob(name: &str, default: u64) -> u64 {
@@ -34,7 +34,7 @@ fn from_hexadecimal(text: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(pair, 16).expect("two hexadecimal digits")).collect()
 }
 
-/// Plays cases from the seed on. Shrinks the first that fails, and says how to repeat it.
+/// Plays cases from the seed on. Shrinks the first case that fails, and prints how to repeat it.
 fn explore(name: &str, run: fn(&[u8]) -> Tally, default_cases: u64) {
     if let Ok(case) = std::env::var("ORACLE_REPLAY") {
         run(&from_hexadecimal(&case));
@@ -52,11 +52,11 @@ fn explore(name: &str, run: fn(&[u8]) -> Tally, default_cases: u64) {
     };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &rng_seed);
     let mut runner = TestRunner::new_with_rng(config, rng);
-    // Four bytes an operation: what shrinking takes away is whole operations, then their values.
+    // Four bytes per operation: shrinking removes whole operations, then shrinks their values.
     let case = vec(any::<[u8; 4]>(), 2..LENGTH).prop_map(|ops| ops.concat());
     let total = std::cell::Cell::new(Tally::default());
     let result = runner.run(&case, |case| {
-        // The panic's own words are the reason; each attempt at shrinking prints them once more.
+        // The panic's own message is the reason; each attempt at shrinking prints it once more.
         let mut tally = total.get();
         tally += std::panic::catch_unwind(|| run(&case)).map_err(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
@@ -77,7 +77,7 @@ fn explore(name: &str, run: fn(&[u8]) -> Tally, default_cases: u64) {
         Err(why) => panic!("{why}"),
         Ok(()) => {}
     }
-    // How far the cases reach, so that nobody takes the bite out of them unseen.
+    // How far the cases must reach, so that no change weakens them unnoticed.
     if cases >= 100 {
         let cases = cases as usize;
         assert!(tally.steps >= 70 * cases, "cases are too short: {tally:?}");

@@ -1,5 +1,5 @@
-//! Real sleeps on the real clock: never early, not by a nanosecond (libuv #4773). How late they are is the
-//! machine's affair; only a hang is a failure.
+//! Real sleeps on the real clock: never early, not by a nanosecond (libuv #4773). How late they are depends
+//! on the machine; only a hang is a failure.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
@@ -42,7 +42,7 @@ fn a_sleep_never_ends_early() {
     let mut random = 0x9E37_79B9_7F4A_7C15_u64;
     let mut durations = (0..SLEEPS).map(|i| {
         random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-        // From nothing to five milliseconds, and every twentieth very short.
+        // From zero to five milliseconds, and every twentieth very short.
         Duration::from_nanos((random >> 20) % if i % 20 == 0 { 5_000 } else { 5_000_000 })
     });
     let mut worst = Duration::ZERO;

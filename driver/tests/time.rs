@@ -1,5 +1,5 @@
-//! What time does to timers: a clock that stands, jumps or goes back, budgets that cut a drain short, and
-//! what the driver says about its next wake-up. Each test bears the name of the promise it keeps.
+//! How timers react to time: a clock that stands still, jumps or goes back, budgets that cut a drain short,
+//! and what the driver reports about its next wake-up. Each test is named after the promise it keeps.
 
 mod probe;
 
@@ -32,7 +32,7 @@ fn a_clock_that_goes_back_fires_nothing_early_and_loses_no_timer() {
     for back in [5_000 * MS, 50_000 * MS, start] {
         assert_eq!(f.advance_to(start - back), 0);
         assert!(poll(&mut timer, &probe.waker()).is_pending());
-        // What is made now waits for at least as long as it was asked to, by this clock.
+        // A timer that is made now waits at least as long as it was asked to, by this clock.
         let mut new = Box::pin(f.handle.sleep(Duration::from_millis(100)));
         assert!(
             poll(&mut new, &probe.waker()).is_pending(),
@@ -57,7 +57,7 @@ fn fifty_days_at_once_fire_each_timer_once_and_in_order() {
     let mut timers: Vec<(Timer, Probe)> = vec![];
     let mut expected = vec![];
     for number in 0..400 {
-        // Near and far, and many of them equal.
+        // Near and far deadlines, and many of them equal.
         let distance = 1 + (random.below(DAY) >> random.below(46)) + random.below(51) / 10 * 10 * DAY;
         let deadline = start + distance.min(50 * DAY);
         let probe = Probe::new(&f.handle);
@@ -74,7 +74,7 @@ fn fifty_days_at_once_fire_each_timer_once_and_in_order() {
     let mut calls = 0;
     loop {
         let before = f.handle.stats();
-        // The clock goes on while the drain does not end; what is due later must not join it.
+        // The clock goes on until the drain ends; timers that are due later must not join it.
         let now = jump.saturating_add(Duration::from_nanos(calls));
         let processed = f.driver.process(now, 32);
         f.handle.check();
@@ -136,7 +136,7 @@ fn nothing_due_says_that_there_is_no_more() {
     let _timer = f.armed(100 * MS, Waker::noop());
     let none = f.driver.process(Nanos::new(MS), 1);
     assert_eq!((none.fired, none.more), (0, false));
-    // A budget of nothing fires nothing and says that it does not know.
+    // A budget of zero fires nothing, and reports that more may be due.
     let zero = f.driver.process(Nanos::new(200 * MS), 0);
     assert_eq!((zero.fired, zero.more), (0, true));
     assert_eq!(f.driver.next_wake(), Some(Nanos::new(200 * MS)));
@@ -147,7 +147,7 @@ fn nothing_due_says_that_there_is_no_more() {
 
 #[test]
 fn timers_that_are_reset_in_the_middle_of_a_batch_are_moved_within_the_budget() {
-    // Two thousand are due together; the first one that fires resets all others to later, in silence.
+    // Two thousand timers are due together; the first one that fires silently resets all others to later.
     let mut f = Fixture::new();
     let first = Probe::new(&f.handle);
     let _first = f.armed(MS, &first.waker());
@@ -170,7 +170,7 @@ fn timers_that_are_reset_in_the_middle_of_a_batch_are_moved_within_the_budget() 
         assert!(after.moved - before.moved <= 10, "{} moves for a budget of 10", after.moved - before.moved);
         before = after;
     }
-    // Those of the first call had fired before its wakers ran.
+    // The timers of the first call had fired before its wakers ran.
     let left = f.live();
     assert!(first.wakes() == 1 && (1_991..=2_000).contains(&left), "{left} are left");
     assert!(calls >= 199, "only {calls} calls for two thousand moves at ten a call");
@@ -179,8 +179,8 @@ fn timers_that_are_reset_in_the_middle_of_a_batch_are_moved_within_the_budget() 
 
 #[test]
 fn timers_that_were_all_reset_to_later_are_moved_within_the_budget() {
-    // All lie in one level-0 slot, out of order; all but one in a hundred, or all, or every other one were reset to later since:
-    // to a later slot, within the slot, or both.
+    // All timers lie in one level-0 slot, out of order. All but one in a hundred, or all, or every other one were reset to later
+    // since: to a later slot, within the slot, or both.
     const TIMERS: u64 = if cfg!(miri) { 300 } else { 20_000 };
     for (every, to) in [(1, 900 * MS), (100, 900 * MS), (2, 60_000), (2, 900 * MS)] {
         let mut f = Fixture::new();
@@ -280,11 +280,11 @@ fn the_earliest_time_is_lowered_by_arming_and_raised_by_processing() {
     let near = f.armed(20 * MS, Waker::noop());
     let _middle = f.armed(30 * MS, Waker::noop());
     assert_eq!(earliest(&f), Nanos::new(20 * MS));
-    // It says when a timer is due, whatever its slack.
+    // This time is when a timer is due, whatever its slack.
     far.as_mut().set_tolerance(Some(Duration::from_secs(1)));
     far.as_mut().reset(Nanos::new(10 * MS));
     assert_eq!((earliest(&f), f.driver.next_deadline()), (Nanos::new(10 * MS), Some(Nanos::new(10 * MS))));
-    // A reset to later and a cancellation may leave it too early, for one look.
+    // A reset to later and a cancellation may leave the time too early, for one look.
     far.as_mut().reset(Nanos::new(60 * MS));
     drop(near);
     assert!(earliest(&f) <= Nanos::new(30 * MS));
@@ -316,7 +316,7 @@ fn the_earliest_time_tells_of_a_drain_that_was_cut_short_and_of_what_wakers_arm(
 
 #[test]
 fn a_cancelled_timer_costs_a_few_idle_wake_ups_at_most() {
-    // A bound that has gone stale costs one idle wake-up for each level, not a spin, and hides nobody.
+    // A bound that is out of date costs one idle wake-up for each level, not a spin, and hides no timer.
     let mut f = Fixture::new();
     for deadline in [MS, 70 * MS, 3_000 * MS, DAY] {
         let now = f.clock.now().get();
@@ -341,7 +341,7 @@ fn a_cancelled_timer_costs_a_few_idle_wake_ups_at_most() {
 
 #[test]
 fn a_timer_armed_for_the_past_by_a_waker_does_not_join_the_drain() {
-    // libuv #4245: a timer that arms another for now starved everything else.
+    // libuv #4245: a timer that arms another one for the current time starved everything else.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let armed = Arc::new(Mutex::new(vec![]));
@@ -392,7 +392,7 @@ fn a_timer_armed_a_moment_after_the_drains_now_does_not_join_the_drain() {
 
 #[test]
 fn a_timer_polled_without_end_elapses() {
-    // A loop that never lets the driver run, on a real clock: near deadlines and far ones.
+    // A loop that never lets the driver run, on a real clock, with near and far deadlines.
     for millis in [0, 1, 3, 20] {
         let driver = Driver::new(Clock::monotonic(), || ());
         let asked = Duration::from_millis(millis);
@@ -410,11 +410,11 @@ fn a_timer_polled_without_end_elapses() {
 
 #[test]
 fn a_far_timer_polled_without_end_reads_the_clock_now_and_then() {
-    // On a test clock it can be counted: the 64th poll since the driver's last turn reads it.
+    // On a test clock this can be counted: the 64th poll since the driver's last turn reads it.
     let mut f = Fixture::new();
     let mut timer = f.armed(100 * MS, Waker::noop());
     for polls in [20, 64] {
-        // A turn of the driver begins the count anew. After it the clock goes on, unseen.
+        // A turn of the driver restarts the count. After it the clock goes on, unseen.
         assert_eq!(f.driver.process(Nanos::ZERO, 100).fired, 0);
         f.clock.set(Nanos::new(200 * MS));
         for number in 1..=polls {
@@ -422,7 +422,7 @@ fn a_far_timer_polled_without_end_reads_the_clock_now_and_then() {
         }
     }
     assert_eq!((f.live(), f.handle.stats().fired), (0, 1));
-    // Near ones are looked up at once.
+    // For a near deadline the clock is read at once.
     let mut near = f.armed(200 * MS + MS, Waker::noop());
     f.clock.set(Nanos::new(201 * MS));
     assert_eq!(poll(&mut near, Waker::noop()), READY);

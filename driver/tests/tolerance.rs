@@ -1,4 +1,4 @@
-//! How far a park may outlast a timer's deadline: from which time that is computed, and how long it holds.
+//! How far a park may outlast a timer's deadline: from which time this is computed, and how long it holds.
 
 mod probe;
 
@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 
 #[test]
 fn a_timer_that_is_brought_forward_has_the_tolerance_of_its_new_deadline() {
-    // In the wheel by then, or just armed.
+    // The timers are in the wheel by then, or just armed.
     for filed in [true, false] {
         let clock = TestClock::new(Nanos::ZERO);
         let tolerance = Tolerance::Fixed { ratio: 0.5, max: Duration::from_secs(10) };
@@ -26,7 +26,7 @@ fn a_timer_that_is_brought_forward_has_the_tolerance_of_its_new_deadline() {
             driver.handle().check();
         }
         timers[0].as_mut().reset(Nanos::new(100 * MS));
-        // The first may be up to 50 ms late, and so waits for the second; with half a second it could wait for the third.
+        // The first timer may be up to 50 ms late, so it waits for the second; with half a second it could wait for the third.
         assert_eq!(driver.next_wake(), Some(Nanos::new(130 * MS)), "filed: {filed}");
     }
 }
@@ -35,7 +35,7 @@ fn a_timer_that_is_brought_forward_has_the_tolerance_of_its_new_deadline() {
 fn a_timer_that_is_filed_long_after_it_was_armed_has_the_tolerance_of_the_time_that_is_left() {
     const SECOND: u64 = 1_000 * MS;
     let (now, to) = (1_000 * SECOND, 1_000 * SECOND + MS);
-    // Brought forward, and put off, when the time is nearly up; the wheel knows none of them.
+    // Moved forward, and put off, when the time is nearly up; the wheel knows none of the timers.
     for (from, look) in [3_600 * SECOND, now + MS / 2]
         .into_iter()
         .flat_map(|from| ["not", "occupancy", "next_deadline", "check"].map(|look| (from, look)))
@@ -57,7 +57,7 @@ fn a_timer_that_is_filed_long_after_it_was_armed_has_the_tolerance_of_the_time_t
             "check" => driver.handle().check(),
             _ => {}
         }
-        // Of the millisecond that is left it may be late by a half, and so waits for the second.
+        // The timer may be late by half of the millisecond that is left, and so waits for the second.
         assert_eq!(driver.next_wake(), Some(Nanos::new(to + MS / 4)), "from {from}, {look}");
     }
 }
@@ -65,20 +65,20 @@ fn a_timer_that_is_filed_long_after_it_was_armed_has_the_tolerance_of_the_time_t
 #[test]
 fn a_tolerance_lasts_and_does_not_change_when_a_timer_fires() {
     let mut f = Fixture::new();
-    // Others to be gathered, so close that how far a park is extended shows; they would wait for long.
+    // Other timers to gather, so close together that the extension of a park can be measured; they could wait for long.
     let mut others: Vec<_> = (1..200).map(|i| f.at(64 * MS + i * MS / 20)).collect();
     for other in &mut others {
         other.as_mut().set_tolerance(Some(Duration::from_secs(5)));
         assert!(poll(other, Waker::noop()).is_pending());
     }
     let mut timer = f.at(64 * MS);
-    // What was cancelled may still be in the bounds: so each is less than the one before.
+    // Timers that were cancelled may still be in the bounds: so each tolerance is less than the one before.
     let (some, none) = (Some(Duration::from_millis(8)), Some(Duration::ZERO));
     for (tolerance, at_most) in [(some, 8 * MS), (None, MS / 2), (none, 0)] {
         timer.as_mut().cancel();
         timer.as_mut().set_tolerance(tolerance);
         assert!(poll(&mut timer, Waker::noop()).is_pending());
-        // While it is armed, a new tolerance waits for the next arming.
+        // While the timer is armed, a new tolerance waits for the next arming.
         timer.as_mut().set_tolerance(Some(Duration::from_secs(5)));
         let slack = f.driver.next_wake().expect("armed").get() - 64 * MS;
         assert!(slack <= at_most && slack >= at_most - at_most / 5, "a slack of {slack} for {tolerance:?}");

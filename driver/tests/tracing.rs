@@ -1,4 +1,4 @@
-//! A subscriber of `tracing` is foreign code: one that panics loses nobody's wake-up, and no event.
+//! A subscriber of `tracing` is foreign code: if it panics, no wake-up and no event is lost.
 #![cfg(feature = "tracing")]
 
 mod probe;

@@ -1,6 +1,6 @@
-//! Wakers are foreign code: they cancel, reset, arm and drop timers, panic, and come back into the driver.
-//! Each test bears the name of the promise it keeps; the probes assert in every `clone`, `wake` and
-//! `drop` of a waker that the driver's lock is free.
+//! Wakers are foreign code: they cancel, reset, arm and drop timers, panic, and call back into the driver.
+//! Each test is named after the promise it keeps; the probes assert in every `clone`, `wake` and `drop` of a
+//! waker that the driver's lock is free.
 
 mod probe;
 
@@ -14,10 +14,10 @@ use mainspring_driver::{Driver, Nanos, TestClock};
 use probe::{Fixture, Probe, READY, Timer, poll};
 
 const MS: u64 = 1_000_000;
-/// So many wakers are woken between two locks.
+/// The number of wakers that are woken between two acquisitions of the lock.
 const BATCH: usize = 32;
 
-/// Timers that a waker can get at.
+/// Timers that a waker can reach.
 type Shelf = Arc<Mutex<Vec<Option<Timer>>>>;
 
 fn shelf(timers: impl IntoIterator<Item = Timer>) -> Shelf {
@@ -47,7 +47,7 @@ fn batches_lose_neither_their_first_nor_their_last_timer() {
 
 #[test]
 fn a_waker_that_drops_all_that_are_due_with_it_has_none_of_them_woken() {
-    // tokio, `drop_from_wake`. The first batch is on its way already; nobody of the others may be woken.
+    // tokio, `drop_from_wake`. The first batch is already on its way; none of the other timers may be woken.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let timers = shelf((0..100).map(|_| f.armed(MS, &probe.waker())));
@@ -59,8 +59,8 @@ fn a_waker_that_drops_all_that_are_due_with_it_has_none_of_them_woken() {
 
 #[test]
 fn a_waker_that_cancels_or_moves_its_siblings_neither_loses_nor_repeats_them() {
-    // What the first one does to the others, in its own batch, in a later one and in the slots beyond: a
-    // timer that was collected already has fired, whatever is done to it then.
+    // What the first timer does to the others, in its own batch, in a later one and in the slots beyond: a
+    // timer that was already collected has fired, whatever is done to it then.
     for in_batch in [true, false] {
         let mut f = Fixture::new();
         let first = Probe::new(&f.handle);
@@ -87,7 +87,7 @@ fn a_waker_that_cancels_or_moves_its_siblings_neither_loses_nor_repeats_them() {
         let woken: Vec<_> = siblings.iter().map(Probe::wakes).collect();
         let collected = usize::from(in_batch);
         assert_eq!(woken, [collected, collected, 1, 1]);
-        // The cancelled one starts anew, and so does the one that was reset.
+        // The cancelled timer starts anew, and so does the timer that was reset.
         for (what, expected) in [(0, READY), (1, Poll::Pending), (2, READY), (3, READY)] {
             let mut timer = take(&timers, fill + what).expect("still there");
             assert_eq!(poll(&mut timer, &siblings[what].waker()), expected, "sibling {what}");
@@ -99,7 +99,7 @@ fn a_waker_that_cancels_or_moves_its_siblings_neither_loses_nor_repeats_them() {
 
 #[test]
 fn a_waker_that_arms_timers_without_end_does_not_keep_the_driver_busy() {
-    // libuv #4245: each one that fires arms the next for now.
+    // libuv #4245: each timer that fires arms the next one for the current time.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let rounds = Arc::new(AtomicUsize::new(0));
@@ -107,7 +107,7 @@ fn a_waker_that_arms_timers_without_end_does_not_keep_the_driver_busy() {
     let (handle, waker, counted) = (f.handle.clone(), probe.waker(), rounds.clone());
     probe.on_wake(move || {
         let mut next = Box::pin(handle.sleep_until(Nanos::new(MS)));
-        // It is ready at once, so a task would go round by itself, one poll at a time.
+        // It is ready at once, so a task would go on by itself, one poll at a time.
         assert_eq!(poll(&mut next, &waker), READY);
         counted.fetch_add(1, SeqCst);
     });
@@ -159,7 +159,7 @@ fn a_waker_that_panics_takes_nobody_elses_wake_up_with_it() {
 
 #[test]
 fn of_many_wakers_that_panic_the_first_panic_goes_on() {
-    // Each batch has its own panics; the first of all is the one that is reported.
+    // Each batch has its own panics; the very first panic is the one that is reported.
     for shutdown in [false, true] {
         let mut f = Fixture::new();
         let probes: Vec<_> = (0..70).map(|_| Probe::new(&f.handle)).collect();
@@ -184,7 +184,7 @@ fn of_many_wakers_that_panic_the_first_panic_goes_on() {
     }
 }
 
-/// A payload whose drop panics with another one, so many times.
+/// A payload whose drop panics with another payload, this many times.
 struct Bomb {
     waker: usize,
     left: u32,
@@ -303,7 +303,7 @@ fn a_waker_may_come_back_into_the_driver_as_it_is_dropped() {
     let next = Arc::new(AtomicUsize::new(0));
     let (handle, others) = (f.handle.clone(), timers.clone());
     probe.on_drop(move || {
-        // Whatever a task's state may do when it goes: drop a timer, move one, arm one.
+        // Anything that a task's state may do when it is dropped: drop a timer, move one, arm one.
         let index = next.fetch_add(2, SeqCst);
         drop(take(&others, index));
         if let Some(mut timer) = take(&others, index + 1) {
@@ -331,8 +331,8 @@ fn a_waker_may_come_back_into_the_driver_as_it_is_dropped() {
 
 #[test]
 fn a_timer_that_is_dropped_or_reset_to_later_wakes_nobody() {
-    // ngx-rust #294: timers are dropped and moved with a lock of the user's held. Nobody is woken then, save
-    // by a reset to the past and by a shutdown.
+    // ngx-rust #294: timers are dropped and moved while a lock of the user is held. No task is woken then,
+    // except by a reset to the past and by a shutdown.
     let mut f = Fixture::new();
     let probe = Probe::new(&f.handle);
     let fired = f.armed(MS, &probe.waker());
@@ -370,7 +370,7 @@ fn a_timer_dropped_by_another_thread_between_two_batches_is_not_woken_afterwards
     });
     let alone = AtomicBool::new(true);
     first.on_wake(move || {
-        // Only the first of the batch asks: the other thread answers once and ends.
+        // Only the first waker of the batch asks: the other thread answers once and ends.
         if alone.swap(false, SeqCst) {
             ask.send(()).expect("the other thread listens");
             answered.recv_timeout(Duration::from_secs(20)).expect("a drop waited for the batch to end");
@@ -384,7 +384,7 @@ fn a_timer_dropped_by_another_thread_between_two_batches_is_not_woken_afterwards
 
 #[test]
 fn a_timer_that_ends_while_its_new_waker_is_cloned_says_how_it_ended() {
-    // Cloning is foreign code, and comes before the lock: meanwhile the timer fires, or the driver is closed.
+    // Cloning is foreign code, and happens before the lock is taken: meanwhile the timer fires, or the driver is closed.
     for close in [false, true] {
         let mut f = Fixture::new();
         let probe = Probe::new(&f.handle);

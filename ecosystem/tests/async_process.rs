@@ -29,7 +29,7 @@ fn a_timeout_kills_a_child_that_does_not_end() {
         let mut stdout = child.stdout.take().unwrap();
         let ended = timeout(Duration::from_millis(50), async move { child.status().await }).await;
         assert!(ended.is_err(), "it ended by itself: {ended:?}");
-        // The timeout has dropped the child, and with that its end of the pipe closes.
+        // The timeout has dropped the child, which closes the child's end of the pipe.
         let mut rest = Vec::new();
         stdout.read_to_end(&mut rest).await.unwrap();
         assert!(rest.is_empty());

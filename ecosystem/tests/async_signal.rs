@@ -11,7 +11,7 @@ use rustix::process::{getpid, kill_process};
 fn a_signal_wakes_the_task_that_waits_for_it() {
     let _watchdog = watchdog();
     block_on(async {
-        // Before any is sent: the default would end the process.
+        // Before any signal is sent: by default it would end the process.
         let mut signals = Signals::new([Signal::Usr1]).unwrap();
         let mut next = signals.next();
         assert!(poll!(&mut next).is_pending());

@@ -17,7 +17,7 @@ use mainspring::{block_on, sleep, spawn};
 use mainspring_ecosystem::watchdog;
 use tower_service::Service;
 
-/// All that it takes in place of `axum::serve`.
+/// Everything that is needed in place of `axum::serve`.
 async fn serve(listener: TcpListener, router: Router) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
@@ -28,7 +28,7 @@ async fn serve(listener: TcpListener, router: Router) {
     }
 }
 
-/// One request over a connection of its own.
+/// Sends one request over a connection of its own.
 async fn request(addr: SocketAddr, request: Request<Body>) -> (StatusCode, String) {
     let stream = TcpStream::connect(addr).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();

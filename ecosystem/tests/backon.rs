@@ -1,4 +1,4 @@
-//! Retries by `backon`: a function that makes a sleep is all that it wants of a runtime.
+//! Retries by `backon`: all that it needs from a runtime is a function that makes a sleep.
 
 use std::cell::Cell;
 use std::time::Duration;

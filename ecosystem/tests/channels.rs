@@ -1,4 +1,4 @@
-//! Channels, locks and combinators of crates that need no runtime; `docs/channels.md` says which one to take.
+//! Channels, locks and combinators of crates that need no runtime; `docs/channels.md` says which one to choose.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,7 +27,7 @@ fn one_answer_goes_through_a_oneshot_also_from_another_thread() {
         let thread = thread::spawn(move || answer.send(42).unwrap());
         assert_eq!(question.await, Ok(42));
         thread.join().unwrap();
-        // A sender that is dropped says so.
+        // A receiver is told that its sender was dropped.
         let (answer, question) = oneshot::channel::<()>();
         spawn(async { drop(answer) }).detach();
         assert!(question.await.is_err());
@@ -38,7 +38,7 @@ fn one_answer_goes_through_a_oneshot_also_from_another_thread() {
 fn a_full_futures_channel_makes_its_sender_wait() {
     let _watchdog = watchdog();
     paused().block_on(async {
-        // Its bound, and one place for each sender.
+        // The channel's capacity is its bound, and one place for each sender.
         let (mut sender, mut receiver) = mpsc::channel(1);
         let sent = Rc::new(Cell::new(0));
         let count = sent.clone();
@@ -127,7 +127,7 @@ fn async_lock_is_held_across_an_await_and_served_in_order() {
         }
         let start = Instant::now();
         sleep(Duration::from_millis(1)).await;
-        // Who gives up keeps nobody from it.
+        // A task that gives up does not keep other tasks from the lock.
         assert!(timeout(Duration::from_millis(1), log.lock()).await.is_err());
         while let Some(result) = set.join_next().await {
             result.unwrap();

@@ -15,7 +15,7 @@ use mainspring::time::Instant;
 use mainspring::{Builder, block_on, spawn};
 use mainspring_ecosystem::watchdog;
 
-/// More than a socket's buffers hold.
+/// More bytes than a socket's buffers hold.
 const LARGE: usize = 8 << 20;
 
 /// Sends the request's body back.
@@ -37,7 +37,7 @@ async fn length(answer: hyper::Result<Response<Incoming>>) -> usize {
     body.len()
 }
 
-/// Listens, and what `accept` gives is served over HTTP/1 in a task of its own.
+/// Listens, and serves each connection that `accept` returns over HTTP/1 in a task of its own.
 async fn serve_http1() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -80,7 +80,7 @@ fn hypers_header_timeout_goes_by_our_clock_also_while_it_is_paused() {
         let mut answer = Vec::new();
         // The end of the stream, or a reset if bytes were still on their way.
         let _ = stream.read_to_end(&mut answer).await;
-        // The server sends nothing before it closes, and has waited for as long as it was told, not a nanosecond more.
+        // The server sends nothing before it closes, and has waited as long as it was told to, not a nanosecond more.
         assert_eq!(String::from_utf8(answer).unwrap(), "");
         assert_eq!(start.elapsed(), Duration::from_secs(30));
     });
@@ -100,7 +100,7 @@ fn hyper_serves_http2_whose_streams_are_our_tasks() {
         let stream = TcpStream::connect(addr).await.unwrap();
         let (sender, connection) = client::conn::http2::handshake(Executor, stream).await.unwrap();
         let connection = spawn(connection);
-        // All at once, over one connection.
+        // All requests at once, over one connection.
         let requests = [1, 5, LARGE].map(|size| {
             let mut sender = sender.clone();
             async move { assert_eq!(length(sender.send_request(post(size)).await).await, size) }
@@ -108,7 +108,7 @@ fn hyper_serves_http2_whose_streams_are_our_tasks() {
         futures::future::join_all(requests).await;
         drop(sender);
         connection.await.unwrap().unwrap();
-        // Its own result may be that the client is gone; what counts is that it ends.
+        // Its own result may be that the client is gone; what matters is that it ends.
         let _ = server.await.unwrap();
     });
 }

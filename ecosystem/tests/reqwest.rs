@@ -1,5 +1,5 @@
-//! Reqwest needs tokio's reactor. It gets a tokio runtime of its own, on a thread of its own, and a task of ours awaits what
-//! it does there.
+//! Reqwest needs tokio's reactor. It gets a tokio runtime of its own, on a thread of its own, and one of our tasks awaits
+//! what it does there.
 
 use std::convert::Infallible;
 use std::sync::LazyLock;
@@ -15,19 +15,19 @@ use mainspring::{block_on, sleep, spawn};
 use mainspring_ecosystem::watchdog;
 use tokio::runtime::{Builder, Runtime};
 
-/// Where whatever needs tokio runs.
+/// The runtime for everything that needs tokio.
 static TOKIO: LazyLock<Runtime> = LazyLock::new(|| {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime of tokio's")
 });
 
-/// Sends the body back, after a sleep of ours.
+/// Sends the body back, after a sleep of our runtime.
 async fn echo(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let body = request.into_body().collect().await.expect("the body arrives").to_bytes();
     sleep(Duration::from_millis(5)).await;
     Ok(Response::new(Full::new(body)))
 }
 
-/// A server of ours, and where it is.
+/// Starts a server on our runtime, and returns its address.
 async fn serve() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());

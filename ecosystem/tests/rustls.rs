@@ -18,10 +18,11 @@ use mainspring::task::JoinHandle;
 use mainspring::{block_on, spawn};
 use mainspring_ecosystem::watchdog;
 
-/// What it sends back until the client closes: more than fits into one record of TLS, and more than a socket's buffers.
+/// How much the server sends back until the client closes: more than fits into one record of TLS, and more than a
+/// socket's buffers.
 const LENGTH: usize = 4 << 20;
 
-/// A server's configuration, and the certificate by which it is known.
+/// A server's configuration, and the certificate that identifies it.
 fn server_config() -> (ServerConfig, CertificateDer<'static>) {
     let rcgen::CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -33,7 +34,7 @@ fn server_config() -> (ServerConfig, CertificateDer<'static>) {
     (config, cert.der().clone())
 }
 
-/// A server that echoes over one connection, and the certificate by which it is known.
+/// A server that echoes over one connection, and the certificate that identifies it.
 async fn echo() -> (SocketAddr, CertificateDer<'static>, JoinHandle<std::io::Result<u64>>) {
     let (config, certificate) = server_config();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

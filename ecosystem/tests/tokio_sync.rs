@@ -1,5 +1,5 @@
-//! `tokio::sync`, `tokio::{select, join}!` and `tokio::task_local!`: they need the features `sync`, `macros` and `rt`, and no
-//! runtime of tokio's.
+//! `tokio::sync`, `tokio::{select, join}!` and `tokio::task_local!`: they need the features `sync`, `macros` and `rt`, but no
+//! tokio runtime.
 
 use std::sync::Arc;
 use std::thread;
@@ -55,7 +55,7 @@ fn tokios_notify_and_semaphore_wake_our_tasks() {
         let start = Instant::now();
         let begin = Arc::new(Notify::new());
         let permits = Arc::new(Semaphore::new(2));
-        // Six that take a second each, two at a time.
+        // Six tasks that take a second each, two at a time.
         let tasks: Vec<_> = (0..6)
             .map(|_| {
                 let (begin, permits) = (begin.clone(), permits.clone());
@@ -122,7 +122,7 @@ tokio::task_local! {
 fn tokios_task_locals_belong_to_the_future_in_their_scope() {
     let _watchdog = watchdog();
     block_on(async {
-        // Each sees its own number, whatever runs in between; what it spawns sees none.
+        // Each task sees its own number, whatever runs in between; a task that it spawns sees none.
         let tasks: Vec<_> = (0..10)
             .map(|n| {
                 spawn(REQUEST.scope(n, async move {

@@ -1,5 +1,5 @@
-//! Tower: its layers run here but for those that use tokio's timers or spawn by themselves. For two of the former
-//! Mainspring has its own.
+//! Tower: its layers run here, except those that use tokio's timers or spawn tasks by themselves. For two of the
+//! layers that use timers Mainspring has its own.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -140,7 +140,7 @@ fn towers_filters_and_steering_need_no_runtime_at_all() {
     });
 }
 
-/// What a panic of this says.
+/// Returns the message of the panic of this future.
 fn panic_of(work: impl Future<Output = ()> + 'static) -> String {
     block_on(async {
         let panic = spawn(work).await.unwrap_err().into_panic();

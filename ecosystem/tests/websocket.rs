@@ -1,4 +1,4 @@
-//! WebSockets by `async-tungstenite` over our streams, with none of its features for a runtime.
+//! WebSockets by `async-tungstenite` over our streams, without any of its runtime features.
 
 use async_tungstenite::tungstenite::Message;
 use async_tungstenite::{accept_async, client_async};

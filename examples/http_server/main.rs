@@ -41,19 +41,19 @@ struct Options {
     /// The address to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
-    /// How long a client may take for the head of a request. With HTTP/1 a connection may be idle for so long, and no longer.
+    /// How long a client may take for the head of a request. With HTTP/1 it also limits how long a connection may be idle.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     head: Duration,
-    /// How long a request may take from its head to the beginning of its answer. A client may give less, by `grpc-timeout`.
+    /// How long a request may take from its head to the beginning of its answer. A client may ask for less, with `grpc-timeout`.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     request: Duration,
     /// How long, after Ctrl-C, to wait for the requests that are under way.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     drain: Duration,
-    /// How many bytes the body of a request may have, and that of an answer from `--upstream`.
+    /// The maximum length in bytes of a request's body, and of an answer's from `--upstream`.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     body: usize,
-    /// A further server, such as http://127.0.0.1:8001, which is asked for what is below /upstream/
+    /// Another server, such as http://127.0.0.1:8001, to which requests below /upstream/ are forwarded
     #[arg(long, value_name = "URL", value_parser = target::parse)]
     upstream: Option<Uri>,
 }

@@ -58,13 +58,13 @@ struct Options {
     /// The address to listen on; port 0 takes any free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000")]
     listen: SocketAddr,
-    /// Where to keep the values, for this server alone; without it they end with the process
+    /// The file for the values, used by this server alone; without it they are lost when the process ends
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
     /// How long after a change the file is written
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
     pause: Duration,
-    /// How long a client may be silent before it is sent away
+    /// How long a client may be silent before it is disconnected
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     idle: Duration,
 }

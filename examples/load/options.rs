@@ -8,9 +8,9 @@ use hyper::Uri;
 
 use crate::{duration, target};
 
-/// Asks an HTTP server at a constant rate, however slowly it answers, and reports how long its answers took.
+/// Sends requests to an HTTP server at a constant rate, however slowly it answers, and reports how long its answers took.
 ///
-/// Each request has a moment, and its latency counts from there: the time that it waits behind slow answers is part of the
+/// Each request is scheduled for a moment, and its latency counts from then: the time that it waits behind slow answers is part of the
 /// result. Ctrl-C ends the run with the report so far. The exit status is 1 if there was no answer at all.
 ///
 /// Durations are written as 50ms, 2s or 1m; a plain number is in milliseconds.
@@ -25,15 +25,15 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = rate, allow_negative_numbers = true)]
     pub(crate) rate: u32,
 
-    /// How long requests are sent
+    /// For how long requests are sent
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     pub(crate) duration: Duration,
 
-    /// How many connections there are; a request that finds none of them free waits in line
+    /// The number of connections; a request that finds none of them free waits in line
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub(crate) connections: u32,
 
-    /// How long a request may take, from its moment to the last byte of its answer
+    /// How long a request may take, from its scheduled moment to the last byte of its answer
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
     pub(crate) timeout: Duration,
 

@@ -97,7 +97,7 @@ where
 {
     match start(closure) {
         Ok(started) => started,
-        Err(error) => panic!("the system makes no thread for work that blocks: {error}"),
+        Err(error) => panic!("no thread for blocking work could be created: {error}"),
     }
 }
 
@@ -166,7 +166,7 @@ impl<T> Job<T> {
             Stage::Done(Ok(value)) => Some(value),
             Stage::Done(Err(payload)) => resume_unwind(payload),
             _ => panic!(
-                "`Unblock` was polled after it gave its result: await it once, or ask `FusedFuture::is_terminated` before"
+                "`Unblock` was polled after it returned its result: await it once, or check `FusedFuture::is_terminated` first"
             ),
         }
     }

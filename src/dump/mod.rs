@@ -260,14 +260,14 @@ impl fmt::Display for DumpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Reason::Elsewhere => f.write_str(
-                "only the runtime's own thread, inside `block_on`, can see its tasks at once: use \
-                 `Handle::dump_within` or `Handle::request_dump` elsewhere",
+                "only the runtime's own thread, inside `block_on`, can list its tasks at once: elsewhere, use \
+                 `Handle::dump_within` or `Handle::request_dump`",
             ),
             Reason::Shutdown => f.write_str("the runtime was dropped: nothing is pending"),
             Reason::TimedOut(waited, None) => write!(
                 f,
-                "the runtime did not answer within {waited:?}, and polls no task: it is in no `block_on`, or something else \
-                 does not let it go on"
+                "the runtime did not answer within {waited:?}, and polls no task: it is not in a `block_on`, or code outside \
+                 its tasks blocks its thread"
             ),
             Reason::TimedOut(waited, Some(running)) => {
                 write!(f, "the runtime did not answer within {waited:?}: it runs {running}")

@@ -112,8 +112,8 @@ fn polled_again<T>(claim: &Claim<T>) -> ! {
     let task = claim.task();
     // The caller's line is not known here: `poll` is called through `.await`.
     panic!(
-        "the JoinHandle of task {}, spawned at {}, was polled after it gave its result: await it once, or ask \
-         `FusedFuture::is_terminated` before",
+        "the JoinHandle of task {}, spawned at {}, was polled after it returned its result: await it once, or \
+         check `FusedFuture::is_terminated` first",
         task.id(),
         task.origin()
     );

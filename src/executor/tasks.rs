@@ -245,7 +245,7 @@ impl Tasks {
             }
             None => {
                 let key = u32::try_from(self.slots.len()).ok().filter(|key| *key != ROOT);
-                let key = key.expect("so many tasks do not fit into memory");
+                let key = key.expect("memory is too small for this number of tasks");
                 task.set_key(key);
                 self.slots.push(Some(task));
                 key

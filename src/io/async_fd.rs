@@ -383,12 +383,12 @@ fn explain(error: io::Error) -> io::Error {
         // The poller checks no permissions, so this error means that it does not watch such descriptors.
         ErrorKind::PermissionDenied => (
             ErrorKind::Unsupported,
-            "the system's poller does not take such a descriptor: a regular file or a directory is always ready. Read it \
-             on another thread, by `task::unblock` or the crate `async-fs`",
+            "the system's poller does not watch such a descriptor: a regular file or a directory is always ready. Read it \
+             on another thread, with `task::unblock` or the crate `async-fs`",
         ),
         ErrorKind::AlreadyExists => (
             ErrorKind::AlreadyExists,
-            "this runtime watches this descriptor already: share the one that watches it, or watch a copy \
+            "this runtime already watches this descriptor: share the `AsyncFd` or socket that watches it, or watch a copy \
              (`try_clone_to_owned`)",
         ),
         _ => return error,

@@ -65,8 +65,8 @@ lend! {
     |it| it.registered.socket(),
     "The system's socket, for calls of your own. It is non-blocking.
 
-Make those that read, write or accept inside of `try_io`, `async_io` or `poll_io`: if they find that there is nothing to do and
-the socket is not told, `readable` and `writable` return at once from then on, and a loop around them spins.";
+Make calls that read, write or accept inside `try_io`, `async_io` or `poll_io`. Otherwise the socket is not told when such a call
+would block: `readable` and `writable` then return at once, and a loop around them spins.";
     [TcpSocket] |it| it.socket,
     "The system's socket, for options that [`TcpSocket`] does not have.";
 }

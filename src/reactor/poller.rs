@@ -148,8 +148,8 @@ impl Io {
     pub(crate) fn assert_own_process(&self) {
         assert!(
             !self.forsake_in_child(),
-            "this runtime was made by another process, of which this one is a child by `fork`: its poller, its alarm and its \
-             sockets' events are the parent's. Make a new runtime in the child, or fork before there is one"
+            "this runtime was made before a `fork`, by the parent of this process: its poller, its alarm and its sockets' \
+             events belong to the parent. Make a new runtime in the child, or fork before there is a runtime"
         );
     }
 

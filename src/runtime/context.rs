@@ -153,7 +153,7 @@ impl Drop for EnterGuard<'_> {
         if !std::thread::panicking() {
             panic!(
                 "the guard of `Handle::enter` made at {} was dropped before the one made later at {later}: drop guards in \
-                 the reverse order of their making",
+                 the reverse order in which they were made",
                 left.at
             );
         }
@@ -223,7 +223,7 @@ fn leave_above(serial: u64) {
     if !std::thread::panicking() {
         panic!(
             "the guard of `Handle::enter` made at {} was held across an `.await`, where it puts other tasks into its \
-             runtime: drop it before, and await afterwards what was made under it",
+             runtime: drop the guard before the `.await`; futures that were made under it stay in its runtime",
             first.at
         );
     }

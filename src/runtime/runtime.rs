@@ -144,7 +144,7 @@ impl Runtime {
     pub(super) fn with(builder: &Builder) -> io::Result<Runtime> {
         assert!(
             !(builder.paused && matches!(builder.clock, Clock::Test(_))),
-            "`start_paused` with a `TestClock`: that one stands by itself, and is turned by its owner"
+            "`start_paused` with a `TestClock`: a test clock moves only when it is set or advanced, so there is nothing to pause"
         );
         let alarm = if let Clock::Boottime = builder.clock { ClockId::Boottime } else { ClockId::Monotonic };
         let clock = builder.clock.open()?;
@@ -189,8 +189,8 @@ impl Runtime {
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let Some(_running) = BlockOnGuard::start() else {
             panic!(
-                "`block_on` was called on a thread that runs a `block_on` already, or a `turn`, which would stop all its \
-                 tasks: `.await` the future there, or `spawn` it"
+                "`block_on` was called inside a `block_on` or a `turn`, and would stop all tasks of this thread: `.await` the \
+                 future, or `spawn` it"
             );
         };
         self.handle.io().assert_own_process();

@@ -115,8 +115,9 @@ fn refuse<F: Future + 'static>(future: F, at: Origin) -> JoinHandle<F::Output> {
     let handle = Handle::current();
     assert!(
         handle.is_shutdown(),
-        "`spawn` was called under `Handle::enter`, on another thread than the runtime's: a future that need not be `Send` \
-         cannot be taken there. Use `Handle::spawn`, or `Handle::spawn_with`, which takes a closure that makes the future"
+        "`spawn` was called under `Handle::enter`, on a thread other than the runtime's: a future that need not be `Send` \
+         cannot be moved to the runtime's thread. Use `Handle::spawn`, or `Handle::spawn_with`, which takes a closure that \
+         makes the future there"
     );
     handle.remote().refuse(future, handle.remote().next(at))
 }

@@ -74,8 +74,8 @@ impl Runtime {
     pub fn turn(&self, max: Duration) -> bool {
         let Some(_running) = BlockOnGuard::start() else {
             panic!(
-                "`turn` was called on a thread that runs a `block_on` already, or a `turn`: the tasks in there have their \
-                 turns by themselves, and a task cannot take one for others"
+                "`turn` was called inside a `block_on` or a `turn`: call it from the loop outside, which gives all tasks \
+                 their turns"
             );
         };
         self.handle().io().assert_own_process();
@@ -131,7 +131,7 @@ impl Runtime {
     pub fn next_wake(&self) -> Option<Duration> {
         let Ok(mut event_loop) = self.event_loop.try_borrow_mut() else {
             panic!(
-                "`next_wake` was called inside the runtime's own `block_on` or `turn`: it is for the loop outside"
+                "`next_wake` was called inside the runtime's own `block_on` or `turn`: call it from the loop outside"
             );
         };
         event_loop.lend(self.handle(), &self.executor)

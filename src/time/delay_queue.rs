@@ -372,7 +372,9 @@ impl<T> DelayQueue<T> {
 #[cold]
 #[track_caller]
 fn unknown(key: &Key) -> ! {
-    panic!("{key:?} is not in this DelayQueue: its value has expired or was removed; the `try_` forms say so")
+    panic!(
+        "{key:?} is not in this DelayQueue: its value has expired or was removed; the `try_` forms report that without a panic"
+    )
 }
 
 impl<T> Stream for DelayQueue<T> {

@@ -61,9 +61,10 @@ pub fn pause() {
     let handle = Handle::current();
     assert!(
         !handle.timers().clock().is_test(),
-        "`pause` in a runtime that goes by a `TestClock`: that one stands by itself, and is turned by its owner"
+        "`pause` in a runtime that uses a `TestClock`: a test clock moves only when it is set or advanced, so there is nothing \
+         to pause"
     );
-    assert!(handle.clock().pause(), "`pause` while the runtime's time is paused already");
+    assert!(handle.clock().pause(), "`pause` while the runtime's time is already paused");
 }
 
 /// Lets the runtime's time go on from the virtual moment that it shows, at the speed of the real clock.

@@ -1,9 +1,9 @@
-//! Two ends of a connection in memory: what is written to the one is read from the other.
+//! The two ends of a connection in memory: bytes that are written to one end are read from the other.
 //!
 //! Ground rules:
 //!
-//! * Each way has room for so many bytes; a writer waits for room, a reader for bytes or the end.
-//! * Closing an end, or dropping it, is the other's end. A writer whose reader was dropped gets `BrokenPipe`.
+//! * Each direction has room for a fixed number of bytes; a writer waits for room, a reader for bytes or the end.
+//! * Closing or dropping an end is the end of the stream for the other. A writer whose reader was dropped gets `BrokenPipe`.
 //! * For tests on one thread.
 #![allow(dead_code, reason = "every test binary uses its own part of it")]
 
@@ -27,21 +27,21 @@ pub(crate) struct Duplex {
 struct Pipe {
     bytes: VecDeque<u8>,
     room: usize,
-    /// No more will be written.
+    /// No more bytes will be written.
     ended: bool,
-    /// No more will be read.
+    /// No more bytes will be read.
     abandoned: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
-/// A connection with room for so many bytes each way.
+/// A connection with room for this many bytes in each direction.
 pub(crate) fn duplex(room: usize) -> (Duplex, Duplex) {
     let [one, other] = [(); 2].map(|()| Rc::new(RefCell::new(Pipe { room, ..Pipe::default() })));
     (Duplex { incoming: one.clone(), outgoing: other.clone() }, Duplex { incoming: other, outgoing: one })
 }
 
-/// Wakes whom `pick` picks, after the borrow.
+/// Wakes the waker that `pick` picks, after the borrow.
 fn wake(mut pipe: RefMut<'_, Pipe>, pick: fn(&mut Pipe) -> &mut Option<Waker>) {
     let waker = pick(&mut pipe).take();
     drop(pipe);

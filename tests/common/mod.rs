@@ -1,4 +1,4 @@
-//! What the integration tests share: a watchdog, wakers that count, panics caught with their place.
+//! What the integration tests share: a watchdog, wakers that count, panics that are caught with their location.
 //!
 //! Ground rules:
 //!
@@ -27,10 +27,10 @@ use proptest::prelude::{Just, Strategy, prop_oneof};
 #[cfg(unix)]
 use rustix::time::{ClockId, clock_gettime};
 
-/// Longer than anything here takes, on a machine that has other things to do.
+/// Longer than anything here takes, even on a machine that is busy with other things.
 pub(crate) const LONG: Duration = Duration::from_secs(120);
 
-/// A time that does not come.
+/// A time that is never reached.
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// A runtime whose time jumps to the next deadline.
@@ -38,7 +38,7 @@ pub(crate) fn paused() -> Runtime {
     Builder::new().start_paused(true).build().unwrap()
 }
 
-/// A runtime whose time stands, unless it is advanced.
+/// A runtime whose time stands still, unless it is advanced.
 pub(crate) fn manual() -> Runtime {
     Builder::new().start_paused(true).auto_advance(false).build().unwrap()
 }
@@ -50,7 +50,7 @@ pub(crate) fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Computes for so long.
+/// Computes for this long.
 #[cfg(unix)]
 pub(crate) fn compute(time: Duration) {
     if time > Duration::ZERO {
@@ -59,7 +59,7 @@ pub(crate) fn compute(time: Duration) {
     }
 }
 
-/// Runs `work` with the handle of a runtime that is parked on another thread, and that thread's id.
+/// Runs `work` with the handle of a runtime that is parked on another thread, and with that thread's id.
 pub(crate) fn beside_parked<R>(work: impl FnOnce(&Handle, ThreadId) -> R) -> R {
     let (tell, handle) = mpsc::channel();
     let (stop, stopped) = oneshot::channel::<()>();
@@ -99,13 +99,13 @@ pub(crate) struct Watchdog {
     _alive: Sender<()>,
 }
 
-/// Aborts the process if what this returns is not dropped within `limit`.
+/// Aborts the process if the returned value is not dropped within `limit`.
 pub(crate) fn watchdog(limit: Duration) -> Watchdog {
     let (alive, gone) = mpsc::channel::<()>();
     let test = thread::current().name().unwrap_or("a test").to_owned();
     thread::spawn(move || {
         if gone.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-            // Not `eprintln!`, which the test harness keeps to itself.
+            // Not `eprintln!`, whose output the test harness captures.
             let _ = writeln!(std::io::stderr(), "watchdog: {test} has not ended within {limit:?}");
             std::process::abort();
         }
@@ -113,7 +113,7 @@ pub(crate) fn watchdog(limit: Duration) -> Watchdog {
     Watchdog { _alive: alive }
 }
 
-/// Counts its wake-ups, and runs something at each.
+/// Counts its wake-ups, and runs an action at each.
 pub(crate) struct Probe {
     wakes: AtomicUsize,
     on_wake: Box<dyn Fn() + Send + Sync>,
@@ -128,7 +128,7 @@ impl Probe {
         Arc::new(Probe { wakes: AtomicUsize::new(0), on_wake: Box::new(on_wake) })
     }
 
-    /// Forty, of whom the one at `bad_at` panics when it is woken.
+    /// Forty probes, of which the one at `bad_at` panics when it is woken.
     pub(crate) fn forty(bad_at: usize) -> Vec<Arc<Probe>> {
         let probe = |n| {
             Probe::with(move || {
@@ -140,7 +140,7 @@ impl Probe {
         (0..40).map(probe).collect()
     }
 
-    /// Has each of `probes` wait for a sleep of its own in `runtime`, which `sleep` makes.
+    /// Makes each of `probes` wait for a sleep of its own in `runtime`, which `sleep` makes.
     pub(crate) fn all_wait(
         probes: &[Arc<Probe>],
         runtime: &Runtime,
@@ -162,7 +162,7 @@ impl Probe {
         self.wakes.load(Ordering::SeqCst)
     }
 
-    /// Polls `future` as a task of nobody's, whose waker is this.
+    /// Polls `future` outside of any task, with this probe as its waker.
     pub(crate) fn poll<F: Future + ?Sized>(self: &Arc<Probe>, future: Pin<&mut F>) -> Poll<F::Output> {
         future.poll(&mut Context::from_waker(&self.waker()))
     }
@@ -179,7 +179,7 @@ impl Wake for Probe {
     }
 }
 
-/// Counts how often its clones are dropped, itself included.
+/// Counts how often its clones, itself included, are dropped.
 #[derive(Clone, Default)]
 pub(crate) struct Dropped(pub(crate) Arc<AtomicUsize>);
 
@@ -202,7 +202,7 @@ impl Drop for DropToken {
     }
 }
 
-/// Where a panic came from and what it said.
+/// Where a panic came from and what its message was.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Panicked {
     pub(crate) message: String,
@@ -211,11 +211,11 @@ pub(crate) struct Panicked {
 }
 
 thread_local! {
-    /// The panic this thread is expecting, when it does.
+    /// The panic that this thread expects, if it expects one.
     static EXPECTED: RefCell<Option<Panicked>> = const { RefCell::new(None) };
 }
 
-/// Runs `f`, which must panic, without a word on standard error.
+/// Runs `f`, which must panic, without any output on standard error.
 #[track_caller]
 pub(crate) fn panicked<R>(f: impl FnOnce() -> R) -> Panicked {
     static HOOK: Once = Once::new();
@@ -247,26 +247,26 @@ pub(crate) fn panicked<R>(f: impl FnOnce() -> R) -> Panicked {
     Panicked { message, ..seen }
 }
 
-/// Makes something inside a runtime that is gone when this returns.
+/// Makes something inside a runtime that is gone when this function returns.
 pub(crate) fn orphan<R>(make: impl FnOnce() -> R) -> R {
     let runtime = mainspring::Runtime::new().unwrap();
     let _entered = runtime.handle().enter();
     make()
 }
 
-/// What the runtime this thread is in has done so far.
+/// What the runtime that this thread is in has done so far.
 pub(crate) fn metrics() -> Metrics {
     Handle::current().metrics()
 }
 
-/// Lets the runtime take at least one whole turn: the root is polled once a turn.
+/// Lets the runtime take at least one whole turn: the root is polled once per turn.
 pub(crate) async fn turn() {
     for _ in 0..2 {
         mainspring::task::yield_now().await;
     }
 }
 
-/// Whether a first poll of the future is ready; it is dropped then.
+/// Whether a first poll of the future is ready; the future is dropped afterwards.
 pub(crate) async fn is_ready(future: impl Future) -> bool {
     let mut future = std::pin::pin!(future);
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
@@ -289,7 +289,7 @@ impl Random {
     }
 }
 
-/// A future that polls `future` in a loop until it is ready, and lets nobody else run meanwhile.
+/// A future that polls `future` in a loop until it is ready, and lets no other task run meanwhile.
 pub(crate) async fn without_yielding<F: Future>(future: F) -> F::Output {
     let mut future = std::pin::pin!(future);
     poll_fn(|cx| {

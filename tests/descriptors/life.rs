@@ -1,4 +1,4 @@
-//! The life of a watched descriptor: what it leaves alone when it goes, and what outlives its runtime.
+//! The life of a watched descriptor: what it leaves alone when it is dropped, and what outlives its runtime.
 
 use crate::common::{LONG, is_ready, orphan, watchdog};
 use crate::pipe;
@@ -30,11 +30,11 @@ fn a_wait_that_is_dropped_and_a_descriptor_that_is_dropped_leave_the_others_alon
             async move { other.readable().await }
         });
         yield_now().await;
-        // A copy of the same end, and another wait: neither is taken along.
+        // A copy of the same end, and another wait: the drop affects neither.
         drop(reader);
         writer.write_all(b"x").unwrap();
         waiting.await.unwrap().unwrap();
-        // Hundreds that come and go in the middle of a wait, under the same number.
+        // Hundreds of descriptors that come and go in the middle of a wait, under the same number.
         for _ in 0..300 {
             let (reader, mut writer) = pipe();
             let mut reader = AsyncFd::new(reader).unwrap();
@@ -61,7 +61,7 @@ fn what_is_taken_back_is_whole_and_watched_no_longer() {
         one.set_nonblocking(false).unwrap();
         other.write_all(b"x").unwrap();
         (&one).read_exact(&mut [0]).unwrap();
-        // It can be watched again.
+        // The descriptor can be watched again.
         let one = AsyncFd::new(one).unwrap();
         other.write_all(b"x").unwrap();
         one.readable().await.unwrap();
@@ -97,7 +97,7 @@ fn a_descriptor_outlives_its_runtime_as_an_error() {
         gone(writer.write(b"x").await.unwrap_err());
         gone(reader.try_io(Interest::Readable, |_| Ok(())).unwrap_err());
         gone(poll_fn(|cx| reader.poll_io(cx, Interest::Readable, |_| Ok(()))).await.unwrap_err());
-        // What is inside is as good as ever, and another runtime takes it.
+        // The descriptor inside is intact, and another runtime takes it.
         let mut again = AsyncFd::new(reader.into_inner().unwrap()).unwrap();
         writer.into_inner().unwrap().write_all(b"x").unwrap();
         again.read_exact(&mut [0]).await.unwrap();

@@ -1,4 +1,4 @@
-//! What Linux has a descriptor for: time, files, processes, terminals.
+//! What a descriptor stands for on Linux: time, files, processes, terminals.
 
 use crate::common::{LONG, is_ready, ms, watchdog};
 use crate::pipe;
@@ -40,7 +40,7 @@ fn a_descriptor_that_is_watched_already_is_refused_and_its_copy_is_not() {
         assert!(error.to_string().contains("watch a copy"), "{error}");
         let copy = AsyncFd::new(reader.try_clone().unwrap()).unwrap();
         writer.write_all(b"x").unwrap();
-        // The refusal has harmed neither.
+        // The refusal has harmed neither descriptor.
         first.readable().await.unwrap();
         copy.readable().await.unwrap();
     });
@@ -85,7 +85,7 @@ fn an_inotify_tells_of_each_file_once() {
         let mut names = Vec::new();
         while names.len() < 20 {
             let read = |fd: &OwnedFd| {
-                // Room for few at a time: a read that is full says nothing about what is left, either.
+                // Room for few events at a time: a read that fills the buffer does not show what is left, either.
                 let mut space = [MaybeUninit::uninit(); 64];
                 let mut events = inotify::Reader::new(fd, &mut space);
                 let mut found = vec![events.next()?.file_name().unwrap().to_str().unwrap().to_owned()];
@@ -116,7 +116,7 @@ fn the_end_of_a_child_is_awaited_by_its_pidfd() {
     });
 }
 
-/// A short read says nothing about what is left. An edge-triggered poller does not tell of it again.
+/// A short read does not show what is left. An edge-triggered poller does not report it again.
 #[test]
 fn a_terminals_line_and_a_pipes_packet_hide_no_other() {
     let _watchdog = watchdog(LONG);
@@ -146,8 +146,8 @@ fn a_terminals_line_and_a_pipes_packet_hide_no_other() {
 
 #[test]
 fn a_file_of_the_kernels_that_changes_is_awaited() {
-    // The table of mounts tells of a change as of an error and as of something urgent. Nothing changes here; that it is
-    // taken, and ready as a reader sees it, is what can be shown.
+    // The table of mounts reports a change as an error and as something urgent. Nothing changes here; the test can only
+    // show that it is accepted, and is ready in the way that a reader sees it.
     let _watchdog = watchdog(LONG);
     block_on(async {
         let mounts = AsyncFd::new(File::open("/proc/self/mounts").unwrap()).unwrap();

@@ -1,4 +1,5 @@
-//! Anything with a descriptor: pipes, terminals, what Linux has for time, files and processes; and what can go wrong with it.
+//! Anything with a descriptor: pipes, terminals, Linux's descriptors for time, files and processes; and what can go wrong
+//! with it.
 #![cfg(unix)]
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! What counts as ready: what the poller has said and no call has found used up, in a direction that is watched.
+//! What counts as ready: what the poller has reported and no call has found used up, in a direction that is watched.
 
 use crate::common::{LONG, is_ready, ms, watchdog};
 use crate::pipe;
@@ -29,7 +29,7 @@ fn a_descriptor_is_put_into_non_blocking_mode_unless_it_is_to_stay_as_it_is() {
         drop(unchanged);
         let mut watched = AsyncFd::new(reader).unwrap();
         assert!(is_nonblocking(&watched));
-        // A read that waits blocks nobody else.
+        // A read that waits does not block other tasks.
         let mut byte = [0];
         let start = Instant::now();
         assert!(timeout(ms(10), watched.read(&mut byte)).await.is_err());
@@ -44,7 +44,7 @@ fn a_descriptor_is_put_into_non_blocking_mode_unless_it_is_to_stay_as_it_is() {
 fn a_blocking_descriptor_is_read_once_for_each_event_without_blocking() {
     let _watchdog = watchdog(LONG);
     block_on(async {
-        // As its documentation says: who cannot change the mode asks for the readiness, and says when it is used up.
+        // As its documentation says: code that cannot change the mode asks for the readiness, and reports when it is used up.
         let (reader, mut writer) = pipe();
         let reader = AsyncFd::unchanged(reader, Interest::Readable).unwrap();
         for n in 0..3 {
@@ -72,7 +72,7 @@ fn nothing_is_ready_before_the_poller_has_said_so() {
         assert!(timeout(ms(5), reader.readable()).await.is_err());
         writer.write_all(b"x").unwrap();
         reader.readable().await.unwrap();
-        // What was there before it was registered is told, too.
+        // Bytes that were there before the registration are reported, too.
         let (ready, mut writer) = pipe();
         writer.write_all(b"x").unwrap();
         let ready = AsyncFd::new(ready).unwrap();
@@ -119,14 +119,14 @@ fn only_a_call_inside_of_try_io_clears_the_readiness() {
         writer.write_all(b"four").unwrap();
         reader.readable().await.unwrap();
         assert_eq!(read(reader.get_ref()).unwrap(), 4);
-        // The trap that its documentation names: these calls find nothing, and nobody is told.
+        // The pitfall that the documentation names: these calls find nothing, and the runtime is not told.
         for _ in 0..3 {
             assert_eq!(read(reader.get_ref()).unwrap_err().kind(), ErrorKind::WouldBlock);
             assert!(is_ready(reader.readable()).await);
         }
         assert_eq!(reader.try_io(Interest::Readable, read).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert!(!is_ready(reader.readable()).await);
-        // What is known not to be ready is not even tried, and what arrives is.
+        // A call that is known not to be ready is not even tried, and bytes that arrive are found.
         assert!(reader.try_io(Interest::Readable, |_| -> io::Result<()> { panic!("it is tried") }).is_err());
         writer.write_all(b"four").unwrap();
         assert_eq!(reader.async_io(Interest::Readable, read).await.unwrap(), 4);

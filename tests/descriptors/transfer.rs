@@ -40,7 +40,7 @@ fn a_pipe_carries_what_is_written_and_then_its_end() {
     block_on(async {
         let (reader, writer) = pipe();
         let (mut reader, mut writer) = (AsyncFd::new(reader).unwrap(), AsyncFd::new(writer).unwrap());
-        // More than a pipe holds, so that both have to wait for one another.
+        // More bytes than a pipe holds, so that both sides have to wait for one another.
         let sent: Vec<u8> = (0..1_000_000u32).map(|n| n as u8).collect();
         let copy = sent.clone();
         let writing = spawn(async move {
@@ -51,7 +51,7 @@ fn a_pipe_carries_what_is_written_and_then_its_end() {
         reader.read_to_end(&mut received).await.unwrap();
         writing.await.unwrap();
         assert!(received == sent);
-        // The end stays the end.
+        // The end of the stream remains the end.
         assert_eq!(reader.read(&mut [0]).await.unwrap(), 0);
     });
 }
@@ -64,7 +64,7 @@ fn a_writer_whose_reader_is_gone_is_told() {
         let mut writer = AsyncFd::new(writer).unwrap();
         let filled = timeout(ms(20), writer.write_all(&[0; 1_000_000])).await;
         assert!(filled.is_err(), "a pipe does not hold that much");
-        // It waits when the reader goes.
+        // The writer waits when the reader goes.
         let writing = spawn(async move { writer.write_all(b"more").await });
         sleep(ms(5)).await;
         drop(reader);
@@ -160,7 +160,7 @@ fn a_timeout_around_a_read_loses_nothing() {
             let mut byte = [0];
             assert!(timeout(Duration::from_micros(300), reader.read(&mut byte)).await.is_err());
             write.send(n).unwrap();
-            // Some of these elapse, and take nothing with them.
+            // Some of these timeouts elapse, and no byte is lost with them.
             let read = loop {
                 if let Ok(read) = timeout(Duration::from_micros(10), reader.read(&mut byte)).await {
                     break read.unwrap();
@@ -193,7 +193,7 @@ fn what_a_pipe_has_to_tell_comes_before_time_jumps() {
             assert_eq!(byte, [n]);
         }
         assert_eq!(start.elapsed(), Duration::ZERO);
-        // And with nothing to tell, time jumps.
+        // And with nothing to report, time jumps.
         assert!(timeout(HOUR, reader.read(&mut [0])).await.is_err());
         assert!(start.elapsed() >= HOUR);
     });

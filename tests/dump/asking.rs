@@ -1,4 +1,4 @@
-//! Asking for a dump, from any thread and at any time: it is answered, and changes nothing.
+//! Asking for a dump, from any thread and at any time: the request is answered, and changes nothing.
 
 use std::future::pending;
 use std::pin::pin;
@@ -19,9 +19,10 @@ fn another_thread_gets_an_answer() {
     let runtime = Runtime::new().unwrap();
     drop(runtime.spawn(sleep(HOUR)));
     let handle = runtime.handle().clone();
-    // A request is answered between two polls, so also before the first poll of `block_on`'s future: it is made after it.
+    // A request is answered between two polls, so even before the first poll of `block_on`'s future: the request is made
+    // after that poll.
     let (begin, begun) = channel();
-    // The runtime sleeps: it is woken for this.
+    // The runtime sleeps: it is woken for the request.
     let other = thread::spawn(move || {
         begun.recv_timeout(LONG).unwrap();
         assert!(handle.dump().unwrap_err().is_elsewhere());
@@ -31,7 +32,7 @@ fn another_thread_gets_an_answer() {
         (handle.dump_within(LONG).unwrap(), requested.unwrap(), answered_by)
     });
     let (waited, requested, answered_by) = runtime.block_on(async {
-        // One timer that is there also while the short one has fired and not been made anew.
+        // A timer that is there even while the short one has fired and has not been made anew.
         let mut far = pin!(sleep(HOUR));
         assert!(futures::poll!(far.as_mut()).is_pending());
         begin.send(()).unwrap();
@@ -53,7 +54,7 @@ fn a_runtime_that_is_blocked_or_idle_or_gone_hangs_nobody_who_asks() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
-    // In no `block_on`.
+    // The runtime is in no `block_on`.
     assert!(handle.dump().unwrap_err().is_elsewhere());
     let error = handle.dump_within(ms(20)).unwrap_err();
     assert!(error.is_timed_out() && error.to_string().contains("20ms"), "{error}");
@@ -72,7 +73,7 @@ fn a_runtime_that_is_blocked_or_idle_or_gone_hangs_nobody_who_asks() {
         unblock.1.recv().unwrap();
     });
     assert!(other.join().unwrap().is_timed_out());
-    // A runtime that is dropped while somebody waits, and one that was dropped before.
+    // A runtime that is dropped while a request waits, and one that was dropped before.
     let (sender, receiver) = channel();
     let late = sender.clone();
     handle.request_dump(move |dump| sender.send(dump.map(drop)).unwrap());

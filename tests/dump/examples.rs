@@ -1,4 +1,4 @@
-//! The examples of a dump and of a watchdog do what they say.
+//! The examples of a dump and of a watchdog do what their documentation says.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -44,7 +44,7 @@ fn the_example_answers_a_signal() {
     let (child, lines) = start("dump", &["--duration", "10min"]);
     let first = lines.recv_timeout(LONG).expect("it says how to ask");
     assert!(first.contains(&child.0.id().to_string()) && first.contains("kill -USR1"), "{first}");
-    // Twice: once asked, it can be asked again.
+    // Twice: after an answer, it can be asked again.
     for _ in 0..2 {
         let pid = rustix::process::Pid::from_child(&child.0);
         rustix::process::kill_process(pid, rustix::process::Signal::USR1).expect("it runs");
@@ -71,7 +71,7 @@ fn the_watchdog_names_the_task_that_blocks() {
     let (mut child, lines) = start("watchdog", &[]);
     assert!(child.0.wait().expect("it ends").success());
     let lines: Vec<String> = lines.iter().collect();
-    // Other polls may be long as well, on a machine that has other things to do.
+    // Other polls may take long as well, on a machine that is busy with other things.
     let bad = |line: &&String| line.contains("\"report\", spawned at examples/watchdog.rs:");
     assert!(lines.iter().any(|line| bad(&line)), "{lines:?}");
 }

@@ -1,4 +1,4 @@
-//! What is pending: a dump names every task and every timer by its line, says what each waits for, and hangs for nobody.
+//! What is pending: a dump names every task and every timer by its line, says what each waits for, and hangs no thread.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,12 +13,12 @@ use mainspring::Handle;
 use mainspring::dump::{Dump, TaskState};
 use mainspring::task::yield_now;
 
-/// What is pending in the runtime that this runs in.
+/// What is pending in the current runtime.
 fn here() -> Dump {
     Handle::current().dump().expect("the runtime's own thread")
 }
 
-/// Lets every task go as far as it can.
+/// Lets every task run as far as it can.
 async fn rest() {
     while here().tasks.iter().any(|task| task.state == TaskState::Ready) {
         yield_now().await;

@@ -1,4 +1,4 @@
-//! What a dump lists: every task and every timer that is pending, by its line, with what it waits for.
+//! What a dump lists: every task and every timer that is pending, with its line and what it waits for.
 
 use std::cell::RefCell;
 use std::future::pending;
@@ -159,7 +159,7 @@ fn a_task_that_runs_or_is_ready_is_not_said_to_wait() {
         let running = spawn({
             let seen = seen.clone();
             async move {
-                // Its own timer, too, is known to be its own.
+                // The task's own timer, too, is known to be its own.
                 let mut nap = pin!(sleep(HOUR));
                 assert!(futures::poll!(nap.as_mut()).is_pending());
                 *seen.borrow_mut() = Some(here());
@@ -173,7 +173,7 @@ fn a_task_that_runs_or_is_ready_is_not_said_to_wait() {
         let states: Vec<TaskState> = dump.tasks.iter().map(|task| task.state).collect();
         assert_eq!(states, [TaskState::Running, TaskState::Ready], "{dump}");
         assert_eq!(dump.timers[0].wakes, Wakes::Task(dump.tasks[0].id));
-        // A task that was polled last and waits is in the table once.
+        // A task that was polled last and is waiting is in the table once.
         rest().await;
         let dump = here();
         assert_eq!(dump.tasks.len(), 1, "{dump}");
@@ -220,7 +220,7 @@ fn a_task_that_waits_for_a_socket_is_shown_without_a_timer() {
 fn thousands_are_complete_and_in_order() {
     let _watchdog = watchdog(LONG);
     block_on(async {
-        // At every level of the wheel, and some of it cascading.
+        // At every level of the wheel, and some of the timers cascading.
         for n in 0..5_000u64 {
             drop(spawn(sleep(Duration::from_micros(50_000 + (n * 7919 % 5_000) * n))));
         }
@@ -230,7 +230,7 @@ fn thousands_are_complete_and_in_order() {
         assert!(dump.tasks.is_sorted_by_key(|task| task.id));
         let metrics = Handle::current().metrics();
         assert_eq!((dump.tasks.len(), dump.timers.len()), (metrics.tasks_alive(), metrics.timers_live()));
-        // Those that wait have one timer each; the others have just been woken.
+        // Tasks that wait have one timer each; the others have just been woken.
         let waiting = dump.tasks.iter().filter(|task| task.state == TaskState::Waiting).count();
         assert_eq!(waiting, dump.timers.len());
         assert!(dump.timers.iter().all(|timer| matches!(timer.wakes, Wakes::Task(_))));

@@ -1,4 +1,4 @@
-//! What the runtime polls at the moment, told to other threads.
+//! What the runtime is polling at the moment, reported to other threads.
 
 use std::sync::mpsc;
 use std::thread;
@@ -9,7 +9,7 @@ use mainspring::dump::Running;
 use mainspring::task::yield_now;
 use mainspring::{Builder, Handle, Runtime, sleep, spawn, task};
 
-/// Looks until something is seen that is wanted.
+/// Looks until it sees something that is wanted.
 fn look(handle: &Handle, wanted: impl Fn(&Running) -> bool) -> Running {
     loop {
         match handle.running() {
@@ -83,7 +83,7 @@ fn a_poll_is_told_to_have_begun_no_earlier_than_the_stretch_to_which_it_belongs(
         (running.at_most.unwrap(), before.elapsed())
     });
     runtime.block_on(async {
-        // The clock has gone on for a while by then.
+        // The clock has advanced for a while by then.
         sleep(ms(100)).await;
         let before = Instant::now();
         sleep(ms(1)).await;
@@ -126,7 +126,7 @@ fn a_dump_that_times_out_says_who_keeps_the_runtime() {
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
     let error = handle.dump_within(ms(1)).unwrap_err();
-    assert!(error.running().is_none() && error.to_string().contains("in no `block_on`"), "{error}");
+    assert!(error.running().is_none() && error.to_string().contains("not in a `block_on`"), "{error}");
     let ((ready, begun), (go, blocked)) = (mpsc::channel(), mpsc::channel::<()>());
     let asker = thread::spawn(move || {
         begun.recv().unwrap();
@@ -145,7 +145,7 @@ fn a_dump_that_times_out_says_who_keeps_the_runtime() {
     let error = asker.join().unwrap();
     let running = error.running().expect("a task was polled");
     assert_eq!((running.spawned_at.file(), running.spawned_at.line()), (file!(), line));
-    // It was polled for as long as was waited for it.
+    // The poll lasted at least as long as the wait for the dump.
     assert!(error.is_timed_out() && running.at_least >= ms(30), "{error}");
     assert!(error.to_string().contains(&format!("{}:{line}:", file!())), "{error}");
 }

@@ -1,4 +1,4 @@
-//! An example as its users meet it: started as a process. What the tests of several examples share.
+//! An example as its users see it: started as a process. What the tests of several examples share.
 
 #![allow(dead_code, reason = "every test binary uses its own part of it")]
 
@@ -11,10 +11,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long to wait for something that certainly comes.
+/// How long to wait for something that certainly happens.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An example's binary, which `cargo test` builds into the directory beside this test's.
+/// The path of an example's binary, which `cargo test` builds into the directory next to this test's.
 pub(crate) fn binary(example: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the path of this test");
     let directory = test.ancestors().nth(2).expect("a test lives in target/<profile>/deps");
@@ -31,12 +31,12 @@ pub(crate) fn run(example: &str, arguments: &[&str]) -> Output {
     Command::new(binary(example)).args(arguments).stdin(Stdio::null()).output().expect("the example starts")
 }
 
-/// Runs a tool that a machine may not have; `None`, and a line that says so, if it has not.
+/// Runs a tool that a machine may not have; returns `None`, and prints a line that says so, if it is missing.
 pub(crate) fn tool(name: &str, arguments: &[impl AsRef<OsStr>]) -> Option<Output> {
     match Command::new(name).args(arguments).stdin(Stdio::null()).output() {
         Ok(output) => Some(output),
         Err(error) => {
-            // Not `eprintln!`, which the test harness keeps to itself.
+            // Not `eprintln!`, whose output the test harness captures.
             let test = thread::current().name().unwrap_or("a test").to_owned();
             let _ = writeln!(std::io::stderr(), "skipped: {test}, because {name} cannot be run: {error}");
             None
@@ -52,11 +52,11 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// An example that runs until it is told to end; killed when this is dropped.
+/// An example that runs until it is told to end; it is killed when this is dropped.
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
-    /// The lines of its standard error, if that was piped.
+    /// The lines of its standard error, if it was piped.
     pub(crate) errors: Option<Receiver<String>>,
     seen: Vec<String>,
 }
@@ -66,12 +66,12 @@ impl Running {
         Running::spawn(Command::new(binary(example)).args(arguments))
     }
 
-    /// Starts what ends up as an example.
+    /// Starts a command that becomes an example in the end.
     pub(crate) fn spawn(command: &mut Command) -> Running {
         Running::spawn_heard(command, usize::MAX)
     }
 
-    /// The same, and closes its standard output after so many lines.
+    /// The same, but closes its standard output after this many lines.
     pub(crate) fn spawn_heard(command: &mut Command, lines: usize) -> Running {
         #[cfg(unix)]
         obey_ctrl_c();
@@ -87,14 +87,14 @@ impl Running {
         self.line("of any kind")
     }
 
-    /// Reads its next line, which says where it listens.
+    /// Reads its next line, which contains the address on which it listens.
     pub(crate) fn address(&mut self) -> SocketAddr {
         let first = self.says();
         let address = first.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
         address.expect("an address in the first line").parse().expect("a socket address")
     }
 
-    /// Reads its lines until one begins with `start`, and returns the rest of that.
+    /// Reads its lines until one begins with `start`, and returns the rest of that line.
     pub(crate) fn wait_for(&mut self, start: &str) -> String {
         loop {
             if let Some(rest) = self.line(start).strip_prefix(start) {
@@ -110,7 +110,7 @@ impl Running {
         line
     }
 
-    /// All lines that it has said by now.
+    /// All lines that it has printed by now.
     pub(crate) fn seen(&mut self) -> &[String] {
         self.seen.extend(self.lines.try_iter());
         &self.seen
@@ -128,7 +128,7 @@ impl Running {
             .expect("the process is there until it is waited for");
     }
 
-    /// How it has ended, if it has.
+    /// How it has ended, if it has ended.
     pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it can be waited for")
     }
@@ -148,14 +148,15 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already, which is what the test is then about.
+        // It may have ended already, which is then what the test checks.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Makes Ctrl-C end what this process starts, also where this process ignores it, as the background job of some shells does: what
-/// is ignored stays so in a child, and what has a handler gets its default action. The handler takes that action here, too.
+/// Makes Ctrl-C end the processes that this process starts, even if this process ignores it, as the background job of some shells
+/// does: a signal that is ignored remains ignored in a child, and a signal with a handler gets its default action. The handler
+/// takes that action here, too.
 #[cfg(unix)]
 fn obey_ctrl_c() {
     use signal_hook::{consts::SIGINT, flag::register_conditional_default};
@@ -167,7 +168,7 @@ fn obey_ctrl_c() {
     });
 }
 
-/// So many lines of a pipe, which is closed then, read on a thread so that the process never waits for us.
+/// Reads up to this many lines of a pipe, which is closed then, on a thread so that the process never waits for us.
 fn lines_of(pipe: impl std::io::Read + Send + 'static, most: usize) -> Receiver<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || {

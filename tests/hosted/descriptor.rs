@@ -1,4 +1,4 @@
-//! With the descriptor: the host waits for it, and it tells of all that needs a turn.
+//! With the descriptor: the host waits for it, and it reports everything that needs a turn.
 
 use std::pin::pin;
 use std::sync::mpsc;
@@ -14,7 +14,7 @@ use futures::channel::oneshot;
 use mainspring::{Runtime, sleep, spawn};
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// Waits until the descriptor is readable; without a limit for `None`.
+/// Waits until the descriptor is readable; for `None` without a limit.
 fn readable(runtime: &Runtime, within: Option<Duration>) -> bool {
     let within = within.map(|within| within.try_into().unwrap());
     loop {
@@ -31,7 +31,7 @@ fn readable(runtime: &Runtime, within: Option<Duration>) -> bool {
 fn prepare(runtime: &Runtime) {
     loop {
         rest(runtime);
-        // A thread may still have been about to tell of what was seen already.
+        // A thread may still have been about to report what was already seen.
         if runtime.next_wake() != Some(Duration::ZERO) && !readable(runtime, Some(Duration::ZERO)) {
             return;
         }
@@ -64,7 +64,7 @@ fn it_tells_of_what_other_threads_do() {
         rest(&runtime);
         assert_eq!(task.now_or_never().unwrap().unwrap(), Ok(2));
 
-        // A timer that is earlier than all.
+        // A timer that is earlier than all others.
         let long = runtime.spawn(sleep(HOUR));
         prepare(&runtime);
         let there = handle.clone();
@@ -75,14 +75,14 @@ fn it_tells_of_what_other_threads_do() {
                 let mut sleep = pin!(sleep(ms(1)));
                 let probe = Probe::with(move || send.send(()).unwrap());
                 assert!(probe.poll(sleep.as_mut()).is_pending());
-                // It lives until it has fired.
+                // The timer lives until it has fired.
                 while probe.wakes() == 0 {
                     thread::yield_now();
                 }
             }))
             .unwrap();
         while woken.try_recv().is_err() {
-            // The first time for the timer that was armed, the second for its end; in both a turn is needed.
+            // The first time for the timer that was armed, the second for its end; a turn is needed both times.
             let within = if cfg!(target_os = "linux") { None } else { runtime.next_wake() };
             readable(&runtime, within);
             rest(&runtime);
@@ -101,7 +101,7 @@ fn it_tells_of_what_is_ready_or_due_as_the_sleep_is_prepared() {
     let told = |what| {
         assert_eq!(runtime.next_wake(), Some(Duration::ZERO), "{what}");
         assert!(readable(&runtime, Some(Duration::ZERO)), "{what}");
-        // A second time, without a turn: nothing was lost by the first.
+        // A second time, without a turn: the first one has lost nothing.
         assert_eq!(runtime.next_wake(), Some(Duration::ZERO), "{what}");
         assert!(readable(&runtime, None), "{what}");
         prepare(&runtime);
@@ -227,7 +227,7 @@ fn it_is_the_same_one_and_quiet_while_there_is_nothing_to_do() {
         assert!(!runtime.turn(Duration::ZERO));
         runtime.next_wake();
     }
-    // A notification that a turn has taken is told once.
+    // A notification that a turn has taken is reported once.
     let handle = runtime.handle().clone();
     thread::spawn(move || handle.spawn(async {}).detach()).join().unwrap();
     assert!(readable(&runtime, Some(Duration::ZERO)));
@@ -279,7 +279,8 @@ fn an_idle_second_under_a_host_costs_one_wait_and_no_wake_up() {
     let thread = calls.lines().nth(began).unwrap().split(' ').next().unwrap();
     let own = calls.lines().skip(began + 1).filter(|line| line.split(' ').next() == Some(thread));
     let idle = own.take_while(|line| !writes(line, "over"));
-    // Strace shows in two parts what another thread's call comes between: the second is of a call that is there already.
+    // Strace splits a call in two when another thread's call comes between: the second part belongs to a call that is
+    // already listed.
     let calls: Vec<_> = idle.filter(|line| !line.contains(" resumed>")).collect();
     assert!(calls.len() == 1 && calls[0].contains("poll("), "one wait, and nothing else: {calls:#?}");
 }

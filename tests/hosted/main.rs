@@ -1,4 +1,4 @@
-//! A runtime under a loop that is not its own, and the turns that it takes before it is shut down.
+//! A runtime under an event loop that is not its own, and the turns that it takes before it is shut down.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use mainspring::Runtime;
 
-/// Turns until nothing is left to do at once.
+/// Takes turns until nothing is left to do at once.
 fn rest(runtime: &Runtime) {
     while runtime.turn(Duration::ZERO) {}
 }

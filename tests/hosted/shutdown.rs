@@ -34,7 +34,7 @@ fn a_shutdown_waits_for_its_tasks_and_for_those_that_they_spawn() {
     drop(stop);
     assert_eq!(runtime.shutdown_timeout(HOUR), 0);
     assert_eq!(ended.get(), Some(ms(600)));
-    // With nothing to do it waits for nothing.
+    // With nothing to do the shutdown does not wait.
     assert_eq!(Runtime::new().unwrap().shutdown_timeout(HOUR), 0);
 }
 

@@ -1,4 +1,4 @@
-//! What one turn does, how long it may sleep, and what the host is told of the next.
+//! What one turn does, how long it may sleep, and what the host is told about the next turn.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -51,7 +51,7 @@ fn a_turn_sleeps_no_longer_than_it_may_on_any_clock() {
     for runtime in [Runtime::new().unwrap(), manual(), test] {
         rest(&runtime);
         let start = StdInstant::now();
-        // One that is interrupted by nothing waits for all of it.
+        // A turn that is not interrupted waits for the whole time.
         while start.elapsed() < ms(20) {
             assert!(!runtime.turn(ms(20)));
         }
@@ -78,7 +78,7 @@ fn the_next_wake_is_zero_with_something_ready_and_else_the_time_to_the_next_time
     short.abort();
     assert_eq!(runtime.next_wake(), Some(Duration::ZERO));
     rest(&runtime);
-    // The time of a timer that was cancelled may be named once more, and an idle turn corrects it.
+    // The time of a cancelled timer may be reported once more, and an idle turn corrects it.
     assert!(runtime.next_wake().unwrap() < Duration::from_secs(3_601));
     long.abort();
     rest(&runtime);
@@ -105,7 +105,7 @@ fn timers_that_one_turn_does_not_fire_are_more_to_do() {
     while !tasks.iter().any(|task| task.is_finished()) {
         runtime.turn(HOUR);
     }
-    // From here on nothing is waited for.
+    // From here on there is nothing to wait for.
     rest(&runtime);
     assert!(tasks.iter().all(|task| task.is_finished()));
 }
@@ -131,7 +131,7 @@ fn paused_time_moves_by_turns_and_not_without_them() {
     assert!(start.elapsed() < LONG);
     assert_eq!(*log.borrow(), [1, 6, 8]);
 
-    // It stands unless it is advanced.
+    // Time stands still unless it is advanced.
     let runtime = manual();
     let task = runtime.spawn(sleep(HOUR));
     rest(&runtime);
@@ -151,7 +151,7 @@ fn block_on_and_turns_take_turns() {
     for _ in 0..20 {
         rest(&runtime);
         runtime.next_wake();
-        // A sleep of its own after one that was promised to the host, and a call from elsewhere that ends it.
+        // The runtime sleeps on its own after a sleep that was promised to the host, and a call from another thread ends it.
         let handle = handle.clone();
         let (send, receive) = oneshot::channel();
         let other = thread::spawn(move || {

@@ -1,11 +1,11 @@
-//! What curl is answered.
+//! How the server answers curl.
 
 use std::io::Write;
 
 use crate::Server;
 use crate::example::{PATIENCE, stderr, stdout, tool};
 
-/// What curl says, with the options that make it a test; `None`, and a line that says so, where there is no curl.
+/// Returns curl's output, with the options that make it a test; `None`, and a line that says so, if there is no curl.
 fn curl(options: &[&str]) -> Option<String> {
     let seconds = PATIENCE.as_secs().to_string();
     let options = [&["--silent", "--show-error", "--noproxy", "*", "--max-time", &seconds], options].concat();
@@ -43,8 +43,8 @@ fn curl_is_answered_over_both_versions_of_http() {
         assert!(get("/metrics", &[]).contains("\nhttp_connections_open 1\n"));
     }
     std::fs::remove_file(file).unwrap();
-    // Two requests, one connection: `num_connects` counts new ones. By HTTP/1.1 only, because curl 7.88 fails to use a
-    // connection of HTTP/2 twice if it was told the version.
+    // Two requests, one connection: `num_connects` counts new connections. By HTTP/1.1 only, because curl 7.88 fails
+    // to reuse a connection of HTTP/2 if it was told the version.
     let root = server.url("/");
     let discard = ["--output", "/dev/null", "--output", "/dev/null", "--write-out", "%{num_connects} "];
     if let Some(connects) = curl(&[&["--http1.1", &root, &root], &discard[..]].concat()) {

@@ -1,4 +1,4 @@
-//! The time that a client gives: how it is read and written, and that a request ends with it.
+//! The time that a client gives a request: how it is read and written, and that the request ends with it.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ fn a_request_ends_at_exactly_the_shorter_time_of_the_clients_and_the_servers() {
             (&["1500001u"], 504, Duration::from_micros(1_500_001)),
             (&["0n"], 504, Duration::ZERO),
             (&["3S", "2S", "4S"], 504, ms(2000)),
-            // Not less than the server gives, so the server's limit it is.
+            // Not less than the server's limit, so the server's limit holds.
             (&["10S"], 503, limit),
             (&["99999999H"], 503, limit),
             (&[], 503, limit),
@@ -75,12 +75,12 @@ fn a_request_ends_at_exactly_the_shorter_time_of_the_clients_and_the_servers() {
                 request = request.header("grpc-timeout", *value);
             }
             let request = request.body(String::new()).unwrap();
-            // What takes no time takes none by this clock, however long this machine takes.
+            // A request that takes no time takes none by this clock, however long this machine needs for it.
             let _still = takes.is_zero().then(stand_still);
             assert_eq!(sender.send_request(request).await.unwrap().status(), status, "{headers:?}");
             assert_eq!(start.elapsed(), takes, "{headers:?}");
         }
-        // A handler that is ready at once is ready in no time, and knows how much there is.
+        // A handler that is ready at once takes no time, and knows how much time there is.
         for (header, left) in [("1500m", "1.5s\n"), ("0n", "0ns\n"), ("1H", "10s\n")] {
             let _still = stand_still();
             let request = Request::get("/remaining").header("host", "x").header("grpc-timeout", header);

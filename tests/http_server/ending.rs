@@ -1,4 +1,4 @@
-//! How the process ends: after what is under way, when the time is up, or at once.
+//! How the process ends: after the requests that are under way, when the time is up, or at once.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ fn ctrl_c_lets_what_is_under_way_be_answered_and_refuses_what_is_new() {
     for signal in [Signal::INT, Signal::TERM] {
         let mut server = Server::start(&["--drain", "1h"]);
         let under_way = server.begin();
-        // These two have nothing under way, so nothing of them is waited for.
+        // These two connections have no request under way, so the server does not wait for them.
         let _silent = server.connect();
         let mut idle = server.connect();
         idle.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
@@ -65,7 +65,7 @@ fn a_second_ctrl_c_ends_the_process_at_once() {
     let _under_way = server.begin();
     server.process.signal(Signal::INT);
     server.process.wait_for("no new connections");
-    // That line is printed before the first signal's handler is given back, hence again and again.
+    // That line is printed before the first signal's handler is removed, hence again and again.
     let start = StdInstant::now();
     loop {
         server.process.signal(Signal::INT);

@@ -1,5 +1,5 @@
-//! The HTTP server among the examples: as a process that curl, wrk and hostile clients talk to, and within this process in
-//! virtual time.
+//! The HTTP server among the examples: as a process with which curl, wrk and hostile clients talk, and within this process
+//! in virtual time.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -43,7 +43,7 @@ impl Server {
         Server::start_heard(options, usize::MAX)
     }
 
-    /// The same, and closes its standard output after so many lines.
+    /// The same, but closes its standard output after this many lines.
     fn start_heard(options: &[&str], lines: usize) -> Server {
         let mut command = Command::new(example::binary("http_server"));
         let command = command.args(["--listen", "127.0.0.1:0"]).args(options);
@@ -67,7 +67,7 @@ impl Server {
         self.ask_with("", method, path, body)
     }
 
-    /// The same with more headers, each of which ends its line.
+    /// The same with additional headers, each of which ends its line.
     fn ask_with(&self, headers: &str, method: &str, path: &str, body: &str) -> String {
         let mut stream = self.connect();
         let length = body.len();
@@ -81,7 +81,7 @@ impl Server {
         answer
     }
 
-    /// Begins a request that the server has certainly begun to answer when this returns, and that wants five bytes more.
+    /// Begins a request that needs five more bytes. When this returns, the server has certainly begun to answer it.
     fn begin(&self) -> TcpStream {
         let mut stream = self.connect();
         stream
@@ -99,12 +99,12 @@ const LIMITS: Limits =
 
 type Serving = (SocketAddr, oneshot::Sender<()>, mainspring::task::JoinHandle<std::io::Result<usize>>);
 
-/// The server in this runtime, and what ends it.
+/// Starts the server in this runtime, and returns what ends it.
 async fn serve() -> Serving {
     serve_before(None).await
 }
 
-/// The same, with a further server behind it.
+/// The same, with another server behind it.
 async fn serve_before(upstream: Option<SocketAddr>) -> Serving {
     let upstream = upstream.map(|address| server::target::parse(&format!("http://{address}")).unwrap());
     let listener = mainspring::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -116,7 +116,7 @@ async fn serve_before(upstream: Option<SocketAddr>) -> Serving {
 
 async fn connect(address: SocketAddr) -> mainspring::net::TcpStream {
     let stream = mainspring::net::TcpStream::connect(address).await.unwrap();
-    // What virtual time does not shorten: how long the system holds a small packet back until another one is acknowledged.
+    // Virtual time does not shorten this: how long the system holds a small packet back until another one is acknowledged.
     stream.set_nodelay(true).unwrap();
     stream
 }

@@ -12,7 +12,7 @@ use crate::example::{self, PATIENCE, stderr, stdout, tool};
 #[test]
 fn wrk_finds_no_error_in_five_seconds() {
     let server = Server::start(&[]);
-    // Its `--timeout` is for what it counts as an error of time; this machine may be held up.
+    // The limit `--timeout` is for what wrk counts as a timeout error; this machine may be held up.
     let options = ["--threads", "1", "--connections", "64", "--duration", "5s", "--timeout", "30s"];
     let Some(output) = tool("wrk", &[&options[..], &[&server.url("/")]].concat()) else { return };
     let report = stdout(&output);
@@ -29,7 +29,7 @@ fn wrk_finds_no_error_in_five_seconds() {
 fn a_slow_client_is_cut_off_at_the_header_timeout_and_the_others_are_served() {
     let head = ms(700);
     let server = Server::start(&["--head", "700ms"]);
-    // One that says nothing, some that stop on the way, and one that sends a byte now and then.
+    // A client that sends nothing, some that stop on the way, and one that sends a byte now and then.
     for sent in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HT", "GET / HTTP/1.1\r\nhost: x\r\nx: "] {
         let start = StdInstant::now();
         let mut stream = server.connect();
@@ -43,7 +43,7 @@ fn a_slow_client_is_cut_off_at_the_header_timeout_and_the_others_are_served() {
                 Ok(0) => break,
                 Ok(read) => answer.extend_from_slice(&piece[..read]),
                 Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
-                    // Slowly on, where that does not complete anything.
+                    // Continue slowly, if that does not complete anything.
                     if sent.ends_with("x: ") {
                         let _ = stream.write_all(b"y");
                     }
@@ -66,7 +66,7 @@ fn a_request_that_takes_too_long_is_answered_with_an_error() {
     let mut answer = [0; 13];
     unfinished.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 408 ");
-    // Refused by its length: the rest of it is not waited for.
+    // Refused because of its length: the server does not wait for the rest of it.
     let mut stream = server.connect();
     write!(stream, "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 1001\r\n\r\n{}", "x".repeat(1001))
         .unwrap();
@@ -84,7 +84,7 @@ fn a_client_that_gives_little_time_is_answered_within_it() {
     assert!(start.elapsed() >= ms(300));
     assert!(asked("1H", "/sleep/1ms").starts_with("HTTP/1.1 200 "));
     assert!(asked("soon", "/").starts_with("HTTP/1.1 400 "));
-    // The body is not waited for any longer than that.
+    // The server does not wait for the body longer than that.
     let mut stream = server.connect();
     stream
         .write_all(b"POST /echo HTTP/1.1\r\nhost: x\r\ngrpc-timeout: 50000u\r\ncontent-length: 5\r\n\r\nhell")
@@ -123,7 +123,7 @@ fn metrics_are_in_the_format_of_prometheus() {
             assert!(samples.insert(name, value.parse().expect("a number")).is_none(), "twice: {line}");
         }
     }
-    // This one is open, and has not been answered yet.
+    // This connection is open, and has not been answered yet.
     for (name, value) in [
         ("http_connections_open", 1.0),
         ("http_connections_total", 4.0),

@@ -1,4 +1,4 @@
-//! A further server behind this one: how much time it is told, and that it may be missing.
+//! Another server behind this one: how much time it is told, and that it may be missing.
 
 use crate::common::{LONG, ms, paused, watchdog};
 use crate::{connect, serve, serve_before};
@@ -27,11 +27,11 @@ fn a_further_server_is_told_how_much_time_is_left() {
             (status, String::from_utf8(body.into()).unwrap())
         };
         for (time, left) in [(Some("1500m"), "1.5s\n"), (Some("1H"), "10s\n"), (None, "10s\n")] {
-            // Connecting and asking take no time by this clock, however long this machine takes.
+            // Connecting and asking take no time by this clock, however long this machine needs for it.
             let _still = stand_still();
             assert_eq!(ask("/upstream/remaining", time).await, (200, left.to_owned()), "{time:?}");
         }
-        // What the further server says is handed on, its errors too.
+        // The other server's answers are passed on, including its errors.
         assert_eq!(ask("/upstream/nowhere", None).await.0, 404);
         let start = Instant::now();
         assert_eq!(ask("/upstream/sleep/100ms", Some("1S")).await, (200, "rested\n".to_owned()));
@@ -46,7 +46,7 @@ fn a_further_server_is_told_how_much_time_is_left() {
 fn a_further_server_that_cannot_be_reached_or_is_not_there_is_told_to_the_client() {
     let _watchdog = watchdog(LONG);
     paused().block_on(async {
-        // A port that is taken, so that nobody else gets it meanwhile, and at which nobody listens.
+        // A port that is taken, so that no other program gets it meanwhile, and on which nothing listens.
         let closed = TcpSocket::new_v4().unwrap();
         closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         for (upstream, status) in [(Some(closed.local_addr().unwrap()), 502), (None, 404)] {

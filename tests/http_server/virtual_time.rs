@@ -31,7 +31,7 @@ fn a_day_of_keep_alives_passes_in_virtual_time() {
                         spawn(connection).detach();
                         while start.elapsed() < day {
                             {
-                                // Answers come in no time by this clock, however long this machine takes.
+                                // Answers take no time by this clock, however long this machine needs for them.
                                 let _still = stand_still();
                                 let answer = sender.send_request(request()).await.unwrap();
                                 assert_eq!(answer.status(), 200);
@@ -87,7 +87,7 @@ fn a_service_that_never_answers_is_answered_for_at_exactly_its_limit() {
         let request = Request::get("/sleep/1day").header("host", "x").body(String::new()).unwrap();
         assert_eq!(sender.send_request(request).await.unwrap().status(), 503);
         assert_eq!(start.elapsed(), LIMITS.request);
-        // Nothing is under way: the end does not wait for the drain.
+        // No request is under way: the end does not wait for the drain.
         end.send(()).unwrap();
         assert_eq!(server.await.unwrap().unwrap(), 0);
         assert_eq!(start.elapsed(), LIMITS.request);

@@ -1,4 +1,4 @@
-//! Every byte arrives, whenever a direction ends, waits, or never runs dry.
+//! Every byte arrives, whether a direction ends, waits, or never runs dry.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -12,7 +12,7 @@ use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use mainspring::{block_on, sleep, spawn, timeout};
 
-/// A copy in a task of its own, with the ends that face away from it. `room` is that of each of the two connections.
+/// A copy in a task of its own, with the outer ends of its connections. `room` is the room of each of the two connections.
 fn copying(room: usize) -> (Duplex, Duplex, Copied) {
     let (client, mut a) = duplex(room);
     let (mut b, server) = duplex(room);
@@ -50,7 +50,7 @@ fn a_half_close_is_passed_on_and_the_other_direction_goes_on() {
 fn what_is_in_flight_at_a_close_arrives_before_the_end() {
     let _alive = watchdog(LONG);
     block_on(async {
-        // Far less room than bytes: the most of them wait at the writers when both have closed.
+        // Far less room than bytes: most of the bytes wait at the writers when both have closed.
         let (mut client, mut a) = duplex(4096);
         let (mut b, mut server) = duplex(10);
         let sent: Vec<u8> = (0..3000_u32).map(|n| n as u8).collect();
@@ -73,7 +73,7 @@ fn a_stream_that_never_runs_dry_starves_neither_the_other_direction_nor_other_ta
     block_on(async {
         let (mut a, mut b) = (Fake { read: endless, write: sink }, Fake { read: endless, write: sink });
         let mut copy = pin!(copy_bidirectional(&mut a, &mut b).buffer_size(10).idle(LONG));
-        // The time is looked at although the streams are always ready.
+        // The time is checked although the streams are always ready.
         assert!(timeout(ms(5), copy.as_mut()).await.is_err());
         let (there, back) = copy.copied();
         assert!(there > 0 && back > 0, "{there} bytes went in one direction, {back} in the other");
@@ -102,7 +102,7 @@ fn a_writer_that_buffers_is_flushed_while_its_reader_is_silent() {
     });
 }
 
-/// A `BufWriter` that reads, too.
+/// A `BufWriter` that can also read.
 struct Unread(BufWriter<Duplex>);
 
 impl AsyncRead for Unread {
@@ -134,7 +134,7 @@ fn a_copy_that_is_awaited_again_loses_nothing() {
             let mut copy = pin!(copy_bidirectional(&mut a, &mut b));
             let mut again = 0;
             loop {
-                // Shorter than what it takes the reader to make room.
+                // Shorter than the time that the reader needs to make room.
                 match timeout(ms(1), copy.as_mut()).await {
                     Ok(result) => return (result, again),
                     Err(_) => again += 1,

@@ -1,4 +1,4 @@
-//! Errors: which direction failed, in what, and that impossible counts are errors, too.
+//! Errors: which direction failed, and where in it; impossible counts are errors, too.
 
 use std::io::{self, ErrorKind};
 use std::pin::pin;
@@ -44,7 +44,7 @@ fn counts_that_cannot_be_true_are_errors_and_no_panic() {
         let mut liar = Fake { read: |b: &mut [u8]| Poll::Ready(Ok(b.len() + 1)), write: sink };
         let error = copy_bidirectional(&mut liar, &mut talks).await.unwrap_err();
         assert_eq!((error.kind(), error.is_read()), (ErrorKind::InvalidData, true));
-        // Polled on after an error, it does not panic either.
+        // If it is polled again after an error, it does not panic either.
         let mut copy = pin!(copy_bidirectional(&mut liar, &mut talks));
         for _ in 0..3 {
             assert!(copy.as_mut().await.is_err());

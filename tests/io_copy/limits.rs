@@ -1,4 +1,4 @@
-//! The limits in time: what they count from, when they are over, and what they need of a runtime.
+//! The time limits: what they count from, when they are over, and what they need of a runtime.
 
 use std::io::ErrorKind;
 use std::pin::pin;
@@ -38,7 +38,7 @@ fn a_direction_that_stands_still_ends_the_copy_however_busy_the_other_is() {
                 quiet.read_exact(&mut [0]).await.unwrap();
             }
             let error = copied.await.unwrap().unwrap_err();
-            // Its timer was armed anew when ten seconds had passed, before the sleep above that ends in the same moment.
+            // Its timer was rearmed when ten seconds had passed, before the sleep above that ends at the same moment.
             assert_eq!(start.elapsed(), secs(17));
             assert_eq!((error.direction(), error.kind()), (Some(silent), ErrorKind::TimedOut));
             assert!(error.is_idle() && error.to_string().ends_with("no byte went in this direction for 10s"));
@@ -120,7 +120,7 @@ fn bytes_that_move_do_not_move_the_timer() {
             client.read_exact(&mut [0; 4]).await.unwrap();
         }
         assert_eq!((metrics().timers_armed(), metrics().timers_reset()), (1, 0));
-        // A byte every 40 seconds for an hour: the timer fires once a minute at the most, and is armed again.
+        // A byte every 40 seconds for an hour: the timer fires at most once a minute, and is armed again.
         for _ in 0..90 {
             sleep(secs(40)).await;
             client.write_all(b"ping").await.unwrap();
@@ -145,7 +145,7 @@ fn a_limit_of_no_end_and_one_of_no_length_are_legal() {
         let start = Instant::now();
         let error = copy_bidirectional(&mut a, &mut b).idle(Duration::ZERO).await.unwrap_err();
         assert!(error.is_idle() && start.elapsed().is_zero());
-        // What is there goes before a limit that is over.
+        // Bytes that are there take precedence over a limit that is over.
         let (mut client, mut a) = duplex(100);
         let (mut b, mut server) = duplex(100);
         client.write_all(b"quick").await.unwrap();

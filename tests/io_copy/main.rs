@@ -25,7 +25,7 @@ const fn secs(secs: u64) -> Duration {
 
 type Copied = JoinHandle<Result<(u64, u64), CopyError>>;
 
-/// A stream of which each half does what a closure says. Closing and flushing are done at once.
+/// A stream each half of which does what a closure says. Closing and flushing complete at once.
 struct Fake<R, W> {
     read: R,
     write: W,
@@ -56,12 +56,12 @@ fn silent(_: &mut [u8]) -> Poll<io::Result<usize>> {
     Poll::Pending
 }
 
-/// Takes all.
+/// Takes all bytes.
 fn sink(bytes: &[u8]) -> Poll<io::Result<usize>> {
     Poll::Ready(Ok(bytes.len()))
 }
 
-/// Always has more.
+/// Always has more bytes.
 fn endless(buffer: &mut [u8]) -> Poll<io::Result<usize>> {
     Poll::Ready(Ok(buffer.len()))
 }

@@ -11,7 +11,7 @@ use mainspring::io::{Direction, copy_bidirectional};
 use mainspring::net::{TcpListener, TcpStream};
 use mainspring::{block_on, spawn};
 
-/// Takes one connection and hands it on to `upstream`.
+/// Accepts one connection and passes it on to `upstream`.
 async fn proxy(upstream: SocketAddr) -> (SocketAddr, Copied) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -23,7 +23,7 @@ async fn proxy(upstream: SocketAddr) -> (SocketAddr, Copied) {
     (address, copied)
 }
 
-/// Bytes that are others at each place and for each seed.
+/// Bytes that differ at each position and for each seed.
 fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut random = common::Random::new(seed);
     (0..bytes).map(|_| random.below(256) as u8).collect()
@@ -36,7 +36,7 @@ fn checksum(bytes: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Sends these bytes and closes; returns how many came, and their checksum.
+/// Sends these bytes and closes; returns how many bytes came, and their checksum.
 async fn exchange(stream: TcpStream, sent: Vec<u8>) -> (usize, u64) {
     let (mut reader, mut writer) = stream.into_split();
     let sending = spawn(async move {
@@ -80,7 +80,7 @@ fn a_client_that_resets_is_an_error_of_its_direction() {
         let error = copied.await.unwrap().unwrap_err();
         assert_eq!((error.direction(), error.is_read()), (Some(Direction::AToB), true), "{error}");
         assert_eq!((error.kind(), error.copied()), (ErrorKind::ConnectionReset, (5, 0)));
-        // The streams of the proxy are gone, and its upstream hears of it.
+        // The streams of the proxy are gone, and its upstream is told.
         assert_eq!(server.read(&mut [0]).await.unwrap(), 0);
     });
 }

@@ -14,7 +14,7 @@ thread_local! {
 }
 
 fn note(allocations: u64, bytes: i64) {
-    // These have no destructor, so they are there as long as the thread is.
+    // These thread-locals have no destructor, so they exist as long as the thread does.
     ALLOCATIONS.with(|count| count.set(count.get() + allocations));
     LIVE_BYTES.with(|live| live.set(live.get() + bytes));
 }
@@ -50,7 +50,7 @@ pub(crate) fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-/// How many allocations were of a kilobyte or more, for which glibc tidies up what was freed.
+/// How many allocations were of a kilobyte or more, at which glibc tidies up what was freed.
 pub(crate) fn large_allocations() -> u64 {
     LARGE.with(Cell::get)
 }

@@ -1,9 +1,9 @@
-//! Memory and descriptors: nothing is left behind, and steady state allocates nothing.
+//! Memory and descriptors: nothing is left behind, and the steady state allocates nothing.
 //!
 //! Ground rules:
 //!
-//! * The allocator counts by thread, so tests may run beside each other; those that count descriptors, which
-//!   belong to the process, do not: all of them take a lock.
+//! * The allocator counts per thread, so tests may run in parallel, except those that count descriptors,
+//!   which belong to the process: all of these take a lock.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -26,21 +26,21 @@ fn alone() -> MutexGuard<'static, ()> {
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The descriptors this process has open, where the system tells.
+/// The descriptors that this process has open, if the system reports them.
 fn descriptors() -> Option<usize> {
-    // Wine has the directory, too, and opens and closes descriptors of its own.
+    // Wine has the directory, too, but opens and closes descriptors of its own.
     if cfg!(windows) {
         return None;
     }
     Some(std::fs::read_dir("/proc/self/fd").ok()?.count())
 }
 
-/// So much, or less where the program is not optimised.
+/// This number, or a smaller one if the program is not optimised.
 const fn often(release: usize, debug: usize) -> usize {
     if cfg!(debug_assertions) { debug } else { release }
 }
 
-/// How many allocations `rounds` of `what` take on this thread, after as many to warm up.
+/// How many allocations `rounds` of `what` take on this thread, after as many rounds to warm up.
 async fn steady(rounds: usize, mut what: impl AsyncFnMut()) -> u64 {
     for _ in 0..rounds {
         what().await;
@@ -52,7 +52,7 @@ async fn steady(rounds: usize, mut what: impl AsyncFnMut()) -> u64 {
     allocations() - before
 }
 
-/// Has the wheel use as many of its slots at once as chance may ever want for `count` timers.
+/// Makes the wheel use as many of its slots at once as `count` timers may ever need by chance.
 async fn spread(count: u32) {
     let mut sleeps: Vec<_> = (0..count).map(|n| Box::pin(sleep(HOUR + n * HOUR / 8))).collect();
     for sleep in &mut sleeps {

@@ -1,4 +1,4 @@
-//! What goes through a `DelayQueue` or a `TimerMap` allocates nothing in steady state, and a burst gives its memory back.
+//! Values that go through a `DelayQueue` or a `TimerMap` allocate nothing in steady state, and a burst gives its memory back.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use mainspring::time::{DelayQueue, Instant, TimerMap};
 fn values_that_go_through_a_delay_queue_allocate_nothing() {
     let _alone = alone();
     let _watchdog = watchdog(LONG);
-    // By virtual time, so that it is not the machine that says how many come out at once.
+    // In virtual time, so that the machine does not decide how many come out at once.
     let runtime = mainspring::Builder::new().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let mut queue = DelayQueue::new();
@@ -42,7 +42,7 @@ fn values_that_go_through_a_delay_queue_allocate_nothing() {
 fn entries_that_go_through_a_timer_map_allocate_nothing() {
     let _alone = alone();
     let _watchdog = watchdog(LONG);
-    // By virtual time, so that it is not the machine that says how many come out at once.
+    // In virtual time, so that the machine does not decide how many come out at once.
     let runtime = mainspring::Builder::new().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let mut map = TimerMap::new();

@@ -1,4 +1,4 @@
-//! Runtimes that come and go leave nothing behind, with or without what is left in them.
+//! Runtimes that come and go leave nothing behind, whether or not something is left in them.
 
 use std::future::pending;
 use std::pin::{Pin, pin};
@@ -28,7 +28,7 @@ fn runtimes_that_come_and_go_leave_nothing() {
             assert!(timeout(us(1), pending::<()>()).await.is_err());
         });
     };
-    // What is made once for the thread and the process.
+    // The things that are made once for the thread and the process.
     for _ in 0..3 {
         one();
     }
@@ -48,7 +48,7 @@ fn a_hundred_thousand_runtimes_that_their_timers_outlive_leave_nothing() {
     let (done, drained) = sync_channel(1);
     let elsewhere = std::thread::spawn(move || {
         for mut sleeps in receiver {
-            // None is a question: what is left of those that came before?
+            // An empty list is a question: what is left of the sleeps that came before?
             if sleeps.is_empty() {
                 done.send(live_bytes()).expect("the test waits");
             }
@@ -80,7 +80,7 @@ fn a_hundred_thousand_runtimes_that_their_timers_outlive_leave_nothing() {
     let before = settle();
     (0..often(100_000, 10_000)).for_each(one);
     let after = settle();
-    // The channel may have made room for one that waits.
+    // The channel may have allocated memory for a thread that waits.
     assert!((after.0 - before.0).abs() < 2_000, "{} bytes are left", after.0 - before.0);
     assert_eq!(after.1, before.1, "descriptors");
     drop(sender);

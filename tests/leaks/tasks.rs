@@ -26,7 +26,7 @@ fn a_task_that_keeps_its_own_waker_frees_its_memory() {
                     Poll::<()>::Pending
                 }));
                 turn().await;
-                // Aborted; and the next one dropped with the runtime.
+                // Aborted; and the next task is dropped with the runtime.
                 task.abort();
                 assert!(task.await.is_err());
                 let mut kept = Vec::new();
@@ -48,7 +48,7 @@ fn a_task_that_keeps_its_own_waker_frees_its_memory() {
 fn tasks_that_wait_and_are_woken_allocate_nothing() {
     let _alone = alone();
     let _watchdog = watchdog(LONG);
-    // By virtual time, so that it is not the machine that says how many are due at once.
+    // In virtual time, so that the machine does not decide how many are due at once.
     common::paused().block_on(async {
         let tasks: Vec<_> = (0..10)
             .map(|_| {
@@ -79,7 +79,7 @@ fn tasks_that_come_and_go_allocate_nothing() {
         assert_eq!(one, 0, "one after the other");
         let mut handles = Vec::new();
         let many = steady(300, async || {
-            // Two sizes, and none is awaited before all are there.
+            // Tasks of two sizes, and none is awaited before all have been spawned.
             for n in 0..100_u64 {
                 handles.push(if n % 2 == 0 {
                     spawn(async move { n })
@@ -112,17 +112,17 @@ fn a_burst_of_tasks_gives_its_memory_back_in_small_steps() {
         }
         let full = live_bytes() - before;
         assert!(full > count as i64 * 64);
-        // All end first. That takes turns, and under a sanitizer, which has no memory kept, each frees what it had.
+        // All end first. That takes turns. Under a sanitizer, which keeps no memory, each frees what it had.
         while common::metrics().tasks_alive() > 0 {
             turn().await;
         }
-        // As the program goes on and has no use for it.
+        // Memory is freed while the program runs and has no use for it.
         let (start, mut most) = (Instant::now(), 0);
         while live_bytes() > before + full / 100 && start.elapsed() < LONG {
             let (was, turns, large) = (freed(), common::metrics().turns(), large_allocations());
             turn().await;
             most = most.max((freed() - was) / (common::metrics().turns() - turns).max(1));
-            // What the allocator leaves for later must not become much. A sanitizer's leaves nothing.
+            // The memory that the allocator leaves for later must not become much. A sanitizer's allocator leaves nothing.
             let tidied = cfg!(mainspring_sanitize) || freed() - was < 64 || large_allocations() > large;
             assert!(tidied, "{} blocks were freed, and left for later", freed() - was);
         }
@@ -156,12 +156,12 @@ fn a_tasks_memory_is_freed_where_its_last_waker_is_dropped() {
             live_bytes() - before
         };
         if elsewhere {
-            // The runtime is there, and gets nothing back.
+            // The runtime still exists, and gets nothing back.
             let change = std::thread::spawn(free).join().unwrap();
             assert!(change < 0, "{change} bytes");
             drop(runtime);
         } else {
-            // The runtime has gone, with all that it kept.
+            // The runtime has gone, with everything that it kept.
             drop(runtime);
             assert!(live_bytes() < before);
             let change = free();
@@ -181,7 +181,7 @@ fn a_panic_that_nobody_waits_for_is_freed() {
     let _watchdog = watchdog(2 * LONG);
     let burst = || {
         for _ in 0..100 {
-            // Its output has nothing to drop; what it panics with has.
+            // The output has nothing to drop; the panic's payload has.
             drop(spawn(async {
                 if !std::thread::panicking() {
                     std::panic::resume_unwind(Box::new([0_u8; 1_000]));
@@ -217,7 +217,7 @@ fn tasks_that_other_threads_send_do_not_pile_up() {
             task.await.unwrap();
         }
     });
-    // Each is freed as it ends; its thread would never take the memory for another.
+    // Each task is freed as it ends; its thread would never use the memory for another.
     let change = live_bytes() - before;
     assert!(change <= -count * 128, "{change} bytes");
 }

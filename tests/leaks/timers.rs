@@ -1,4 +1,4 @@
-//! Timers: in steady state they allocate nothing, and those that have ended or were cancelled leave nothing.
+//! Timers: in steady state they allocate nothing, and timers that have ended or were cancelled leave nothing.
 
 use std::future::pending;
 use std::pin::{Pin, pin};
@@ -19,7 +19,7 @@ fn steady_sleeps_allocate_nothing() {
     block_on(async {
         let fired = steady(2000, async || sleep(us(30)).await).await;
         assert_eq!(fired, 0, "armed and fired");
-        // Further apart than the wheel's slots of the lowest level.
+        // Further away than the slots of the wheel's lowest level.
         let fired = steady(50, async || sleep(ms(5)).await).await;
         assert_eq!(fired, 0, "armed and fired far off");
         let cancelled = steady(2000, async || {
@@ -79,8 +79,8 @@ fn steady_ticks_allocate_nothing() {
     });
 }
 
-/// Has the wheel make all its lists: they are made when timers that are due were armed out of order, or were put off, and
-/// whether a busy machine lets that happen is left to chance.
+/// Makes the wheel allocate all its lists. They are made when timers that are due were armed out of order, or were put
+/// off, and it is left to chance whether a busy machine lets that happen.
 async fn disorder() {
     for _ in 0..20 {
         let soon = Instant::now() + us(200);
@@ -114,7 +114,7 @@ fn a_hundred_timers_that_come_and_go_allocate_nothing() {
             sleep(us(random.below(1000))).await;
         })
         .await;
-        // How many slots are in use at once is left to chance, so now and then it is more than it was lately.
+        // How many slots are in use at once is left to chance, so now and then there are more than recently.
         assert!(taken <= 100, "{taken} allocations in 30,000 timers");
     });
 }
@@ -154,7 +154,7 @@ fn a_burst_gives_its_memory_back() {
         }
         let full = live_bytes() - before;
         drop(sleeps);
-        // In small steps, as the program goes on and has no use for it.
+        // In small steps, while the program runs and has no use for the memory.
         let start = Instant::now();
         let enough = (full / 100).max(64 * 1024);
         while live_bytes() > before + enough && start.elapsed() < LONG {

@@ -9,10 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// No test may take longer.
+/// The time limit of each test.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs the future, and ends the whole process if it hangs: a panic elsewhere would be heard by nobody.
+/// Runs the future, and ends the whole process if it hangs: a panic on another thread would go unnoticed.
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
     let name = thread::current().name().unwrap_or("a test").to_owned();
     let (done, watch) = channel::<()>();
@@ -38,8 +38,8 @@ pub(crate) async fn pair() -> (mainspring::net::TcpStream, std::net::TcpStream) 
     (ours, theirs)
 }
 
-/// No child begins while this is held. A child has our descriptors from its fork until its exec, so what a test beside it closes
-/// is open until then: whoever counts on its being closed holds this.
+/// No child process begins while this is held. A child has our descriptors from its fork until its exec, so a descriptor that
+/// another test closes meanwhile stays open until then: a test that counts on its being closed holds this.
 pub(crate) fn no_child_begins() -> MutexGuard<'static, ()> {
     static BEGINNING: Mutex<()> = Mutex::new(());
     BEGINNING.lock().unwrap_or_else(PoisonError::into_inner)

@@ -62,7 +62,7 @@ fn descriptors_are_passed_to_one_who_waits_for_them() {
         drop(theirs);
         let (bytes, fd) = receiving.await.unwrap();
         assert_eq!(bytes, b"here");
-        // It is the same connection.
+        // Both descriptors belong to the same connection.
         let mut theirs = UnixStream::from_std(fd.into()).unwrap();
         theirs.write_all(b"through").await.unwrap();
         let mut got = [0; 7];
@@ -71,20 +71,20 @@ fn descriptors_are_passed_to_one_who_waits_for_them() {
     });
 }
 
-/// The system ends a read where a descriptor was sent along. That the read was short says nothing about what is left, and
-/// an edge-triggered poller does not tell of it again.
+/// The system ends a read at the point where a descriptor was sent along. That the read was short does not show what is
+/// left, and an edge-triggered poller does not report it again.
 #[test]
 fn bytes_behind_a_descriptor_are_not_forgotten() {
     run(async {
         let (one, mut other) = UnixStream::pair().unwrap();
         let fd = File::open("/dev/null").unwrap();
         let mut buffer = [0; 64];
-        // From now on the poller tells of it.
+        // From now on the poller reports the socket.
         timeout(Duration::from_millis(1), other.read(&mut buffer)).await.unwrap_err();
         for _ in 0..3 {
             send_with(&one, b"with", fd.as_fd()).await;
             (&one).write_all(b"behind").await.unwrap();
-            // It has told of both, and will not again.
+            // The poller has reported both, and will not do so again.
             sleep(Duration::from_millis(5)).await;
             let mut got = Vec::<u8>::new();
             while got.len() < 10 {
@@ -104,7 +104,7 @@ fn splice_moves_bytes_from_a_socket_to_a_pipe() {
         let mut reader = File::from(reader);
         let moving = spawn(async move {
             let mut got = Vec::new();
-            // The pipe is empty each time: so it is the socket that makes the call wait.
+            // The pipe is empty each time: so the call waits because of the socket.
             let splice = || Ok(splice(&other, None, &writer, None, 4096, SpliceFlags::NONBLOCK)?);
             loop {
                 let moved = other.async_io(Interest::Readable, splice).await.unwrap();

@@ -1,4 +1,4 @@
-//! System calls of one's own, by a socket's lent descriptor.
+//! A program's own system calls, by a socket's borrowed descriptor.
 
 use crate::Place;
 use crate::common::{is_ready, ms};
@@ -14,7 +14,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net;
 
-/// Every kind of socket has the same three ways for a system call of one's own, by its lent descriptor.
+/// Every kind of socket has the same three ways to make a program's own system call, by its borrowed descriptor.
 #[test]
 fn every_socket_waits_for_calls_of_ones_own() {
     macro_rules! waits {
@@ -25,10 +25,10 @@ fn every_socket_waits_for_calls_of_ones_own() {
                 calls.set(calls.get() + 1);
                 op(socket.as_fd()).map_err(io::Error::from)
             };
-            // At first it is taken for ready, and is asked.
+            // At first the socket is assumed to be ready, and the call is made.
             let error = socket.try_io(Interest::Readable, call).unwrap_err();
             assert_eq!((error.kind(), calls.get()), (ErrorKind::WouldBlock, 1), $name);
-            // Then it is known, and it waits.
+            // Then it is known not to be ready, and the call waits.
             assert!(!is_ready(socket.async_io(Interest::Readable, call)).await, $name);
             assert!(!is_ready(poll_fn(|cx| socket.poll_io(cx, Interest::Readable, call))).await, $name);
             assert_eq!(calls.get(), 1, $name);
@@ -41,7 +41,7 @@ fn every_socket_waits_for_calls_of_ones_own() {
                 assert_eq!(error.kind(), ErrorKind::WouldBlock, $name);
                 sleep(ms(1)).await;
             }
-            // It was told what was found, so it waits again.
+            // The socket was told of what was found, so the call waits again.
             assert!(socket.try_io(Interest::Readable, call).is_err(), $name);
             assert!(!is_ready(socket.async_io(Interest::Readable, call)).await, $name);
         }};
@@ -80,7 +80,7 @@ fn every_socket_waits_for_calls_of_ones_own() {
         let (socket, peer) = net::UnixDatagram::pair().unwrap();
         let socket = UnixDatagram::from_std(socket).unwrap();
         waits!("UnixDatagram", socket, receive, || assert_eq!(peer.send(b"x").unwrap(), 1));
-        // The other direction is another one.
+        // The other direction is independent.
         let send = || Ok(rustix::net::send(&socket, b"x", SendFlags::empty())?);
         assert_eq!(socket.async_io(Interest::Writable, send).await.unwrap(), 1);
     });

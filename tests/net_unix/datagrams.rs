@@ -15,7 +15,7 @@ fn a_thousand_datagrams_come_whole_and_in_order() {
         let (one, other) = UnixDatagram::pair().unwrap();
         let sending = spawn(async move {
             for n in 0..1000u32 {
-                // More than the queue holds: it waits.
+                // More than the queue holds: the sender waits.
                 one.send(&vec![n as u8; n as usize % 700]).await.unwrap();
             }
             one

@@ -1,4 +1,4 @@
-//! What is Linux's own: abstract names, a peer's process, full queues, and a count of what is open.
+//! What only Linux has: abstract names, a peer's process, full queues, and a count of the descriptors that are open.
 
 use crate::Place;
 use crate::common::{LONG, is_ready, ms};
@@ -25,7 +25,7 @@ fn a_peers_credentials_are_its_users_and_its_own() {
             assert_eq!(peer.gid(), rustix::process::getegid().as_raw());
             assert_eq!(peer.pid(), Some(std::process::id() as i32));
         }
-        // The system gives a zero for a process that has no number here. A socket without a peer has none, either.
+        // The system returns zero for a process that has no number here. A socket without a peer has none, either.
         let alone =
             rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None);
         let alone = UnixStream::from_std(alone.unwrap().into()).unwrap();
@@ -46,7 +46,7 @@ fn abstract_names_are_addresses_of_all_three() {
         listener.accept().await.unwrap();
         assert_eq!(client.peer_addr().unwrap().as_abstract_name(), stream.as_abstract_name());
         drop(listener);
-        // Nothing is left of it.
+        // Nothing is left of the address.
         assert_eq!(UnixStream::connect_addr(&stream).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
         let (here, there) = (name("here"), name("there"));
         let one = UnixDatagram::bind_addr(&here).unwrap();
@@ -83,7 +83,7 @@ fn a_connect_waits_while_the_backlog_is_full() {
     });
 }
 
-/// No event tells that there is room again in a queue that others had filled.
+/// No event reports that there is room again in a queue that other sockets had filled.
 #[test]
 fn a_send_waits_while_others_have_filled_the_receivers_queue() {
     run(async {
@@ -106,7 +106,7 @@ fn a_send_waits_while_others_have_filled_the_receivers_queue() {
         }
         timeout(LONG, sending).await.expect("there is room").unwrap().unwrap();
         assert_eq!(receiver.recv(&mut buffer).await.unwrap(), 4);
-        // The same without waiting: what was full is asked again.
+        // The same without waiting: after a queue was full it is tried again.
         while other.try_send_to(b"other", &place).is_ok() {}
         let ours = UnixDatagram::unbound().unwrap();
         assert_eq!(ours.try_send_to(b"ours", &place).unwrap_err().kind(), ErrorKind::WouldBlock);
@@ -126,13 +126,13 @@ fn descriptors_and_unix_sockets_that_are_dropped_are_closed() {
     }
     run(async {
         let place = Place::new("closed");
-        // The runtime's alarm is made for the first sleep, and is to be counted from the start.
+        // The runtime's alarm is made for the first sleep, and must be counted from the start.
         sleep(ms(1)).await;
         let before = open();
         for _ in 0..200 {
             let (reader, _writer) = rustix::pipe::pipe().unwrap();
             let copy = AsyncFd::new(reader.try_clone().unwrap()).unwrap();
-            // Waits that are dropped, descriptors that are taken back, and refusals.
+            // Waits that are dropped, descriptors that are taken back, and registrations that are refused.
             assert!(!is_ready(copy.readable()).await);
             drop(copy.into_inner().unwrap());
             let reader = AsyncFd::new(File::from(reader)).unwrap();
@@ -148,7 +148,7 @@ fn descriptors_and_unix_sockets_that_are_dropped_are_closed() {
             UnixStream::connect(&place).await.unwrap_err();
             assert!(!is_ready(listener.accept()).await);
         }
-        // The aborted tasks are dropped in their turn.
+        // The aborted tasks are dropped when their turn comes.
         sleep(ms(10)).await;
         assert_eq!(open(), before);
     });

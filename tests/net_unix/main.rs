@@ -1,4 +1,5 @@
-//! Unix sockets: streams, datagrams, what is sent along with bytes, and where Linux does not say when to go on.
+//! Unix sockets: streams, datagrams, descriptors that are sent along with bytes, and cases in which Linux does
+//! not report when to go on.
 #![cfg(all(feature = "net", unix))]
 
 #[path = "../common/mod.rs"]
@@ -17,7 +18,7 @@ mod streams;
 
 use std::path::{Path, PathBuf};
 
-/// A path for a socket, and the removal of what is there.
+/// A path for a socket; removes what exists there.
 pub(crate) struct Place(PathBuf);
 
 impl Place {

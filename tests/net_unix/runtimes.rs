@@ -1,4 +1,4 @@
-//! Where a socket belongs: converted from std's and back, under virtual time, after its runtime, on other threads.
+//! Where a socket belongs: converted from std's and back, in virtual time, after the end of its runtime, on other threads.
 
 use crate::Place;
 use crate::common::{HOUR, LONG, is_ready, ms, orphan, paused, watchdog};
@@ -40,7 +40,7 @@ fn sockets_of_the_standard_library_are_converted_both_ways() {
         net::UnixDatagram::try_from(one).unwrap().send(b"hello").unwrap();
         assert_eq!(other.recv(&mut buf).unwrap(), 5);
     });
-    // Outside a runtime there is nobody to register it with.
+    // Outside a runtime there is no runtime to register the socket with.
     let outside = |error: io::Error| {
         assert_eq!(error.kind(), ErrorKind::Other);
         assert!(error.to_string().starts_with("no Mainspring runtime on this thread"), "{error}");
@@ -93,7 +93,7 @@ fn unix_sockets_outlive_their_runtime_as_errors() {
         gone(datagram.send_to(b"x", &place).await.unwrap_err());
         gone(datagram.try_send_to(b"x", &place).unwrap_err());
         gone(datagram.recv(&mut [0]).await.unwrap_err());
-        // What is inside is as good as ever, and another runtime takes it.
+        // The socket inside is intact, and another runtime takes it.
         let mut one = UnixStream::from_std(one.into_std().unwrap()).unwrap();
         one.write_all(b"x").await.unwrap();
         assert_eq!((&other.into_std().unwrap()).read(&mut [0]).unwrap(), 1);
@@ -111,7 +111,7 @@ fn unix_sockets_may_go_to_other_threads_and_be_used_after_a_panic() {
     anywhere::<Incoming<'_, UnixListener>>();
     run(async {
         let (mut one, other) = UnixStream::pair().unwrap();
-        // Without a runtime over there: what it waits for comes from here.
+        // The other thread has no runtime: the events that it waits for come from this thread.
         let (done, text) = oneshot::channel();
         let reading = thread::spawn(move || {
             let mut text = String::new();

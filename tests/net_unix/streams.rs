@@ -1,4 +1,4 @@
-//! Streams and listeners, their halves, and peers that go.
+//! Streams and listeners, their halves, and peers that close.
 
 use crate::Place;
 use crate::common::{is_ready, ms, paused};
@@ -43,7 +43,7 @@ fn a_thousand_messages_are_echoed_in_order() {
             assert_eq!(got, message(n).as_bytes());
         }
         sending.await.unwrap();
-        // The writing half is gone: so the server has seen the end, and ends.
+        // The writing half is gone: so the server has seen the end of the stream, and ends.
         assert_eq!(reader.read(&mut [0]).await.unwrap(), 0);
         assert_eq!(serving.await.unwrap(), (0..1000).map(|n| message(n).len() as u64).sum::<u64>());
     });
@@ -69,7 +69,7 @@ fn a_pair_is_two_connected_streams_that_are_read_and_written_in_every_way() {
         assert_eq!(other.try_read_vectored(&mut parts).unwrap_err().kind(), ErrorKind::WouldBlock);
         one.writable().await.unwrap();
         assert!(one.take_error().unwrap().is_none());
-        // Closing ends the writing way only.
+        // Closing ends only the writing direction.
         (&one).close().await.unwrap();
         assert_eq!(other.read(&mut buffer).await.unwrap(), 0);
         other.write_all(b"still").await.unwrap();
@@ -87,7 +87,7 @@ fn a_peer_that_closes_wakes_reader_and_writer() {
         sleep(ms(5)).await;
         assert!(!reading.is_finished() && !writing.is_finished());
         drop(other);
-        // Linux says that the peer has left unread what it was sent.
+        // Linux reports that the peer has left unread bytes that were sent to it.
         let read = reading.await.unwrap();
         assert!(matches!(&read, Ok(0)) || read.unwrap_err().kind() == ErrorKind::ConnectionReset);
         assert_eq!(writing.await.unwrap().unwrap_err().kind(), ErrorKind::BrokenPipe);
@@ -113,12 +113,12 @@ fn a_listener_whose_path_is_removed_takes_nobody_more_and_keeps_whom_it_has() {
         accepted.write_all(b"hello").await.unwrap();
         early.read_exact(&mut [0; 5]).await.unwrap();
         assert!(!is_ready(listener.accept()).await);
-        // Another one at the same place is another one.
+        // A new listener at the same path is a different one.
         let second = UnixListener::bind(&place).unwrap();
         let _client = UnixStream::connect(&place).await.unwrap();
         second.accept().await.unwrap();
         assert!(!is_ready(listener.accept()).await);
-        // The file outlives its listener, and then nobody is there.
+        // The file outlives its listener, and then nothing listens there.
         drop(second);
         assert_eq!(UnixStream::connect(&place).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
     });
@@ -162,7 +162,7 @@ fn halves_are_put_together_again_and_strange_ones_given_back() {
         assert_eq!(halves.1.try_io(Interest::Writable, || Ok(1)).unwrap(), 1);
         let mut one = one_writer.reunite(one_reader).unwrap();
         let other = other_reader.reunite(other_writer).unwrap();
-        // The direction has not ended by that.
+        // That has not ended the direction.
         (&other).write_all(b"x").await.unwrap();
         one.read_exact(&mut [0]).await.unwrap();
         drop(one.into_split().1);
@@ -170,7 +170,7 @@ fn halves_are_put_together_again_and_strange_ones_given_back() {
     });
 }
 
-/// The budget counts, because time is paused: no slice ends meanwhile.
+/// The budget decides, because time is paused: no slice ends meanwhile.
 #[test]
 fn connections_take_part_in_the_budget() {
     paused().block_on(async {

@@ -1,4 +1,4 @@
-//! Keys: each stays what it is, and one that is no longer in the queue is refused.
+//! Keys: each stays the same, and a key that is no longer in the queue is refused.
 
 use std::collections::HashSet;
 

@@ -1,6 +1,6 @@
-//! `DelayQueue`: nothing early, late, lost or twice; first in, first out; keys that stay what they are; a task that
-//! is woken when it must be. What tokio-util's queue promises is promised here too, and what people suffer from
-//! there is a test.
+//! `DelayQueue`: no value comes out early, late or twice, or is lost; first in, first out; keys that stay the same;
+//! a task that is woken when it must be. The promises of tokio-util's queue hold here, too, and for each of its
+//! known problems there is a test.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -23,7 +23,7 @@ use mainspring::task::unconstrained;
 use mainspring::time::DelayQueue;
 use mainspring::time::delay_queue::{Expired, Key};
 
-/// All that is due, without waiting.
+/// Takes all values that are due, without waiting.
 async fn due_now<T>(queue: &mut DelayQueue<T>) -> Vec<Expired<T>> {
     unconstrained(poll_fn(|cx| {
         let mut due = Vec::new();

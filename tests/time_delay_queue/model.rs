@@ -29,7 +29,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The queue, drained whenever time has passed, against a map sorted by deadline and order of insertion.
+/// Compares the queue, drained whenever time has passed, with a map sorted by deadline and order of insertion.
 async fn compare(ops: Vec<Op>) {
     let mut queue = DelayQueue::new();
     let mut model: BTreeMap<(Instant, u64), Key> = BTreeMap::new();

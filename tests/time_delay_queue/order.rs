@@ -36,7 +36,7 @@ fn equal_deadlines_come_out_first_in_first_out() {
         let mut queue = DelayQueue::new();
         let when = Instant::now() + HOUR;
         let keys: Vec<Key> = (0..300).map(|n| queue.insert_at(n, when)).collect();
-        // Moving away and back keeps the place.
+        // Moving a value away and back keeps its place.
         for key in keys.iter().step_by(7) {
             queue.reset_at(key, when + HOUR);
             queue.reset_at(key, when);
@@ -128,7 +128,7 @@ fn resets_move_to_both_sides_and_after_the_deadline() {
         queue.reset(&a, ms(40));
         assert_eq!(queue.deadline(&a), start + ms(40));
         advance(ms(25)).await;
-        // Due for long, but not out yet: it may still be put off.
+        // This value has been due for long, but is not out yet: it may still be put off.
         queue.reset(&b, ms(5));
         assert_eq!(values(due_now(&mut queue).await), ['c']);
         advance(ms(15)).await;

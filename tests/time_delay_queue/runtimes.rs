@@ -12,7 +12,7 @@ fn without_a_runtime_it_says_what_to_do_and_where() {
     assert!(panicked.message.contains("no Mainspring runtime"), "{}", panicked.message);
     assert!(panicked.message.contains(&format!("runtimes.rs:{line}")), "{}", panicked.message);
     assert!(panicked.file.ends_with("runtimes.rs"), "{}", panicked.file);
-    // Used in one, it belongs there.
+    // When it is used in a runtime, it belongs there.
     mainspring::block_on(async {
         queue.insert((), us(10));
         assert!(queue.next_expired().await.is_some());

@@ -1,4 +1,4 @@
-//! Much at once is done in slices, so that other tasks run meanwhile.
+//! Large amounts of work are done in slices, so that other tasks run meanwhile.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn a_large_cascade_is_done_in_slices() {
         let mut queue = DelayQueue::new();
         let start = Instant::now();
         for n in 0..20_000u64 {
-            // The last first: what lies in order does not cascade.
+            // The last first: values that lie in order do not cascade.
             queue.insert_at(n, start + HOUR + Duration::from_nanos((19_999 - n) * 1_000));
         }
         advance_to(start + HOUR).await;

@@ -1,4 +1,4 @@
-//! How many values a wake-up gathers: as many as the runtime's tolerance allows, or the queue's own.
+//! How many values one wake-up gathers: as many as the runtime's tolerance, or the queue's own, allows.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
@@ -8,7 +8,7 @@ use crate::common::{LONG, ms, us, watchdog};
 use mainspring::time::{DelayQueue, Instant, Tolerance};
 use mainspring::{Builder, Runtime};
 
-/// Polls the queue, which waits, and says whether the runtime would sleep until `second` for it, or only until `first`.
+/// Polls the queue, which waits, and returns whether the runtime would sleep until `second` for it, or only until `first`.
 fn gathers(runtime: &Runtime, mut queue: DelayQueue<()>, first: Instant, second: Instant) -> bool {
     assert!(runtime.block_on(poll_fn(|cx| Poll::Ready(queue.poll_expired(cx).is_pending()))));
     let before = Instant::now();
@@ -33,19 +33,19 @@ fn a_value_is_gathered_if_the_tolerance_allows() {
         queue
     };
 
-    // Of a minute the default allows a millisecond.
+    // For a minute the default allows a millisecond.
     let runtime = Runtime::new().unwrap();
     let enter = |queue: fn() -> DelayQueue<()>| runtime.block_on(async { filled(queue()) });
     assert!(gathers(&runtime, enter(DelayQueue::new), first, second));
     assert!(!gathers(&runtime, enter(|| DelayQueue::new().precise()), first, second));
     assert!(!gathers(&runtime, enter(|| DelayQueue::new().tolerance(us(400))), first, second));
 
-    // The runtime's, also if the queue was made outside.
+    // The runtime's tolerance holds even if the queue was made outside.
     let runtime = Builder::new().timer_tolerance(Tolerance::Precise).build().unwrap();
     assert!(!gathers(&runtime, runtime.block_on(async { filled(DelayQueue::new()) }), first, second));
     let outside = DelayQueue::new();
     assert!(!gathers(&runtime, runtime.block_on(async { filled(outside) }), first, second));
-    // Its own goes before that.
+    // The queue's own tolerance takes precedence.
     let outside = DelayQueue::new().tolerance(ms(1));
     assert!(gathers(&runtime, runtime.block_on(async { filled(outside) }), first, second));
 }
@@ -78,10 +78,10 @@ fn a_value_that_allows_less_is_news_to_the_task_that_waits() {
     queue.insert_at((), first + us(500));
     let probe = crate::Probe::new();
     assert!(crate::poll(&probe, &mut queue).is_pending());
-    // Nobody is gathered by the next one, and it gathers nobody.
+    // The next value gathers no other value, and no other value gathers it.
     queue.insert_at((), first + ms(2));
     assert_eq!(probe.wakes(), 0);
-    // The task has to look how late this one may be.
+    // The task must check how late this value may be.
     queue.insert_at((), first + us(600));
     assert_eq!(probe.wakes(), 1);
 }
@@ -101,7 +101,7 @@ fn the_share_of_the_time_counts_from_when_a_value_is_put_in() {
             (queue, first)
         })
     };
-    // Whoever counted from the beginning would come to the next step.
+    // Code that counted from the beginning would come to the next step.
     std::thread::sleep(ms(1_000));
     let (queue, first) = filled(Duration::ZERO);
     assert!(!gathers(&runtime, queue, first, first + Duration::from_secs(32)));
@@ -126,7 +126,7 @@ fn many_values_take_few_wake_ups() {
             assert_eq!(*expired.get_ref(), came);
             came += 1;
         }
-        // One a millisecond, of which there are forty. To wake for each one takes hundreds.
+        // One wake-up per millisecond, of which there are forty. Waking for each value takes hundreds.
         let wakeups = wakeups() - before;
         assert!(came == 2_000 && wakeups <= 100, "{wakeups} wake-ups");
     });

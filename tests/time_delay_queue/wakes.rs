@@ -1,4 +1,4 @@
-//! Whom the queue wakes, and when: the task that waits, and nobody for nothing.
+//! What the queue wakes, and when: the task that waits, and never for nothing.
 
 use std::task::Poll;
 use std::time::Duration;

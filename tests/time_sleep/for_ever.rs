@@ -1,4 +1,4 @@
-//! Sleeps that are as good as for ever: legal, pending, and out of the wheel when they are dropped.
+//! Sleeps that practically last forever: legal, pending, and out of the wheel when they are dropped.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use futures::poll;
 use mainspring::block_on;
 use mainspring::time::{Instant, Sleep, sleep, sleep_until};
 
-/// Times that must be as good as for ever, and once overflowed somewhere.
+/// Times that must practically be forever, and once overflowed somewhere.
 const FOR_EVER: [Duration; 7] = [
     Duration::MAX,
     Duration::from_millis(u64::MAX),
@@ -37,10 +37,10 @@ fn a_sleep_for_ever_is_pending_and_can_be_dropped() {
             }
             turn().await;
             assert!(poll!(from_now.as_mut()).is_pending(), "{far:?}");
-            // What a sleep says its deadline is may be given to another.
+            // The deadline that a sleep reports may be given to another sleep.
             let mut same = pin!(sleep_until(from_now.deadline()));
             assert!(poll!(same.as_mut()).is_pending());
-            // And back among the living.
+            // And back to a time that comes.
             from_now.as_mut().reset(Instant::now() + us(100));
             from_now.await;
         }

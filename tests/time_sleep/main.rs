@@ -19,7 +19,7 @@ fn a_sleep_is_send_and_sync_and_stays_pinned() {
     assert_send_sync::<TrySleep>();
     assert_send_sync::<Interval>();
 
-    // Ambiguous, and so no program, if a `Sleep` were `Unpin`.
+    // This would be ambiguous, and so not compile, if a `Sleep` were `Unpin`.
     trait NotUnpin<A> {
         fn check() {}
     }

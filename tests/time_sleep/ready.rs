@@ -1,4 +1,4 @@
-//! When a sleep is ready: never early, at once if its moment has passed, and again whenever it is asked.
+//! When a sleep is ready: never early, at once if its moment has passed, and again whenever it is polled.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -47,7 +47,7 @@ fn no_sleep_ends_early() {
 
 #[test]
 fn a_sleep_of_zero_is_ready_at_its_first_poll() {
-    // Beside the budget, which a slow machine may use up within these polls.
+    // Without the budget, which a slow machine may use up within these polls.
     block_on(unconstrained(async {
         let before = metrics();
         for _ in 0..100 {
@@ -85,7 +85,7 @@ fn a_million_sleeps_of_zero_starve_neither_a_task_nor_a_timer() {
         }
         timer.await.unwrap();
         other.abort();
-        // One poll takes 128 ready results at the most; then the other task has its turn.
+        // One poll takes at most 128 ready results; then it is the other task's turn.
         let advanced = *advanced.lock().unwrap();
         assert!(advanced >= 1_000_000 / 128, "the other task came {advanced} times");
     });
@@ -119,7 +119,7 @@ fn a_deadline_that_passed_unobserved_is_ready_without_a_park() {
         let _ = poll!(moved.as_mut());
         let soon = Instant::now() + ms(20);
         let before = metrics();
-        // Nobody reads the runtime's clock meanwhile, so a turn may be needed to see what time it is.
+        // The runtime's clock is not read meanwhile, so a turn may be needed to find out the time.
         thread::sleep(ms(30));
         moved.as_mut().reset(soon);
         moved.await;
@@ -135,7 +135,7 @@ fn a_deadline_that_passed_unobserved_is_ready_without_a_park() {
 fn a_moment_that_passes_between_making_and_first_poll_is_ready_at_it() {
     fn is_ready_when_late<F: Future>(make: impl FnOnce(Instant) -> F) -> bool {
         let mut late = pin!(make(Instant::now() + ms(5)));
-        // Nobody reads the runtime's clock meanwhile.
+        // The runtime's clock is not read meanwhile.
         thread::sleep(ms(10));
         Probe::new().poll(late.as_mut()).is_ready()
     }
@@ -148,7 +148,7 @@ fn a_moment_that_passes_between_making_and_first_poll_is_ready_at_it() {
             let mut ticks = interval_at(soon, HOUR);
             async move { ticks.tick().await }
         }));
-        // In the middle of the first poll.
+        // The time passes in the middle of the first poll.
         let busy = poll_fn(|_| {
             thread::sleep(ms(10));
             Poll::<()>::Pending
@@ -160,7 +160,7 @@ fn a_moment_that_passes_between_making_and_first_poll_is_ready_at_it() {
     });
 }
 
-/// What the documentation of `sleep` says of one that is polled too late.
+/// What the documentation of `sleep` says about a sleep that is polled too late.
 #[test]
 fn a_sleep_that_is_first_polled_after_its_deadline_needs_a_reading_or_a_turn() {
     let _watchdog = watchdog(LONG);
@@ -169,12 +169,12 @@ fn a_sleep_that_is_first_polled_after_its_deadline_needs_a_reading_or_a_turn() {
         let mut short = pin!(sleep(ms(1)));
         thread::sleep(ms(2));
         assert!(poll!(short.as_mut()).is_ready());
-        // Longer: somebody has read it since.
+        // Longer: the clock has been read since.
         let mut long = pin!(sleep(ms(5)));
         thread::sleep(ms(10));
         let _ = Instant::now();
         assert!(poll!(long.as_mut()).is_ready());
-        // Or nobody has: pending once, and then a turn that does not sleep.
+        // Or it has not been read: pending once, and then a turn that does not sleep.
         let mut late = pin!(sleep(ms(5)));
         thread::sleep(ms(10));
         let before = metrics();

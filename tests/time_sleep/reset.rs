@@ -1,4 +1,4 @@
-//! A sleep that is reset: to either side, in any state, from any thread.
+//! A sleep that is reset: to earlier and later, in any state, from any thread.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -26,7 +26,7 @@ fn a_reset_to_the_past_is_ready_at_the_next_poll() {
         registered.as_mut().reset(past);
         assert!(poll!(registered.as_mut()).is_ready());
 
-        // It has fired; and once more.
+        // After it has fired, once more.
         registered.as_mut().reset(past);
         assert!(poll!(registered).is_ready());
 
@@ -60,7 +60,7 @@ fn a_reset_moves_the_end_to_both_sides() {
         sleep.as_mut().await;
         assert!(start.elapsed() >= ms(3));
 
-        // It had fired.
+        // After it had fired.
         let start = Instant::now();
         sleep.as_mut().reset(start + ms(3));
         let _ = poll!(sleep.as_mut());
@@ -115,7 +115,7 @@ fn a_reset_to_later_from_another_thread_is_waited_for() {
         let shared = Arc::new(Mutex::new(Box::pin(sleep(ms(30)))));
         let remote = shared.clone();
         let thread = thread::spawn(move || {
-            // However late this thread is: the sleep then simply begins anew.
+            // However late this thread is: in that case the sleep simply starts anew.
             thread::sleep(ms(5));
             remote.lock().unwrap().as_mut().reset(start + ms(60));
         });

@@ -1,4 +1,4 @@
-//! Which runtime a sleep belongs to, and what it says without one.
+//! Which runtime a sleep belongs to, and what it does without one.
 
 use std::pin::pin;
 use std::sync::mpsc;
@@ -18,7 +18,7 @@ fn made_outside_it_starts_counting_at_its_first_poll() {
     let start = StdInstant::now();
     block_on(outside);
     assert!(start.elapsed() >= ms(20));
-    // A moment is a moment, wherever it was named.
+    // A moment is the same moment, wherever it was named.
     block_on(async {
         let turns = metrics().turns();
         assert!(poll!(pin!(moment)).is_ready());
@@ -54,7 +54,7 @@ fn made_inside_it_needs_its_own_runtime_to_run() {
         let _entered = idle.handle().enter();
         sleep(ms(50))
     };
-    // Nobody turns `idle`, so only the poll that finds the deadline passed may end it.
+    // No thread runs `idle`, so only the poll that finds the deadline passed may end it.
     let mut sleep = Box::pin(sleep);
     block_on(async {
         assert!(timeout(ms(5), &mut sleep).await.is_err());

@@ -1,4 +1,4 @@
-//! Sleeps beside each other: the order in which they end, and what becomes of the others when some are dropped.
+//! Several sleeps at a time: the order in which they end, and what happens to the others when some are dropped.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -40,7 +40,7 @@ fn deadlines_that_passed_together_end_by_deadline() {
     block_on(async {
         let start = Instant::now() + ms(200);
         let mut random = Random::new(7);
-        // From the same nanosecond to far apart, in no order; two of each.
+        // From the same nanosecond to far apart, in random order; two of each.
         let offsets: Vec<u64> = (0..100).map(|k| random.below(1 << (k % 26))).flat_map(|o| [o, o]).collect();
         let mut wanted: Vec<_> = offsets.iter().copied().zip(0..).collect();
         wanted.sort_unstable();
@@ -58,7 +58,7 @@ fn deadlines_that_passed_together_end_by_deadline() {
         while metrics().timers_live() < 200 {
             turn().await;
         }
-        // All of them come due while the runtime does not look: the last is 67 ms after the first.
+        // All of them come due while the runtime does not look: the last one is due 67 ms after the first.
         thread::sleep(ms(300));
         for task in tasks {
             task.await.unwrap();

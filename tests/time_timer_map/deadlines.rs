@@ -1,4 +1,4 @@
-//! When entries come out, and in which order: exactly at their deadlines, also after a reset.
+//! When entries come out, and in which order: exactly at their deadlines, even after a reset.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ fn no_limit_of_a_minute_nor_of_a_year() {
 fn a_reset_by_less_than_a_tick_does_not_run_twice() {
     manual().block_on(async {
         let mut map = TimerMap::new();
-        // go-zero #5316: executed at once, and left in its slot.
+        // go-zero #5316: the entry was executed at once, and left in its slot.
         map.insert("key", (), ms(100));
         map.reset("key", us(10));
         map.reset("key", Duration::ZERO);
@@ -122,7 +122,7 @@ fn after_a_stall_everything_comes_out_once_in_order() {
             let after = Duration::from_nanos(random.below(1 << 43));
             map.insert(n, start + after, after);
         }
-        // A tick that was dropped is no reason to be late for ever (go-zero #3619).
+        // A dropped tick is no reason to be late forever (go-zero #3619).
         advance_to(start + HOUR).await;
         map.insert(u64::MAX, Instant::now() + ms(1), ms(1));
         let mut due = due_now(&mut map).await;
@@ -158,7 +158,7 @@ fn the_next_deadline_is_that_of_the_entry_that_comes_out_next() {
 
 #[test]
 fn a_reset_entry_comes_out_at_its_new_time_in_every_phase() {
-    // go-zero's ring compares positions instead of distances: a quarter of such cases are early or late there.
+    // go-zero's ring compares positions instead of distances: a quarter of such cases are early or late with it.
     manual().block_on(async {
         let mut map = TimerMap::new();
         for (set, wait, moved) in (1..30u64)

@@ -1,4 +1,4 @@
-//! What is in the map: put in, replaced, removed, retained, and drained.
+//! The entries of the map: put in, replaced, removed, retained, and drained.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn a_key_inserted_after_a_drain_is_not_lost() {
         map.insert(5, 55, ms(10));
         advance(ms(10)).await;
         assert_eq!(due_now(&mut map).await, [(5, 55)]);
-        // It is empty at once, also if nobody looks at what came out.
+        // The map is empty at once, even if the drained entries are not read.
         map.insert(6, 66, ms(1));
         let unread = map.drain();
         assert_eq!((unread.len(), map.len()), (1, 0));
@@ -87,7 +87,7 @@ fn retain_drops_what_it_is_told_and_the_others_keep_their_times() {
         });
         assert_eq!((map.len(), dropped.count()), (37, 44 + 219));
         assert!((0..=255).all(|key| map.contains_key(&Poor(key)) == (key % 7 == 0)));
-        // One that panics has dropped what it was asked for, and nothing else.
+        // A predicate that panics has dropped the entries for which it returned false, and no others.
         let panicked = panicked(|| {
             let mut asked = 0;
             map.retain(|_, _| {

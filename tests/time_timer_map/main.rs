@@ -1,6 +1,6 @@
-//! `TimerMap`: what go-zero's TimingWheel, Netty's and Skynet's timers are used for, without their defects.
-//! docs/systems.md says which test stands for what. Here its owner is alone; `tests/time_timer_map_shared.rs` is about the
-//! others.
+//! `TimerMap`: the purposes for which go-zero's TimingWheel, Netty's and Skynet's timers are used, without their defects.
+//! docs/systems.md says which test stands for which defect. Here the map's owner is alone;
+//! `tests/time_timer_map_shared.rs` is about sharing it.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -19,7 +19,7 @@ use common::Probe;
 use mainspring::task::unconstrained;
 use mainspring::time::TimerMap;
 
-/// All that is due, without waiting.
+/// Takes all entries that are due, without waiting.
 async fn due_now<K: Hash + Eq, V>(map: &mut TimerMap<K, V>) -> Vec<(K, V)> {
     unconstrained(poll_fn(|cx| {
         let mut due = Vec::new();
@@ -35,7 +35,7 @@ fn poll<K: Hash + Eq, V>(probe: &Arc<Probe>, map: &mut TimerMap<K, V>) -> Poll<O
     map.poll_expired(&mut Context::from_waker(&probe.waker()))
 }
 
-/// A key with a poor hash: many share one.
+/// A key with a poor hash: many keys share one hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Poor(u8);
 

@@ -34,7 +34,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The map, drained whenever time has passed, against one map sorted by deadline and order, and one by key.
+/// Compares the map, drained whenever time has passed, with one map sorted by deadline and order, and one by key.
 async fn compare(ops: Vec<Op>) {
     let mut map = TimerMap::new();
     let handle = map.handle();
@@ -42,7 +42,7 @@ async fn compare(ops: Vec<Op>) {
     let mut by_key: HashMap<u8, (Instant, u64)> = HashMap::new();
     let mut number = 0;
     for op in ops {
-        // Something that is due at once would come out between the steps.
+        // An entry that is due at once would come out between the steps.
         let at = |nanos: u64| Instant::now() + Duration::from_nanos(nanos.max(1));
         match op {
             Op::Set(key, nanos) | Op::Send(key, nanos) => {

@@ -49,7 +49,7 @@ fn an_empty_map_waits_and_a_closed_one_ends_when_it_is_empty() {
         map.close();
         assert!(probe.wakes() >= 2 && map.is_closed(), "who waits is told");
         assert_eq!(poll(&probe, &mut map), Poll::Ready(None));
-        // Its owner may go on; go-zero's loses what is put in, and panics when it is closed again.
+        // The map's owner may go on; go-zero's wheel loses what is put in, and panics when it is closed again.
         assert_eq!((map.insert(2, 'b', ms(2)), map.insert(3, 'c', HOUR)), (None, None));
         map.close();
         assert!(map.reset(&3, ms(1)) && poll(&probe, &mut map).is_pending());

@@ -1,4 +1,4 @@
-//! `advance` goes through every deadline on the way, `advance_to` over them.
+//! `advance` stops at every deadline on the way, `advance_to` passes over them.
 
 use super::common::{HOUR, LONG, ms, us, watchdog};
 use super::{Trace, YEAR, manual, ns, paused, secs};
@@ -15,7 +15,7 @@ use mainspring::time::{
 };
 use mainspring::{Runtime, spawn};
 
-/// With and without time that moves by itself.
+/// With and without time that moves automatically.
 fn both(test: impl AsyncFn()) {
     let _watchdog = watchdog(LONG);
     for runtime in [paused(), manual()] {
@@ -37,7 +37,7 @@ fn it_stops_at_every_deadline_on_the_way_in_order() {
         }
         yield_now().await;
         advance(ms(10)).await;
-        // At its own moment each; equal ones, and the one at the very end, in the order of registration.
+        // Each at its own moment; equal ones, and the one at the very end, in the order of registration.
         let seen = trace.take();
         let wanted = vec![(ns(1), 2), (us(300), 1), (ms(3) + ns(1), 4), (ms(7), 0), (ms(7), 3), (ms(10), 5)];
         assert_eq!(seen, wanted);
@@ -47,14 +47,14 @@ fn it_stops_at_every_deadline_on_the_way_in_order() {
 
 #[test]
 fn what_a_woken_task_arms_within_the_stretch_fires_within_it() {
-    // tokio #7463, #7841: elsewhere the clock is at the end by the time a woken task arms its next timer.
+    // tokio #7463, #7841: there the clock is at the end by the time a woken task arms its next timer.
     both(async || {
         let trace = Trace::start();
         let ours = trace.clone();
         drop(spawn(async move {
             for n in 0.. {
                 sleep(ms(3)).await;
-                // Some work in several polls, before time goes on.
+                // Some work in several polls, before time moves on.
                 for _ in 0..10 {
                     yield_now().await;
                 }
@@ -91,7 +91,7 @@ fn it_ends_at_exactly_its_moment() {
             advance(d).await;
             assert_eq!(start.elapsed(), d);
         }
-        // Not polled, polled, and in another task: none makes it overshoot.
+        // Not polled, polled, and in another task: none of these makes it overshoot.
         let start = Instant::now();
         let unpolled = sleep(ms(1));
         let mut polled = pin!(sleep(ms(1) + us(1)));
@@ -147,7 +147,7 @@ fn each_tick_on_the_way_is_seen_at_its_own_moment() {
 
 #[test]
 fn what_is_due_at_its_end_has_run_when_it_is_over() {
-    // tokio #3985, #3709, #7419: it yields once, and who was woken may not have run.
+    // tokio #3985, #3709, #7419: it yields once, and a woken task may not have run.
     both(async || {
         let done = Rc::new(Cell::new(0));
         for _ in 0..50 {
@@ -197,7 +197,7 @@ fn two_at_once_end_each_at_its_own_moment() {
             trace.note(4);
         });
         assert_eq!(trace.take(), [(secs(3), 2), (secs(4), 4), (secs(5), 1), (secs(5), 3)]);
-        // One that begins while another is under way counts from that moment.
+        // An advance that begins while another is under way counts from that moment.
         let trace = Trace::start();
         let ours = trace.clone();
         let second = spawn(async move {

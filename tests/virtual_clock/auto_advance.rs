@@ -1,4 +1,4 @@
-//! When paused time moves by itself, and how far.
+//! When paused time moves automatically, and how far.
 
 use super::common::{HOUR, LONG, metrics, ms, us, watchdog};
 use super::{Trace, YEAR, manual, ns, paused, secs};
@@ -18,7 +18,7 @@ fn time_jumps_to_exactly_the_next_deadline() {
     let _watchdog = watchdog(LONG);
     paused().block_on(async {
         // Elsewhere a paused sleep ends at a multiple of a millisecond (tokio #6866), and time stops where the
-        // wheel deals its slots out. Both would show in the sums.
+        // wheel redistributes its slots. Both would show in the sums.
         for d in [ns(1), ns(999), us(1), us(250), ms(1), ns(3_141_592_653), HOUR, YEAR, 90 * YEAR] {
             let start = Instant::now();
             sleep(d).await;
@@ -67,7 +67,7 @@ fn everything_that_can_run_runs_before_time_moves() {
 
 #[test]
 fn a_wake_of_the_root_from_within_a_turn_is_no_idleness() {
-    // tokio #8232: the root was woken by the driver, and the clock was moved over it.
+    // tokio #8232: the root was woken by the driver, and the clock was moved past that moment.
     let _watchdog = watchdog(LONG);
     paused().block_on(async {
         for _ in 0..100 {
@@ -89,7 +89,7 @@ fn a_wake_of_the_root_from_within_a_turn_is_no_idleness() {
 fn it_stops_at_no_deadline_that_nobody_has() {
     let _watchdog = watchdog(LONG);
     paused().block_on(async {
-        // All of these are in the wheel, and none is left: a thousand cancelled, a thousand put off.
+        // All of these are in the wheel, and none of these deadlines remains: a thousand are cancelled, a thousand put off.
         let mut cancelled: Vec<_> = (1..=1_000).map(|n| Box::pin(sleep(ms(n)))).collect();
         let mut later: Vec<_> = (1..=1_000).map(|n| Box::pin(sleep(us(n * 777)))).collect();
         for sleep in cancelled.iter_mut().chain(&mut later) {
@@ -119,7 +119,7 @@ fn a_thing_that_never_comes_is_waited_for_without_spinning() {
     });
     runtime.block_on(async {
         let start = Instant::now();
-        // Its deadline never comes, and time does not run away to look for it.
+        // The deadline never comes, and time does not run on to find it.
         let never = spawn(sleep(Duration::MAX));
         woken.await.unwrap();
         assert_eq!(start.elapsed(), Duration::ZERO);
@@ -143,7 +143,7 @@ fn a_timer_from_another_thread_moves_time_too() {
             done.send(start.elapsed()).unwrap();
         })
     });
-    // The runtime is parked, with no timer at all.
+    // The runtime is parked, without any timer.
     assert_eq!(runtime.block_on(is_done).unwrap(), HOUR);
     drop(thread.join().unwrap());
 }
@@ -229,7 +229,7 @@ fn time_is_the_runtimes_own_and_stays_from_one_block_on_to_the_next() {
 
 #[test]
 fn a_thread_that_works_for_the_runtime_may_hold_it() {
-    // tokio #6242, #7858: no way to keep time from running past a thread at work.
+    // tokio #6242, #7858: there is no way to keep time from running past a thread at work.
     let _watchdog = watchdog(LONG);
     paused().block_on(async {
         let start = Instant::now();
@@ -256,7 +256,7 @@ fn it_goes_on_when_the_last_hold_is_dropped_elsewhere() {
         let still = stand_still();
         let thread = std::thread::spawn(move || {
             std::thread::sleep(ms(20));
-            // Nobody is woken by this.
+            // This wakes no thread.
             drop(still);
         });
         let start = Instant::now();
@@ -300,7 +300,7 @@ mod net {
 
     #[test]
     fn what_a_socket_has_to_tell_comes_before_the_jump() {
-        // tokio looks at its sockets before it moves time, and then moves it all the same (#8232).
+        // tokio looks at its sockets before it moves time, and then moves it nevertheless (#8232).
         let _watchdog = watchdog(LONG);
         paused().block_on(async {
             let start = Instant::now();

@@ -1,5 +1,5 @@
-//! What the virtual clock costs a runtime that never pauses: a relaxed load and a branch, which cannot be told from
-//! nothing beside the reading of the system's clock that they go before.
+//! What the virtual clock costs a runtime that never pauses: a relaxed load and a branch before each reading of the
+//! system's clock. Compared with that reading, their cost cannot be measured.
 
 use super::common::{LONG, watchdog};
 
@@ -28,7 +28,7 @@ impl Unpausable {
 
 const READINGS: u32 = 1_000;
 
-/// What a thousand readings take.
+/// The time that a thousand readings take.
 fn time(read: impl Fn() -> Nanos) -> Duration {
     let start = Instant::now();
     for _ in 0..READINGS {
@@ -37,8 +37,8 @@ fn time(read: impl Fn() -> Nanos) -> Duration {
     start.elapsed()
 }
 
-/// The least that a thousand readings took, with and without; taken in turns, so that a machine that becomes slower
-/// becomes so for both.
+/// The shortest time that a thousand readings took, with and without; measured alternately, so that a machine that
+/// becomes slower becomes slower for both.
 fn measure(with: &Handle, without: &Unpausable) -> (Duration, Duration) {
     let mut best = (Duration::MAX, Duration::MAX);
     for _ in 0..300 {
@@ -56,7 +56,7 @@ fn a_clock_that_was_never_paused_is_read_in_the_same_time() {
     let (with, without) = measure(driver.handle(), &without);
     println!("a thousand readings: {with:?}, and {without:?} if no clock could be paused");
     assert_eq!(driver.handle().clock_changes(), 0);
-    // Unoptimised, each call within the reading costs as much as the reading.
+    // Without optimisation, each call within the reading costs as much as the reading.
     let most = if cfg!(debug_assertions) { without * 2 } else { without + without / 8 };
     assert!(with <= most, "{with:?} for a thousand readings, against {without:?}");
 }

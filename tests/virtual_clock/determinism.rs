@@ -1,4 +1,4 @@
-//! Two runs of one program give one trace, whatever the machine does meanwhile and whatever the tolerance.
+//! Two runs of one program produce one trace, whatever the machine does meanwhile and whatever the tolerance is.
 
 use super::common::{LONG, Random, metrics, ms, us, watchdog};
 use super::{Trace, YEAR, secs};
@@ -15,7 +15,7 @@ use mainspring::time::{
 };
 use mainspring::{spawn, time};
 
-/// A program of everything, decided by dice, and what it did.
+/// A program that uses everything, decided by dice. Returns what it did.
 fn program(builder: Builder, seed: u64) -> Vec<(Duration, String)> {
     let runtime = builder.start_paused(true).build().unwrap();
     runtime.block_on(async move {
@@ -122,7 +122,7 @@ fn two_runs_of_one_program_give_one_trace() {
     }
 }
 
-/// When the ticks of three intervals come, of which one was made outside of the runtime and one has a seed of its own.
+/// When the ticks of three intervals come. One interval was made outside the runtime, and one has a seed of its own.
 fn jittered(builder: Builder) -> Vec<Vec<Duration>> {
     let jittered = || {
         let mut ticks = interval(secs(1));
@@ -163,7 +163,7 @@ fn unseeded_jitter_is_the_same_in_two_paused_runs_and_another_for_another_seed()
             "interval {n} does not go by the runtime's seed"
         );
     }
-    // The interval's own goes before.
+    // The interval's own seed takes precedence.
     assert_eq!((&first[2], &seeded[2]), (&other[2], &other[2]));
 }
 
@@ -178,7 +178,7 @@ fn tolerance_plays_no_part_in_virtual_time() {
         assert!(precise == adaptive, "adaptive, seed {seed}");
         assert!(precise == fixed, "fixed, seed {seed}");
     }
-    // Nor does that of a single timer.
+    // Nor does the tolerance of a single timer.
     let runtime = Builder::new().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let start = Instant::now();
@@ -226,7 +226,7 @@ fn two_years_of_a_million_timers_run_in_seconds_and_every_one_at_its_moment() {
         let fired = Rc::new(RefCell::new(Vec::with_capacity(SCHEDULE as usize)));
         let mut wanted = Vec::with_capacity(SCHEDULE as usize);
         for n in 0..SCHEDULE {
-            // Every tenth falls on a whole hour, where it meets others.
+            // Every tenth falls on a whole hour, where it coincides with others.
             let after = ns_below(&mut dice, 2 * YEAR);
             let after = if n % 10 == 0 { secs(after.as_secs() / 3_600 * 3_600) } else { after };
             wanted.push((after, n));

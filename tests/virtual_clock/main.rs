@@ -1,5 +1,5 @@
-//! The virtual clock: what it promises, and what people suffer from elsewhere. A comment names the tokio issue that
-//! a test guards against.
+//! The virtual clock: its promises, and the known problems of other virtual clocks. A comment names the tokio issue
+//! that a test guards against.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Misuse panics where it was written, and says what to do.
+//! Misuse panics at the place where it was written, and the message says what to do.
 
 use super::common::{HOUR, LONG, Panicked, Probe, ms, panicked, watchdog};
 use super::{manual, paused};
@@ -32,12 +32,12 @@ fn outside_a_runtime() {
 #[test]
 fn pausing_twice() {
     paused().block_on(async {
-        assert_here(&panicked(|| pause()), line!(), "paused already");
+        assert_here(&panicked(|| pause()), line!(), "already paused");
         assert!(is_paused());
     });
     block_on(async {
         pause();
-        assert_here(&panicked(|| pause()), line!(), "paused already");
+        assert_here(&panicked(|| pause()), line!(), "already paused");
         assert!(is_paused());
     });
 }
@@ -58,7 +58,7 @@ fn advancing_what_is_not_paused() {
     block_on(async {
         assert_here(&panicked(|| drop(advance(ms(1)))), line!(), "not paused");
         assert_here(&panicked(|| drop(advance_to(Instant::now()))), line!(), "not paused");
-        // At the first poll it is too late to show the caller, so the message does.
+        // At the first poll it is too late to report the caller as the location, so the message names it.
         pause();
         let late = advance(ms(1));
         let made_at = format!("misuse.rs:{}:", line!() - 1);
@@ -87,7 +87,7 @@ fn pausing_a_clock_that_somebody_else_turns() {
     assert_here(&panicked(|| drop(builder.build())), line!(), "`TestClock`");
 }
 
-/// Whatever it waited for when its runtime was dropped, or if it was not polled before.
+/// Whatever it was waiting for when its runtime was dropped, or if it was not polled before.
 #[test]
 fn an_advance_whose_runtime_is_gone_says_so_and_where_it_was_made() {
     let _watchdog = watchdog(LONG);
@@ -136,7 +136,7 @@ fn a_task_that_misuses_it_harms_nobody_else() {
     let runtime: Runtime = paused();
     runtime.block_on(async {
         let task = mainspring::spawn(async { panicked(|| pause()) });
-        assert!(task.await.unwrap().message.contains("paused already"));
+        assert!(task.await.unwrap().message.contains("already paused"));
         let start = Instant::now();
         sleep(ms(1)).await;
         assert_eq!(start.elapsed(), ms(1));

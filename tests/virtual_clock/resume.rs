@@ -1,4 +1,4 @@
-//! Time that stood goes on: from where it was, at the speed of the real clock.
+//! Resumed time continues: from where it stood, at the speed of the real clock.
 
 use super::common::{HOUR, LONG, Probe, Random, metrics, ms, panicked, us, watchdog};
 use super::{manual, paused};
@@ -17,7 +17,7 @@ use mainspring::time::{
 };
 use mainspring::{block_on, spawn};
 
-/// No machine is that busy.
+/// No machine is busy for that long.
 const SOME: Duration = Duration::from_secs(20);
 
 #[test]
@@ -69,7 +69,7 @@ fn what_was_armed_before_a_pause_keeps_its_deadline() {
 fn parks_after_it_are_as_exact_as_before() {
     let _watchdog = watchdog(LONG);
     paused().block_on(async {
-        // The alarm counts by the system's clock, from which the runtime's is now two hours and more away.
+        // The alarm follows the system's clock, from which the runtime's clock now differs by two hours and more.
         sleep(2 * HOUR).await;
         std::thread::sleep(ms(15));
         resume();
@@ -119,7 +119,7 @@ fn a_runtime_that_is_parked_is_told_by_another_thread() {
     });
     runtime.block_on(async {
         let start = Instant::now();
-        // It parks for an hour of real time; once stopped it jumps.
+        // The runtime parks for an hour of real time; once paused, time jumps.
         assert!(timeout(HOUR, std::future::pending::<()>()).await.is_err());
         assert!(start.elapsed() >= HOUR);
         assert!(is_paused());
@@ -145,7 +145,7 @@ fn an_advance_in_the_middle_goes_on_as_a_sleep_when_time_is_resumed() {
         assert!(probe.poll(under_way.as_mut()).is_pending() || start.elapsed() >= ms(20));
         under_way.await;
         assert!(start.elapsed() >= ms(20) && real.elapsed() >= ms(20));
-        // What is left of the hour may be walked through again, and is a sleep then as well.
+        // The rest of the hour may be advanced through again, and then it ends the sleep as well.
         pause();
         advance(HOUR).await;
         hour.await;
@@ -165,7 +165,7 @@ fn an_advance_that_is_dropped_after_a_resume_leaves_nothing_behind() {
         assert_eq!(metrics().timers_live(), 1);
         drop(dropped);
         assert_eq!(metrics().timers_live(), 0);
-        // And the other way round.
+        // And in the opposite direction.
         pause();
         let mut dropped = Box::pin(advance(HOUR));
         assert!(probe.poll(dropped.as_mut()).is_pending());
@@ -202,14 +202,14 @@ fn the_wakers_of_advances_run_in_order_and_one_that_panics_keeps_none_from_it() 
     drop(probes);
 }
 
-/// Whichever comes first, the advance ends or says that it comes too late: it never waits for a step that nobody takes.
+/// Whichever comes first, the advance ends or reports that it comes too late: it never waits for a step that no thread takes.
 #[test]
 fn an_advance_that_races_a_resume_on_another_thread_ends() {
     const ROUNDS: usize = 500;
     let _watchdog = watchdog(4 * LONG);
     let runtime = mainspring::Runtime::new().unwrap();
     let handle = runtime.handle().clone();
-    // Odd: a round has begun, and time is to be resumed.
+    // Odd: a round has begun, and time must be resumed.
     let round = Arc::new(AtomicUsize::new(0));
     let rounds = round.clone();
     let other = std::thread::spawn(move || {
@@ -219,7 +219,7 @@ fn an_advance_that_races_a_resume_on_another_thread_ends() {
             while rounds.load(Ordering::Acquire) != 2 * n + 1 {
                 std::thread::yield_now();
             }
-            // At the first poll, or in the middle.
+            // At the first poll, or in the middle of the advance.
             let most = if n % 2 == 0 { 60 } else { 3_000 };
             for _ in 0..dice.below(most) {
                 std::hint::spin_loop();
@@ -229,7 +229,7 @@ fn an_advance_that_races_a_resume_on_another_thread_ends() {
         }
     });
     runtime.block_on(async {
-        // Something on the way, so that an advance takes many steps.
+        // Deadlines on the way, so that an advance takes many steps.
         drop(spawn(async {
             let mut ticks = interval(us(5));
             ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -262,7 +262,7 @@ fn an_advance_that_races_a_resume_on_another_thread_ends() {
 
 #[test]
 fn the_wall_clock_goes_by_virtual_time() {
-    // tokio #3281: the time of day cannot be had from the paused clock.
+    // tokio #3281: there the time of day cannot be read from the paused clock.
     let _watchdog = watchdog(LONG);
     let epoch = UNIX_EPOCH + 20_000 * 24 * HOUR;
     let runtime = Builder::new().start_paused(true).wall_clock(epoch).build().unwrap();

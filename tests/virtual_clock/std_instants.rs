@@ -1,5 +1,5 @@
-//! Between a runtime's instants and std's leads one constant, kept from when time became virtual: there and back is the
-//! same moment, and a deadline that went through std's type is as exact as one that did not.
+//! One constant, kept from when time became virtual, converts between a runtime's instants and std's: there and back is
+//! the same moment, and a deadline that went through std's type is as exact as one that did not.
 
 use super::common::{HOUR, LONG, ms, watchdog};
 use super::{ns, paused, secs};
@@ -77,7 +77,7 @@ fn runtimes_by_one_test_clock_agree_with_each_other_and_with_who_made_it() {
     assert_eq!(std(&first), std(&on()));
     assert_eq!(std(&first), (began + HOUR).into_std());
     assert!(outside.into_std() <= began.into_std());
-    // Made under virtual time it is tied to that.
+    // An instant that is made in virtual time is tied to that.
     paused().block_on(async {
         sleep(HOUR).await;
         let clock = TestClock::new();
@@ -117,7 +117,7 @@ fn moments(now: Instant, distances: &[u64]) -> Vec<Instant> {
     moments
 }
 
-/// There and back is the same moment; the order and, but for the edges, the distances stay.
+/// There and back is the same moment; the order and, except at the edges, the distances stay.
 fn assert_exact(moments: &[Instant]) {
     let there: Vec<StdInstant> = moments.iter().map(|moment| moment.into_std()).collect();
     assert!(there.is_sorted());
@@ -156,7 +156,7 @@ proptest! {
                     _ => {}
                 }
                 assert_exact(&moments(Instant::now(), &distances));
-                // What was converted before any of this is so still.
+                // Instants that were converted before any of this still convert to the same.
                 assert!(first.iter().zip(&in_std).all(|(moment, std)| moment.into_std() == *std));
                 if is_paused() {
                     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The driver with real timers beside a sorted list, on whatever bytes the fuzzer thinks of.
+//! Checks the driver with real timers against a plain list, on any bytes that the fuzzer produces.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The bare wheel beside a sorted list, on whatever bytes the fuzzer thinks of.
+//! Checks the bare wheel against a plain list, on any bytes that the fuzzer produces.
 
 #![no_main]
 

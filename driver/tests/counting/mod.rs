@@ -1,6 +1,6 @@
 //! The tests' allocator, which counts what each thread asks for and gives back.
 
-// Each test binary uses some of this.
+// Each test binary uses only a part of this.
 #![allow(dead_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -9,14 +9,14 @@ use std::cell::Cell;
 thread_local! {
     /// Calls that asked for memory.
     static CALLS: Cell<u64> = const { Cell::new(0) };
-    /// Blocks and bytes in use, of those that this thread asked for and gave back.
+    /// Blocks and bytes in use: the ones that this thread asked for, less the ones that it gave back.
     static LIVE: Cell<(i64, i64)> = const { Cell::new((0, 0)) };
 }
 
 struct Counting;
 
 fn count(calls: u64, blocks: i64, bytes: i64) {
-    // A thread that is ending has no counters any more; it is not the test's.
+    // A thread that is ending has no counters any more; it is not the test's thread.
     let _ = CALLS.try_with(|all| all.set(all.get() + calls));
     let _ = LIVE.try_with(|live| live.set((live.get().0 + blocks, live.get().1 + bytes)));
 }
@@ -44,19 +44,19 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often `work` asked for memory.
+/// Returns how often `work` asked for memory.
 pub(crate) fn allocations(work: impl FnOnce()) -> u64 {
     let before = CALLS.get();
     work();
     CALLS.get() - before
 }
 
-/// Blocks that this thread holds, more or less than at its beginning.
+/// The number of blocks that this thread holds, more or less than at its beginning.
 pub(crate) fn blocks() -> i64 {
     LIVE.get().0
 }
 
-/// Bytes, likewise.
+/// The number of bytes, likewise.
 pub(crate) fn bytes() -> i64 {
     LIVE.get().1
 }

@@ -1,4 +1,4 @@
-//! The driver with real entries beside the list.
+//! The driver with real entries, compared with the list.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -15,12 +15,12 @@ struct Case {
     clock: TestClock,
     log: Arc<Log>,
     unparks: Arc<AtomicUsize>,
-    /// After so many steps the wheel is looked into. That makes it catch up with what was armed and dropped.
+    /// The number of steps after which the wheel is inspected. That makes it catch up with entries that were armed and dropped.
     look_after: usize,
     tally: Tally,
 }
 
-/// Plays a case twice: the wheel is looked into after each step, and only now and then.
+/// Plays a case twice: the wheel is inspected after each step, and only now and then.
 ///
 /// # Panics
 ///
@@ -38,7 +38,7 @@ fn play(bytes: &[u8], look_after: usize) -> Tally {
     let driver = Driver::new(clock.clock(), move || {
         counted.fetch_add(1, SeqCst);
     });
-    // The default, without what it makes of load: the list knows nothing of that.
+    // The default, without its widening under load: the list knows nothing of load.
     let tolerance = Tolerance::Fixed { ratio: 1.0 / 128.0, max: Duration::from_millis(1) };
     let driver = driver.with_tolerance(tolerance);
     let log = World::log(driver.handle(), &clock);
@@ -63,7 +63,7 @@ impl Case {
         }
     }
 
-    /// What must hold between any two calls.
+    /// Checks what must hold between any two calls.
     fn check(&mut self) {
         let world = lock(&self.log.world);
         if self.tally.steps % self.look_after == 0 {
@@ -75,7 +75,7 @@ impl Case {
         assert_eq!(stats.reset, world.reset_later);
         assert_eq!(self.unparks.load(SeqCst), world.unparked, "unparked too often, or not at all");
         assert!(world.list.iter().all(|t| !t.taken), "taken, but never woken");
-        // What may be read without the lock is never later than the truth, and says when there is work to do.
+        // The time that can be read without the lock is never later than the true one, and shows when there is work to do.
         let (published, earliest) = (world.handle.earliest_due(), world.earliest());
         assert!(published <= earliest.unwrap_or(Nanos::NEVER), "{published:?}, but {earliest:?} is armed");
         let draining = world.drain.is_some() && !world.closed;
@@ -92,19 +92,19 @@ impl Case {
             assert_eq!(wake.is_some(), !world.list.is_empty());
             let latest = world.latest_wake();
             assert!(wake <= latest, "would sleep until {wake:?}, past {latest:?}");
-            // Whatever is registered lies ahead of the latest drain, and so must the wake-up.
+            // Every registered timer is due after the latest drain, and so must be the wake-up.
             assert!(
                 wake.is_none_or(|wake| wake.get() > world.published),
                 "would wake at {wake:?} for nobody"
             );
         }
         world.parked_until = Some(wake.unwrap_or(Nanos::NEVER));
-        // Whoever looks at what is pending sees exactly those, in the order in which they will fire.
+        // The list of what is pending holds exactly these timers, in the order in which they will fire.
         let pending = world.handle.pending();
         let mut listed: Vec<_> = world.list.iter().map(|t| (t.deadline, t.number)).collect();
         listed.sort_unstable();
         assert!(pending.iter().map(|p| p.deadline.get()).eq(listed.iter().map(|l| l.0)), "{pending:?}");
-        // A timer has its number when it is filed, so that one which was dropped before has none.
+        // A timer gets its number when it is filed, so a timer that was dropped before has none.
         let mut numbers: Vec<_> = listed.iter().zip(&pending).map(|(l, p)| (l.1, p.sequence)).collect();
         numbers.sort_unstable();
         assert!(numbers.is_sorted_by(|a, b| a.1 < b.1), "{numbers:?}");
@@ -122,7 +122,7 @@ impl Case {
         self.process(usize::from(op.who));
     }
 
-    /// Turns the clock, mostly to where something is due or nearly so, and processes.
+    /// Advances the clock, mostly to a time at which something is due or nearly due, and processes.
     fn advance(&mut self, op: Op) {
         let now = self.clock.now().get();
         let earliest = lock(&self.log.world).earliest().map(Nanos::get);
@@ -133,7 +133,7 @@ impl Case {
             _ => op.time(now),
         };
         self.clock.set(Nanos::new(to.clamp(now, LAST)));
-        // One time in four the clock runs on and the driver does not look.
+        // One time in four the clock goes on and the driver does not look.
         match op.who >> 3 & 7 {
             0 | 1 => {}
             2..=5 => self.process(usize::from(op.who >> 4)),
@@ -168,7 +168,7 @@ impl Case {
         }
     }
 
-    /// The end: the timers go first, or time runs out, or the driver goes first and wakes whoever waits.
+    /// Ends the case: the timers go first, or time runs out, or the driver goes first and wakes every timer that waits.
     fn finish(mut self, start: Op) -> Tally {
         match start.how >> 2 & 3 {
             0 => lock(&self.log.world).drop_all(),

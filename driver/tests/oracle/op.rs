@@ -1,7 +1,7 @@
-//! Operations out of bytes, with times that lie where wheels go wrong: at the edges of the levels.
+//! Makes operations from bytes, with times at the points where wheels go wrong: at the edges of the levels.
 //!
-//! Uniform random times never see it: tokio #8334, a timer in the top level's current slot that hides every
-//! near one, passed 2000 uniform cases and failed 434 of 2000 biased ones.
+//! Uniform random times do not find these bugs: tokio #8334, a timer in the top level's current slot that
+//! hides every near timer, passed 2000 uniform cases and failed 434 of 2000 biased ones.
 
 use mainspring_driver::Nanos;
 use mainspring_driver::wheel::Slack;
@@ -9,7 +9,7 @@ use mainspring_driver::wheel::Slack;
 /// The latest time that a clock shows.
 pub(crate) const LAST: u64 = Nanos::NEVER.get() - 1;
 
-/// Four bytes: what to do, to whom (or how much of it), and two for a time.
+/// Four bytes: what to do, to which timer (or how much of it), and two for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Op {
     pub(crate) what: u8,
@@ -39,7 +39,7 @@ impl Op {
         }
     }
 
-    /// A time after `now`, or at it; which one is up to `how` and `amount`.
+    /// A time after `now`, or `now` itself; `how` and `amount` decide which one.
     pub(crate) fn time(self, now: u64) -> u64 {
         let level = u32::from(self.how >> 3 & 7);
         let shift = 4 + 6 * [0, 1, 2, 3, 4, 5, 7, 9][level as usize];
@@ -66,12 +66,12 @@ impl Op {
         Nanos::new(now.saturating_add(ahead)).get()
     }
 
-    /// A time that is past, or not far off.
+    /// A time that is past, or near.
     pub(crate) fn past(self, now: u64) -> u64 {
         now.saturating_sub(u64::from(self.amount) << (self.how & 31))
     }
 
-    /// From -300 to 300 or so.
+    /// A number from about -300 to 300.
     fn signed(self) -> i64 {
         let amount = i64::from(self.amount as i8);
         amount * 300 / 127

@@ -1,4 +1,4 @@
-//! The bare wheel beside the list.
+//! The bare wheel, compared with the list.
 
 use mainspring_driver::Nanos;
 use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
@@ -31,9 +31,9 @@ impl Store<u32> for Owners {
 struct Timer {
     /// When it may fire.
     deadline: u64,
-    /// The deadline that it had when it first was due in the drain under way. It is settled at some moment
-    /// of a drain by which deadline a timer stands in the order; one that is reset to later after that, but not
-    /// beyond the drain's `now`, may keep its place or not. All others have one deadline only.
+    /// The deadline that the timer had when it was first due in the drain under way. At some moment of a drain it is settled
+    /// which deadline determines a timer's place in the order; a timer that is reset to later after that, but not beyond the
+    /// drain's `now`, may keep its place or not. All other timers have only one deadline.
     first: u64,
     number: u64,
     slack: Slack,
@@ -47,9 +47,9 @@ struct Case<const SHORT: usize> {
     /// What the clock shows, and the `now` of the drain that is under way.
     now: u64,
     draining: bool,
-    /// Whether anything was due, maybe for a while only, since the latest drain was done.
+    /// Whether any timer was due, maybe only for a while, since the latest drain was done.
     past: bool,
-    /// What the drain fired last.
+    /// The timer that the drain fired last.
     last: Option<(u64, u64)>,
     tally: Tally,
 }
@@ -61,7 +61,7 @@ struct Case<const SHORT: usize> {
 /// If the wheel does not do what the list does.
 pub(crate) fn run(bytes: &[u8]) -> Tally {
     let (start, ops) = parse(bytes);
-    // On small pages, crowds of the oracle's size cascade, and are compacted.
+    // With a small limit for short rows, crowds of the oracle's size cascade, and are compacted.
     if start.how & 4 == 0 { play::<8>(start, ops) } else { play::<2048>(start, ops) }
 }
 
@@ -95,7 +95,7 @@ impl<const SHORT: usize> Case<SHORT> {
             8 => self.bring_forward(op),
             9 => self.check_next(true),
             10 => self.go_back(op),
-            // On, a few moves at a time, so that whatever comes next meets a cascade or an open slot half done.
+            // Continues the drain by a few moves, so that the next operation meets a cascade or an open slot half done.
             11 | 12 => self.process(1 + usize::from(op.who & 3)),
             13 => self.drain(),
             _ => self.advance(op),
@@ -110,7 +110,7 @@ impl<const SHORT: usize> Case<SHORT> {
     }
 
     fn insert(&mut self, op: Op, deadline: u64) {
-        // Nothing joins a drain that is under way.
+        // No timer joins a drain that is under way.
         let deadline = if self.draining { deadline.max(self.now + 1) } else { deadline };
         let deadline = Nanos::new(deadline).get();
         let (key, slack) = (self.owners.place.len() as u32, op.slack());
@@ -122,7 +122,7 @@ impl<const SHORT: usize> Case<SHORT> {
         self.wheel.insert(&mut self.owners, key, Nanos::new(deadline), Rank::new(number, slack));
     }
 
-    /// Enough to fill small pages, at one time or side by side.
+    /// Inserts enough timers to fill short rows, at one time or side by side.
     fn insert_crowd(&mut self, op: Op) {
         let step = if op.who & 64 == 0 { 0 } else { 1 << (op.who & 31) };
         let mut deadline = op.time(self.now);
@@ -132,7 +132,7 @@ impl<const SHORT: usize> Case<SHORT> {
         }
     }
 
-    /// One that is past, or one that equals another.
+    /// Inserts a timer that is past, or one that equals another.
     fn insert_special(&mut self, op: Op) {
         let deadline = match self.list.len() {
             len if len > 0 && op.how & 32 == 0 => self.list[op.pick(len)].deadline,
@@ -153,7 +153,7 @@ impl<const SHORT: usize> Case<SHORT> {
         assert!(self.wheel.remove(&mut self.owners, key));
     }
 
-    /// To a later time, without telling the wheel: as a reset without the lock does.
+    /// Resets a timer to a later time, without telling the wheel: as a reset without the lock does.
     fn reset_later(&mut self, op: Op) {
         if self.list.is_empty() {
             return;
@@ -168,7 +168,7 @@ impl<const SHORT: usize> Case<SHORT> {
         }
     }
 
-    /// To an earlier time, by filing it anew; the number stays.
+    /// Moves a timer to an earlier time, by filing it anew; it keeps its number.
     fn bring_forward(&mut self, op: Op) {
         if self.list.is_empty() {
             return;
@@ -191,7 +191,7 @@ impl<const SHORT: usize> Case<SHORT> {
         assert_eq!(wake.is_some(), !self.list.is_empty());
         let end = |t: &Timer| Nanos::new(t.deadline.saturating_add(t.slack.as_nanos()));
         let latest = self.list.iter().map(end).min();
-        // What is not later than the wheel's own time is no sleep: that it says while more is due.
+        // A wake-up that is not later than the wheel's own time means no sleep: the wheel returns it while more is due.
         let awake = wake.is_some_and(|wake| wake <= self.wheel.elapsed());
         assert!(awake || wake <= latest, "would sleep until {wake:?}, past {latest:?}");
         let bound = self.wheel.earliest();
@@ -199,7 +199,7 @@ impl<const SHORT: usize> Case<SHORT> {
         assert!(bound <= earliest.unwrap_or(Nanos::NEVER), "no timer before {bound:?}, but {earliest:?}");
         assert!(self.past || bound.get() > self.now, "{bound:?} is past, and nobody is due");
         if !self.past {
-            // Or else the park would never begin.
+            // Otherwise the park would never begin.
             assert!(wake.is_none_or(|wake| wake.get() > self.now), "would wake at {wake:?} for nobody");
         }
         if exactly {
@@ -207,7 +207,7 @@ impl<const SHORT: usize> Case<SHORT> {
         }
     }
 
-    /// A clock that goes back moves nothing, and fires nothing that is not due by it.
+    /// A clock that goes back moves no timer, and fires no timer that is not due by it.
     fn go_back(&mut self, op: Op) {
         let elapsed = self.wheel.elapsed();
         if let Some(before) = elapsed.get().checked_sub(1 + (u64::from(op.amount) << (op.how & 31))) {
@@ -216,7 +216,7 @@ impl<const SHORT: usize> Case<SHORT> {
         }
     }
 
-    /// Turns the clock and begins a drain, once the one before is done.
+    /// Advances the clock and begins a drain, after the previous one is done.
     fn advance(&mut self, op: Op) {
         self.drain();
         let earliest = self.list.iter().map(|t| t.deadline).min();
@@ -238,7 +238,7 @@ impl<const SHORT: usize> Case<SHORT> {
         }
     }
 
-    /// Goes on with the drain for so many moves or timers.
+    /// Continues the drain for this number of moves or timers.
     fn process(&mut self, budget: usize) {
         if !self.draining {
             return;
@@ -268,7 +268,7 @@ impl<const SHORT: usize> Case<SHORT> {
         self.tally.cut += 1;
     }
 
-    /// The wheel fired `key` in the order that `deadline` gives it: nobody on the list comes before it.
+    /// The wheel fired `key` in the order that `deadline` determines: no timer on the list comes before it.
     fn take(&mut self, key: u32, deadline: u64, rank: Rank) {
         let at = self.list.iter().position(|t| t.key == key);
         let index = at.expect("the wheel fired a timer that the list lacks");
@@ -285,7 +285,7 @@ impl<const SHORT: usize> Case<SHORT> {
         self.tally.fired += 1;
     }
 
-    /// Empties the wheel: by the clock, or by taking out whatever is there, maybe in the middle of a drain.
+    /// Empties the wheel: by the clock, or by taking out every timer that is there, maybe in the middle of a drain.
     fn finish(mut self, start: Op) -> Tally {
         if start.how & 2 == 0 {
             self.drain();
@@ -295,7 +295,7 @@ impl<const SHORT: usize> Case<SHORT> {
             let left = self.list.iter().find(|t| t.deadline <= LAST);
             assert!(left.is_none(), "never fired: {left:?}");
         }
-        // A slot that is being emptied cascades until the wheel is next asked what is due.
+        // A slot that is being emptied cascades until the wheel is next asked which timer is due.
         self.past = true;
         while let Some((key, filed)) = self.wheel.take_any(&mut self.owners) {
             let at = self.list.iter().position(|t| t.key == key);

@@ -1,10 +1,10 @@
-//! The owners of real timers, and the list of what the driver is to do with them.
+//! The owners of real timers, and the list of what the driver must do with them.
 //!
 //! Ground rules:
 //!
-//! * A [`World`] makes, polls, resets and drops timers, and notes on the list what must follow. It may do so
-//!   while the driver drains, inside of a waker, exactly as outside.
-//! * It holds no lock of its own while a waker runs, save when a reset wakes its own timer.
+//! * A [`World`] makes, polls, resets and drops timers, and notes on the list what must follow. While the
+//!   driver drains, it may do so inside a waker, exactly as outside.
+//! * It holds no lock of its own while a waker runs, except when a reset wakes its own timer.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,10 +18,10 @@ use super::op::Op;
 
 /// A pending poll reads the clock if its deadline lies no further than this from the latest reading.
 const NEAR: u64 = 1_000_000;
-/// Somewhat more than three batches of wakers: no more timers at a time, so that the list stays quick.
+/// Somewhat more than three batches of wakers. There are never more timers at a time, so that the list stays fast.
 const CROWD: usize = 120;
 
-/// A waker's name: its timer's, and how often that one has changed its waker.
+/// A waker's name: the name of its timer, and how often that timer has changed its waker.
 pub(super) type Name = (usize, u32);
 
 /// A timer that is registered, as the list has it.
@@ -33,7 +33,7 @@ pub(super) struct Armed {
     pub(super) first: u64,
     pub(super) number: u64,
     pub(super) slack: u64,
-    /// The driver has taken it, and its waker is on its way: nothing done to its entry changes that.
+    /// The driver has taken the timer, and its waker will run: nothing that is done to its entry changes that.
     pub(super) taken: bool,
 }
 
@@ -49,7 +49,7 @@ struct Owned {
     tolerance: Option<Slack>,
 }
 
-/// What the wakers tell: who was woken while the world was busy with a reset.
+/// What the wakers report: which of them were woken while the world was busy with a reset.
 pub(super) struct Log {
     pub(super) world: Mutex<World>,
     own: Mutex<Vec<Name>>,
@@ -60,7 +60,7 @@ struct Named(Name, Arc<Log>);
 impl Wake for Named {
     fn wake(self: Arc<Self>) {
         match self.1.world.try_lock() {
-            // The driver drains, and the world is free: this is the list's next, and then it acts.
+            // The driver drains, and the world is free: this timer must be the next on the list, and then the world acts.
             Ok(mut world) => world.woken(self.0, &self.1),
             Err(_) => lock(&self.1.own).push(self.0),
         }
@@ -82,16 +82,16 @@ pub(super) struct World {
     /// The `now` of the latest drain.
     pub(super) published: u64,
     pub(super) closed: bool,
-    /// What the next wakers do, each one thing.
+    /// What the next wakers do: one operation each.
     plan: Vec<Op>,
-    /// Until when the driver is parked, by itself or by an unpark, and how often it ought to have been unparked.
+    /// Until when the driver is parked, as it decided or after an unpark, and how often it should have been unparked.
     pub(super) parked_until: Option<Nanos>,
     pub(super) unparked: usize,
-    /// How many were registered, fired, unregistered; how many wakers the driver ran.
+    /// How many timers were registered, fired, unregistered; how many wakers the driver ran.
     pub(super) armed: u64,
     pub(super) fired: u64,
     pub(super) cancelled: u64,
-    /// How many registered ones were reset to later.
+    /// How many registered timers were reset to later.
     pub(super) reset_later: u64,
     pub(super) wakes: usize,
 }
@@ -119,9 +119,9 @@ impl World {
         Arc::new(Log { world: Mutex::new(world), own: Mutex::new(vec![]) })
     }
 
-    /// The driver ran a waker: that of the first on the list, unless it is shut down.
+    /// The driver ran a waker: it must be the waker of the first timer on the list, unless the driver is shut down.
     fn woken(&mut self, name: Name, log: &Arc<Log>) {
-        // Would hang or panic if the driver's lock were held.
+        // This would hang or panic if the driver's lock were held.
         let _ = self.handle.stats();
         self.wakes += 1;
         let found =
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Does one thing to some timer.
+    /// Performs one operation on some timer.
     pub(super) fn act(&mut self, op: Op, log: &Arc<Log>) {
         match op.what & 15 {
             0..=3 => self.arm(op, log),
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// Some timer; every other time, while a drain is under way, one whose turn is still to come in it.
+    /// Picks some timer; every other time, while a drain is under way, a timer whose turn is still to come in it.
     fn pick(&self, op: Op) -> Option<usize> {
         if op.who & 1 == 0 && self.drain.is_some() {
             let waits =
@@ -184,7 +184,7 @@ impl World {
 
     fn arm(&mut self, op: Op, log: &Arc<Log>) {
         let now = self.clock.now().get();
-        // Some are past, some equal others; some have a tolerance of their own.
+        // Some deadlines are past, some equal others; some timers have a tolerance of their own.
         let deadline = match op.who >> 5 {
             0 => op.past(now),
             1 if !self.owned.is_empty() => self.owned[op.pick(self.owned.len())].entry.deadline().get(),
@@ -197,7 +197,7 @@ impl World {
         self.poll(index, log);
     }
 
-    /// More than a batch of wakers, due at one time or side by side.
+    /// Arms more timers than a batch of wakers, due at one time or side by side.
     fn arm_crowd(&mut self, op: Op, log: &Arc<Log>) {
         let step = if op.who & 64 == 0 { 0 } else { 1 << (op.who & 31) };
         let mut deadline = op.time(self.clock.now().get());
@@ -221,15 +221,15 @@ impl World {
         owned.entry.as_mut().set_tolerance(tolerance.map(|slack| Duration::from_nanos(slack.as_nanos())));
     }
 
-    /// The slack that a timer gets which is armed or reset now, at the most: what is left when it is filed may be less.
+    /// The maximum slack of a timer that is armed or reset now: what is left when it is filed may be less.
     fn slack(&self, index: usize, deadline: u64) -> u64 {
         let ahead = deadline.saturating_sub(self.handle.latest().get());
         let slack = self.owned[index].tolerance.unwrap_or(Slack::at_most_nanos((ahead / 128).min(1_000_000)));
         slack.as_nanos()
     }
 
-    /// Where the list has a timer that the driver has not taken yet. If the entry says that it has, that must
-    /// have been its turn.
+    /// Returns where the list has a timer that the driver has not taken yet. If the entry says that the
+    /// driver has taken it, that must have been the timer's turn.
     fn registered(&mut self, index: usize) -> Option<usize> {
         let owned = &self.owned[index];
         let at = self.list.iter().position(|t| t.waker == owned.waker && !t.taken)?;
@@ -242,12 +242,12 @@ impl World {
         Some(at)
     }
 
-    /// Whether a drain is under way in which this is due.
+    /// Returns whether a drain is under way in which this deadline is due.
     fn is_due(&self, deadline: u64) -> bool {
         self.drain.is_some_and(|now| deadline <= now)
     }
 
-    /// The driver was told of a timer; if it is parked for longer than that, it must be unparked.
+    /// The driver was told of a timer; if it is parked for longer than the timer allows, it must be unparked.
     fn filed(&mut self, timer: Armed) {
         if self.parked_until.is_some_and(|until| timer.wake() < until) {
             self.parked_until = Some(timer.wake());
@@ -259,7 +259,7 @@ impl World {
     fn poll(&mut self, index: usize, log: &Arc<Log>) {
         let registered = self.registered(index);
         let latest = self.handle.latest().get();
-        // Of a clock that went back, a timer that is registered goes by what it shows, and waits for the driver.
+        // If the clock went back, a registered timer follows the time that the clock shows, and waits for the driver.
         let shown = self.clock.now().get();
         let clock = if registered.is_some() { shown } else { shown.max(latest) };
         let owned = &mut self.owned[index];
@@ -281,8 +281,8 @@ impl World {
             Poll::Pending => {
                 assert!(!(elapsed || near && passed), "pending at {clock}, due at {deadline}");
                 assert!(!self.closed);
-                // One that waits in the drain under way, reset to a time that a clock which went back does not
-                // show yet, is for the drain to fire.
+                // If a timer that waits in the drain under way is reset to a time that a clock which went back
+                // does not show yet, the drain must fire it.
                 assert!(deadline > self.published || registered.is_some() && deadline > shown);
                 if registered.is_none() {
                     self.armed += 1;
@@ -293,7 +293,7 @@ impl World {
         }
     }
 
-    /// Polls one that is there already, mostly by another waker: it is the last one that must be woken.
+    /// Polls a timer that is already there, mostly with another waker: the last waker is the one that must be woken.
     fn poll_again(&mut self, op: Op, log: &Arc<Log>) {
         let Some(index) = self.pick(op) else { return };
         let registered = self.registered(index);
@@ -331,7 +331,7 @@ impl World {
         if new >= old {
             self.reset_later += 1;
             let due = self.is_due(self.list[at].deadline) && self.is_due(new);
-            // What it had, if the wheel has filed it; or what it gets then.
+            // The slack that the timer had, if the wheel has filed it; or the slack that it gets when it is filed.
             let slack = self.slack(index, new);
             let timer = &mut self.list[at];
             (timer.deadline, timer.slack) = (new, timer.slack.max(slack));
@@ -388,7 +388,7 @@ impl World {
         self.plan.clear();
     }
 
-    /// After a shutdown: nobody is left waiting.
+    /// After a shutdown: no timer is left waiting.
     pub(super) fn poll_all(&mut self, log: &Arc<Log>) {
         for index in 0..self.owned.len() {
             self.poll(index, log);

@@ -1,10 +1,10 @@
 //! The tests' instruments: a driver on a test clock, and wakers that watch the driver.
 //!
-//! A [`Probe`]'s wakers see all that is done to them. In `clone`, `wake` and `drop` alike they assert that
-//! the driver's lock is free, by having another thread take it: foreign code must never run under it. They
-//! count, panic when told to, and run a given action, which stands for whatever a program does there.
+//! A [`Probe`]'s wakers see everything that is done to them. In `clone`, `wake` and `drop` alike they assert that the driver's
+//! lock is free, by letting another thread take it: foreign code must never run under it. They count, panic when told to, and run
+//! a given action, which stands for anything that a program does there.
 
-// Each test binary uses some of this.
+// Each test binary uses only a part of this.
 #![allow(dead_code)]
 
 use std::pin::Pin;
@@ -49,7 +49,7 @@ impl Fixture {
         timer
     }
 
-    /// Sets the clock to `nanos` and fires all that is due. Returns how many that were.
+    /// Sets the clock to `nanos` and fires all timers that are due. Returns how many fired.
     pub(crate) fn advance_to(&mut self, nanos: u64) -> usize {
         self.clock.set(Nanos::new(nanos));
         let Processed { fired, more, .. } = self.driver.process(Nanos::new(nanos), usize::MAX);
@@ -77,16 +77,16 @@ pub(crate) struct Probe(Arc<Watch>);
 
 struct Watch {
     handle: Handle,
-    /// References that wakers hold, the probe's own not counted.
+    /// References that wakers hold, not counting the probe's own.
     wakers: AtomicUsize,
     clones: AtomicUsize,
     wakes: AtomicUsize,
     drops: AtomicUsize,
-    /// Run at each wake, in place of whatever a program does there.
+    /// Run at each wake, in place of what a program does there.
     on_wake: Mutex<Option<Action>>,
     on_clone: Mutex<Option<Action>>,
     on_drop: Mutex<Option<Action>>,
-    /// The operation of that number, counted from one, panics; zero is none.
+    /// The operation with this number, counted from one, panics; zero means none.
     panic_in_clone: AtomicUsize,
     panic_in_wake: AtomicUsize,
 }
@@ -116,27 +116,27 @@ impl Probe {
         unsafe { Waker::new(data, &VTABLE) }
     }
 
-    /// Does `action` at every wake.
+    /// Runs `action` at every wake.
     pub(crate) fn on_wake(&self, action: impl FnMut() + Send + 'static) {
         *self.0.on_wake.lock().expect("no action panicked") = Some(Box::new(action));
     }
 
-    /// Does `action` at every clone.
+    /// Runs `action` at every clone.
     pub(crate) fn on_clone(&self, action: impl FnMut() + Send + 'static) {
         *self.0.on_clone.lock().expect("no action panicked") = Some(Box::new(action));
     }
 
-    /// Does `action` whenever a waker is dropped without having been woken.
+    /// Runs `action` whenever a waker is dropped without having been woken.
     pub(crate) fn on_drop(&self, action: impl FnMut() + Send + 'static) {
         *self.0.on_drop.lock().expect("no action panicked") = Some(Box::new(action));
     }
 
-    /// The `kth` clone from now on panics.
+    /// Makes the `kth` clone from now on panic.
     pub(crate) fn panic_in_clone(&self, kth: usize) {
         self.0.panic_in_clone.store(self.0.clones.load(SeqCst) + kth, SeqCst);
     }
 
-    /// The `kth` wake from now on panics.
+    /// Makes the `kth` wake from now on panic.
     pub(crate) fn panic_in_wake(&self, kth: usize) {
         self.0.panic_in_wake.store(self.wakes() + kth, SeqCst);
     }
@@ -178,8 +178,8 @@ impl Watch {
         run(&self.on_drop);
     }
 
-    /// Has another thread take the driver's lock: were it held by the thread that calls the waker, that
-    /// would never succeed.
+    /// Lets another thread take the driver's lock: if the thread that calls the waker held it, that would
+    /// never succeed.
     fn assert_lock_is_free(&self, what: &str) {
         let handle = self.handle.clone();
         let (done, finished) = mpsc::channel();
@@ -192,7 +192,7 @@ impl Watch {
     }
 }
 
-/// Runs the action, but not under the lock that keeps it: it may come back here.
+/// Runs the action, but not under the lock that guards it: the action may come back here.
 fn run(kept: &Mutex<Option<Action>>) {
     let action = kept.lock().expect("no action panicked").take();
     if let Some(mut action) = action {
@@ -203,7 +203,7 @@ fn run(kept: &Mutex<Option<Action>>) {
 
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop_waker);
 
-/// One reference less, also if what was done with it panics.
+/// Gives one reference back, even if the use of the waker panics.
 struct Release(Arc<Watch>);
 
 impl Release {

@@ -1,5 +1,5 @@
-//! Timers that are polled, moved and dropped on one thread while the driver runs on another. Each test
-//! bears the name of the promise it keeps; a hang ends in a panic that says who waits for what.
+//! Timers that are polled, moved and dropped on one thread while the driver runs on another. Each test is
+//! named after the promise it keeps; a hang ends in a panic that says what waits for what.
 
 #[path = "../probe/mod.rs"]
 mod probe;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use mainspring_driver::{Clock, Driver, Handle, Shutdown};
 use probe::{Timer, poll};
 
-/// Whoever waits longer than this waits in vain.
+/// A thread that waits longer than this waits for nothing.
 const HANG: Duration = Duration::from_secs(20);
 
 const MS: u64 = 1_000_000;
@@ -51,7 +51,7 @@ impl Wake for Unparker {
     }
 }
 
-/// Waits for the timer, but not for ever.
+/// Waits for the timer, but not forever.
 fn wait_for(timer: &mut Timer) -> Result<(), Shutdown> {
     let waker = Waker::from(Unparker::new());
     let start = Instant::now();
@@ -59,7 +59,7 @@ fn wait_for(timer: &mut Timer) -> Result<(), Shutdown> {
         if let Poll::Ready(result) = poll(timer, &waker) {
             return result;
         }
-        // Far longer than any timer here: to return from this park it must be woken.
+        // Far longer than any timer here: the thread returns from this park only if it is woken.
         thread::park_timeout(HANG + Duration::from_secs(1));
         assert!(start.elapsed() < HANG, "nobody was woken for {timer:?}");
     }
@@ -73,7 +73,7 @@ struct Running {
 }
 
 impl Running {
-    /// Runs until it is stopped, and then shuts down.
+    /// Runs the driver until it is stopped, and then shuts it down.
     fn new(budget: usize) -> Running {
         let (give, take) = std::sync::mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
@@ -88,7 +88,7 @@ impl Running {
                 if !more {
                     match driver.next_wake() {
                         Some(at) => thread::park_timeout(at.saturating_duration_since(clock.now())),
-                        // To return from this one, it must be unparked.
+                        // The thread returns from this park only if it is unparked.
                         None => thread::park_timeout(2 * HANG),
                     }
                 }

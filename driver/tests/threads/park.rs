@@ -12,7 +12,7 @@ use mainspring_driver::{Driver, Nanos, TestClock};
 
 #[test]
 fn a_timer_armed_around_the_park_ends_it() {
-    // tokio #3190, #6682. The driver has nothing to wait for: each of these must end its park.
+    // tokio #3190, #6682. The driver has nothing to wait for: each of these timers must end its park.
     let running = Running::new(100);
     let mut random = Random(3);
     for _ in 0..2_000 {
@@ -51,7 +51,8 @@ fn a_shorter_timer_ends_the_park_and_a_longer_one_does_not() {
         let park_end = until.get();
         kept.extend([arm(park_end), arm(park_end + 1), arm(u64::MAX)]);
         assert_eq!(unparks.load(SeqCst), expected, "unparked for nothing");
-        // A shorter one ends it, and each that is shorter still: who ended it before may not have got round to it.
+        // A shorter timer ends the park, and so does each even shorter one: the thread that ended the park before
+        // may not have acted yet.
         kept.extend([arm(park_end / 2), arm(park_end / 4), arm(park_end / 3), arm(park_end / 4)]);
         expected += 2;
         assert_eq!(unparks.load(SeqCst), expected);
@@ -62,14 +63,14 @@ fn a_shorter_timer_ends_the_park_and_a_longer_one_does_not() {
         kept.push(arm(park_end / 6));
         assert_eq!(unparks.load(SeqCst), expected, "unparked while it runs");
     }
-    // A reset to an earlier time ends the park as well; one to a later time does not.
+    // A reset to an earlier time ends the park as well; a reset to a later time does not.
     let until = driver.next_wake().expect("a timer is armed").get();
     kept[0].as_mut().reset(Nanos::new(600 * MS));
     assert_eq!(unparks.load(SeqCst), expected);
     kept[0].as_mut().reset(Nanos::new(until / 2));
     expected += 1;
     assert_eq!(unparks.load(SeqCst), expected);
-    // Without a timer it would park for ever.
+    // Without a timer it would park forever.
     kept.clear();
     while driver.next_wake().is_some_and(|at| driver.process(at, 1_000).fired == 0) {}
     assert_eq!(driver.next_wake(), None);
@@ -79,7 +80,7 @@ fn a_shorter_timer_ends_the_park_and_a_longer_one_does_not() {
 
 #[test]
 fn a_thread_held_up_before_its_unpark_holds_up_no_earlier_timer() {
-    // The first call of `unpark` does not come through until the second thread is done.
+    // The first call of `unpark` does not get through until the second thread is done.
     let (arrived, first_arrived) = std::sync::mpsc::channel();
     let (release, held_up) = std::sync::mpsc::channel::<()>();
     let first = Mutex::new(Some((arrived, held_up)));
@@ -107,7 +108,7 @@ fn a_thread_held_up_before_its_unpark_holds_up_no_earlier_timer() {
     first_arrived.recv_timeout(HANG).expect("the first thread ends the park");
     let _early = arm(MS).join().expect("armed");
     assert_eq!(unparks.load(SeqCst), 1, "the earlier timer relies on a thread that is held up");
-    // One that is not earlier than both has nothing to end.
+    // A timer that is not earlier than both has nothing to end.
     let _between = arm(50 * MS).join().expect("armed");
     assert_eq!(unparks.load(SeqCst), 1);
     release.send(()).expect("the first thread waits");

@@ -13,7 +13,7 @@ use mainspring_driver::{Driver, Handle, Nanos, TestClock};
 /// A driver on a thread of its own that drains when it is told to, so that races can be staged.
 struct Racer {
     handle: Handle,
-    /// To what time it is to drain, and to what it has drained.
+    /// The time to which the driver must drain, and the time to which it has drained.
     go: Arc<AtomicU64>,
     done: Arc<AtomicU64>,
     thread: JoinHandle<()>,
@@ -43,7 +43,7 @@ impl Racer {
         Racer { handle, go, done, thread, random: Random(11) }
     }
 
-    /// Does `ours` while the driver drains to `now`.
+    /// Runs `ours` while the driver drains to `now`.
     fn race<R>(&mut self, now: u64, ours: impl FnOnce() -> R) -> R {
         self.go.store(now, SeqCst);
         for _ in 0..self.random.below(400) {
@@ -71,7 +71,7 @@ impl Racer {
     }
 }
 
-/// The races of a round are ten milliseconds apart: further than a pending poll looks at the clock.
+/// The rounds are ten milliseconds apart: too far for a pending poll to look at the clock.
 fn rounds() -> impl Iterator<Item = u64> {
     (1..=2_000).map(|round| round * 10 * MS)
 }
@@ -131,7 +131,7 @@ fn a_timer_reset_to_later_while_it_fires_is_neither_lost_nor_early() {
         let mut timer = Box::pin(racer.handle.sleep_until(Nanos::new(now)));
         assert!(poll(&mut timer, &waker).is_pending());
         racer.race(now, || timer.as_mut().reset(later));
-        // Whoever came first, it is no longer elapsed, and waits for the new deadline.
+        // Whichever came first, the timer is no longer elapsed, and waits for the new deadline.
         assert!(!timer.is_elapsed());
         let fired = unparker.wakes();
         assert!(poll(&mut timer, &waker).is_pending());
@@ -151,7 +151,7 @@ fn a_timer_brought_forward_while_the_driver_runs_is_not_lost() {
         let waker = Waker::from(unparker.clone());
         let mut timer = Box::pin(racer.handle.sleep_until(Nanos::new(now + 900 * MS)));
         assert!(poll(&mut timer, &waker).is_pending());
-        // Before, at and after the time to which the driver is on its way.
+        // Before, at and after the time to which the driver drains.
         let to = now - 1 + racer.random.below(3);
         racer.race(now, || timer.as_mut().reset(Nanos::new(to)));
         if !timer.is_elapsed() {

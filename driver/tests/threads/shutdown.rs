@@ -29,7 +29,7 @@ fn a_shutdown_leaves_nobody_waiting_and_uses_nothing_that_was_dropped() {
     }
 }
 
-/// One waits for a far timer, the others arm, move and drop, until the driver refuses.
+/// One thread waits for a far timer, the others arm, move and drop timers, until the driver refuses.
 fn use_until_shutdown(handle: &Handle, user: u64) {
     if user == 0 {
         let mut far = Box::pin(handle.sleep(Duration::MAX));

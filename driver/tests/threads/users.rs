@@ -50,13 +50,13 @@ fn use_timers(handle: &Handle, seed: u64) {
     }
 }
 
-/// Drives it on this thread, and arms and drops timers here, until `stop`. Returns how many it armed.
+/// Drives the driver on this thread, and arms and drops timers here, until `stop`. Returns how many it armed.
 fn drive_and_use(driver: &mut Driver, stop: impl Fn() -> bool) -> u64 {
     let mut armed = 0;
     let start = Instant::now();
     while !stop() {
         assert!(start.elapsed() < HANG, "the others hang");
-        // More than it takes for the lock to be this thread's alone, if nobody comes meanwhile.
+        // More than it takes until the lock is this thread's alone, if no other thread comes meanwhile.
         for n in 0..2_000 {
             let mut timer = Box::pin(driver.handle().sleep(Duration::from_secs(1 + n % 50)));
             assert!(poll(&mut timer, Waker::noop()).is_pending());
@@ -71,7 +71,7 @@ fn drive_and_use(driver: &mut Driver, stop: impl Fn() -> bool) -> u64 {
 fn timers_of_the_drivers_own_thread_and_of_three_others_are_all_accounted_for() {
     let mut driver = Driver::new(Clock::monotonic(), || ());
     let handle = driver.handle().clone();
-    // How often the others have come. In the second half the driver is driven by another thread than in the first.
+    // How often the other threads have come. In the second half another thread runs the driver than in the first.
     let visits = AtomicU64::new(0);
     let rounds = 60;
     let armed: u64 = thread::scope(|scope| {

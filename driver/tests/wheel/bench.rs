@@ -1,4 +1,4 @@
-//! The tests' instrument: a wheel with owners who know where their timers lie.
+//! The tests' instrument: a wheel with owners that know where their timers lie.
 
 use mainspring_driver::Nanos;
 use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
@@ -37,9 +37,9 @@ impl Store<usize> for Owners {
     }
 }
 
-/// A wheel whose short rows are very short, so that few timers cascade where many would.
+/// A wheel whose short rows are very short, so that a few timers cascade where normally only many would.
 pub(crate) type Bench = BenchOf<8>;
-/// A wheel as it is.
+/// A wheel with the usual limits.
 pub(crate) type Usual = BenchOf<2048>;
 
 /// A wheel and its owners, checked after every step.
@@ -62,12 +62,12 @@ impl<const SHORT: usize> BenchOf<SHORT> {
         bench
     }
 
-    /// The wheel's next step, with moves without end.
+    /// Takes the wheel's next step, with an unlimited number of moves.
     pub(crate) fn next(&mut self, now: u64) -> Due<usize> {
         self.wheel.next_due(&mut self.owners, at(now), &mut { usize::MAX })
     }
 
-    /// Fires all that is due at `now`, and checks nothing. Returns how many.
+    /// Fires all timers that are due at `now`, without checks. Returns how many.
     pub(crate) fn fire_all(&mut self, now: u64) -> usize {
         std::iter::from_fn(|| matches!(self.next(now), Due::Fire { .. }).then_some(())).count()
     }
@@ -92,7 +92,7 @@ impl<const SHORT: usize> BenchOf<SHORT> {
         assert!(self.wheel.remove(&mut self.owners, key));
     }
 
-    /// Files a timer that is in the wheel under another deadline.
+    /// Gives a timer that is in the wheel another deadline.
     pub(crate) fn refile(&mut self, key: usize, deadline: u64) {
         self.owners.deadline[key] = at(deadline);
         let slack = self.owners.slack[key];
@@ -107,7 +107,7 @@ impl<const SHORT: usize> BenchOf<SHORT> {
         self.wheel.check(|key| self.owners.place(key));
     }
 
-    /// Fires all that is due at `now`, `moves` moves at a time, and checks the wheel after every step.
+    /// Fires all timers that are due at `now`, `moves` moves at a time, and checks the wheel after every step.
     pub(crate) fn advance(&mut self, now: u64, moves: usize) -> Vec<usize> {
         let mut fired = vec![];
         loop {

@@ -15,7 +15,7 @@ fn a_clock_that_goes_back_does_not_move_the_wheel() {
         assert_eq!(bench.advance(back, 10), []);
         assert_eq!(bench.wheel.elapsed(), at(now));
     }
-    // What is due already stays due for the time at which it was, and fires when that is reached again.
+    // A timer that is already due stays due for the time at which it was due, and fires when that time is reached again.
     let late = bench.add(now - 7);
     assert_eq!(bench.advance(now - 7, 10), []);
     assert_eq!(bench.advance(now, 10), [late]);
@@ -35,7 +35,7 @@ fn a_clock_that_goes_back_in_the_middle_of_a_batch_fires_what_is_due_by_it() {
 
 #[test]
 fn a_clock_that_goes_back_in_the_middle_of_a_slot_fires_nothing_early_and_loses_no_timer() {
-    // After one step of a drain: of a slot that is left in order, that is split, that cascades; with some reset to later.
+    // After one step of a drain of a slot that is left in order, that is split, that cascades; with some timers reset to later.
     let start = 5 * width(1);
     for (step, reverse, reset) in
         [(1, false, false), (1, true, true), (10, true, true), (40_000, false, true), (40_000, true, true)]

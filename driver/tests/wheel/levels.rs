@@ -9,7 +9,7 @@ const YEAR: u64 = 365 * 86_400 * 1_000_000_000;
 
 #[test]
 fn a_far_timer_hides_no_near_one_behind_a_levels_edge() {
-    // tokio #8334: uptime just under the top level's edge, one far timer, and every near one hangs.
+    // tokio #8334: uptime just under the top level's edge, one far timer, and every near timer hangs.
     for level in 0..LEVELS {
         for edge in [1, 2, 31, 32, 63].map(|k: u64| k * width(level)) {
             for before in [1, 2, 150, 299, 300].map(|before| edge.min(before)) {
@@ -46,7 +46,7 @@ fn a_deadline_at_or_before_now_is_due_at_once() {
 
 #[test]
 fn one_advance_past_every_level_fires_each_timer_once_and_in_order() {
-    // tokio #2184. Ten thousand timers, spread over all levels; all of time at once, in small steps.
+    // tokio #2184. Ten thousand timers, spread over all levels; all of time passes at once, in small steps.
     const TIMERS: u64 = 10_000;
     let mut bench = Bench::new(0);
     let mut random = 0x2545_F491_4F6C_DD1D_u64;
@@ -83,7 +83,7 @@ fn one_advance_past_every_level_fires_each_timer_once_and_in_order() {
 
 #[test]
 fn a_timer_in_three_hundred_years_fires_in_three_hundred_years() {
-    // Linux clamped what lay beyond its last level; others wrap around.
+    // Linux clamped deadlines beyond its last level; other wheels wrap around.
     let start = 40 * 86_400 * 1_000_000_000;
     let deadline = start + 300 * YEAR;
     let mut bench = Bench::new(start);
@@ -134,7 +134,7 @@ fn a_deadline_of_zero_is_a_deadline() {
 
 #[test]
 fn a_timer_that_is_reset_once_moves_at_most_twice_through_the_levels() {
-    // Each is found to be reset when its slot cascades or it expires; then it goes down all levels again.
+    // The wheel finds that a timer was reset when its slot cascades or it expires; then the timer goes down all levels again.
     let near = Nanos::NEVER.get() / 2;
     let mut bench = Bench::new(0);
     for i in 0..200 {
@@ -149,14 +149,14 @@ fn a_timer_that_is_reset_once_moves_at_most_twice_through_the_levels() {
 
 #[test]
 fn a_cell_that_cascades_into_its_own_slot_does_not_do_so_for_ever() {
-    // Timers that were reset in silence go back to a slot of the level from which they come.
+    // Timers that were silently reset go back to a slot of the level from which they come.
     for level in 0..LEVELS {
         let mut bench = Bench::new(0);
         let first = width(level);
         let last = first.saturating_mul(63).min(Nanos::NEVER.get() - 1);
         for i in 0..100 {
             let key = bench.add(first + i);
-            // Some into another slot of the same level, some to another place in the same slot.
+            // Some timers go into another slot of the same level, some to another place in the same slot.
             bench.owners.deadline[key] = at(if i % 2 == 0 { last } else { first + 500 + i });
         }
         bench.owners.asked = 0;
@@ -171,12 +171,13 @@ fn a_cell_that_cascades_into_its_own_slot_does_not_do_so_for_ever() {
 
 #[test]
 fn each_move_is_counted_once() {
-    // All wait in one slot, more than a page of them and out of order, and go straight to slots of their own from there.
+    // All timers wait in one slot, more than a short row of them and out of order, and go straight to slots of their own
+    // from there.
     let mut bench = Bench::of((0..9).map(|key| (1 << 30) + (8 - key) * (1 << 16)));
     assert_eq!(bench.advance(2 << 30, usize::MAX), (0..9).rev().collect::<Vec<_>>());
     assert_eq!(bench.wheel.moved(), 9);
 
-    // Three are found to have been reset to later when they would expire.
+    // Three timers are found to have been reset to later when they would expire.
     let mut bench = Bench::of([10, 11, 12]);
     bench.owners.deadline[2] = at(50 << 16);
     assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(Nanos::new(10)));
@@ -185,7 +186,7 @@ fn each_move_is_counted_once() {
     assert_eq!((bench.advance(20, usize::MAX), bench.wheel.moved()), (vec![], 3));
     assert_eq!((bench.advance(60 << 16, usize::MAX), bench.wheel.moved()), (vec![0, 1, 2], 3));
 
-    // To ask for the next deadline moves none, neither where it is due now nor in a slot.
+    // Asking for the next deadline moves no timer, neither one that is due now nor one in a slot.
     let mut bench = Bench::of([10, 1 << 20]);
     bench.owners.deadline[0] = at(1 << 30);
     bench.owners.deadline[1] = at(1 << 28);

@@ -1,5 +1,5 @@
-//! The bare wheel where others broke: at the edges of its levels, at both ends of time, and when it is moved far, back, or
-//! in small steps.
+//! The bare wheel in the cases in which others broke: at the edges of its levels, at both ends of time, and when it is
+//! moved far, back, or in small steps.
 
 mod bench;
 mod clock;

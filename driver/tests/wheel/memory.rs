@@ -28,14 +28,14 @@ fn a_bursts_memory_is_given_back_bit_by_bit() {
             steps += 1;
         }
         assert!(steps <= 110_000);
-        // Life goes on, a timer at a time, for some seconds.
+        // Some seconds pass, with one timer at a time.
         for _ in 0..1_000 {
             let key = bench.add(now + 10_000_000);
             now += 10_000_000;
             let before = bench.wheel.allocated_bytes();
             while bench.wheel.next_due(&mut bench.owners, at(now), &mut 1_000) != Due::Idle {}
             let released = before.saturating_sub(bench.wheel.allocated_bytes());
-            // Thirty-two blocks and as many lists, and what keeps account of them.
+            // Thirty-two blocks and as many lists, and the memory that keeps account of them.
             assert!(released <= 140_000, "{released} of {before} bytes were released at once");
             bench.owners.place[key] = Place::NOWHERE;
         }
@@ -49,10 +49,10 @@ fn a_bursts_memory_is_given_back_bit_by_bit() {
 fn the_memory_of_many_reset_at_once_is_given_back() {
     let mut bench = Usual::of((0..5_000).map(|key| 6_000 - key));
     bench.owners.deadline.fill(at(1 << 20));
-    // All are found to be late at once; then all are due at once.
+    // All timers are found at once to be due later; then all are due at once.
     assert_eq!((bench.fire_all(6_000), bench.fire_all(1 << 20)), (0, 5_000));
     assert!(bench.wheel.allocated_bytes() > 16 * 5_000);
-    // Seconds later there is one at a time, which is late and then due.
+    // Seconds later there is one timer at a time, which is found to be due later and then is due.
     for second in 2..100 {
         let start = second << 30;
         bench.file(0, start);
@@ -114,7 +114,7 @@ fn the_wheel_knows_how_much_memory_long_rows_have() {
         let owners = Owners { place, deadline, slack, asked: 0 };
         let before = bytes();
         let mut bench = Usual { owners, ..Usual::new(0) };
-        // But for the tree of those that no slot can tell apart.
+        // Except the tree of timers that no slot can tell apart.
         let held = |bench: &Usual| {
             let untold = bytes() - before - bench.wheel.allocated_bytes() as i64;
             assert!(untold == 0 || reverse && (1..1_000).contains(&untold), "{untold} bytes");
@@ -138,14 +138,14 @@ fn a_little_memory_is_kept_and_the_list_of_it_becomes_short() {
     let mut bench = Usual::new(0);
     assert_eq!(bench.wheel.allocated_bytes(), 0, "nothing is allocated before the first timer");
     bench.add(deadline(0));
-    // The first block, and room for four in the list of those that are free, are no part of the slots' memory.
+    // The first block, and room for four in the list of free blocks, are not part of the slots' memory.
     let (block, pointer) = (64 * size_of::<(Nanos, Rank, usize)>(), size_of::<usize>());
     let idle = bench.wheel.allocated_bytes() - block - 4 * pointer;
     for key in 1..300 {
         bench.add(deadline(key));
     }
     let busy = bench.wheel.allocated_bytes();
-    // More steps a second than there are blocks.
+    // More steps per second than there are blocks.
     for second in 1..=20 {
         (0..400).for_each(|step| _ = bench.next((second << 30) + step));
     }
@@ -173,17 +173,17 @@ fn memory_that_recurs_is_kept_and_a_bursts_is_given_back() {
     assert_eq!(bench.fire_all((1 << 30) + 100_000), 100_000);
     let busy = blocks();
     assert!(busy - idle > needed, "{} blocks where {needed} are needed", busy - idle);
-    // Within a second of it nothing is released, however often the wheel is asked.
+    // Within a second of the burst nothing is released, however often the wheel is asked.
     for step in 0..100 {
         bench.fire_all((1 << 30) + 200_000 + step * 1_000);
     }
     assert_eq!(blocks(), busy, "the memory of a habit was released");
-    // Then it is, in small steps, but for a little.
+    // Then the memory is released, in small steps, except a little.
     let mut last = busy;
     for second in 2..100 {
         bench.fire_all(second << 30);
         let now = blocks();
-        // And a list or two.
+        // One or two lists may be released, too.
         assert!((last - 34..=last).contains(&now), "{last} blocks became {now} in one step");
         last = now;
     }

@@ -1,4 +1,4 @@
-//! The order by (deadline, sequence number), and what it costs a crowd.
+//! The order by (deadline, sequence number), and its cost for a crowd.
 
 use mainspring_driver::wheel::Due;
 
@@ -6,7 +6,7 @@ use crate::bench::{Bench, LEVELS, at, width};
 
 #[test]
 fn a_crowd_that_has_its_slots_to_itself_is_neither_moved_nor_sorted() {
-    // Armed one after the other, or of one deadline; from each level down.
+    // Armed one after the other, or with one deadline; from each level down.
     for level in 0..LEVELS {
         let deadline = width(level) + 12_345;
         let mut bench = Bench::new(0);
@@ -45,8 +45,8 @@ fn a_crowd_with_one_deadline_is_neither_moved_nor_sorted_before_its_first_fires(
 
 #[test]
 fn equal_deadlines_keep_their_order_on_the_way_down() {
-    // Inserted from everywhere, so that they come down from every level; some cancelled, some moved away
-    // and back, some moved in silence.
+    // Inserted at many distances, so that they come down from every level; some are cancelled, some are moved
+    // away and back, some are moved silently.
     let deadline = width(6) * 3 + width(4) * 5 + width(2) * 7 + 12_345;
     let mut bench = Bench::new(0);
     let mut expected = vec![];
@@ -91,7 +91,7 @@ fn a_timer_that_was_reset_alone_in_its_slot_does_not_spoil_the_order_of_a_crowd(
     for _ in 0..99 {
         bench.add(deadline);
     }
-    // The last may go without harm.
+    // The last timer may leave without harm.
     bench.cancel(100);
     let due = bench.wheel.next_due(&mut bench.owners, at(deadline), &mut 1);
     assert!(matches!(due, Due::Fire { key, .. } if key == first), "{due:?}");
@@ -110,7 +110,7 @@ fn a_slot_whose_last_was_moved_away_does_not_take_the_next_for_in_order() {
     bench.refile(low, width(4));
     assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(at(10)));
     bench.check();
-    // Its number is above that of the one which has gone, and below that of the one which is there.
+    // Its number is above that of the timer which has gone, and below that of the timer which is there.
     bench.cancel(middle);
     bench.file(middle, 10);
     bench.check();
@@ -128,7 +128,7 @@ fn a_crowd_that_is_disturbed_while_it_leaves_keeps_its_order() {
             })
             .collect()
     };
-    // What happens when ten of a hundred have left, and what comes after.
+    // What happens when ten of a hundred timers have left, and which timers come after that.
     let cancelled = |bench: &mut Bench| {
         bench.cancel(40);
         bench.cancel(99);

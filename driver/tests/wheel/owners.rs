@@ -1,4 +1,4 @@
-//! What owners tell the wheel and show it: places, and deadlines that have moved.
+//! What owners tell the wheel and let it read: places, and deadlines that have moved.
 
 use mainspring_driver::Nanos;
 use mainspring_driver::wheel::{Due, Place, Rank, Slack, Store, Wheel};
@@ -30,7 +30,7 @@ fn a_timer_that_is_not_in_the_wheel_is_not_found() {
 fn timers_that_are_cancelled_in_a_crowd_in_order_move_no_other_until_the_holes_are_many() {
     let mut bench = Usual::of([1 << 20; 200]);
     let before = bench.owners.place.clone();
-    // Three times as many holes as timers, and 32: then the others move together.
+    // Three times as many holes as timers, and 32: with more holes than that, the other timers move together.
     (1..=158).for_each(|key| bench.cancel(key));
     assert_eq!(bench.owners.place, before);
     bench.cancel(159);
@@ -53,7 +53,8 @@ fn holes_of_a_crowd_that_has_lost_its_order_are_filled_by_those_that_come() {
         bench.cancel(key);
         bench.check();
     }
-    // The cell at the end is gone. Of the others the first are filled, until a third of the cells are holes no more; then the row grows.
+    // The cell at the end is gone. Of the other holes the first are filled, until fewer than a third of the cells are holes; then
+    // the row grows.
     let others = bench.owners.place.clone();
     for (deadline, expected) in [(40, 3), (30, 7), (50, 19), (60, 20)] {
         let key = bench.add(slot + deadline);
@@ -94,7 +95,7 @@ fn a_crowd_that_has_lost_its_order_is_compacted_when_few_are_left() {
         bench.check();
     }
     assert!((390..400).all(|key| index(&bench, key) < 80));
-    // Those who come take no cell that is about to be cut off, and the memory that was given up.
+    // New timers take no cell that is about to be cut off, and they reuse the memory that was given up.
     for key in 0..200 {
         bench.add(slot + 1000 - key);
         bench.check();
@@ -115,23 +116,27 @@ fn a_timer_that_is_reset_within_its_slot_keeps_its_cell() {
 
 #[test]
 fn an_owner_with_a_wrong_place_removes_no_other_timer() {
-    // In a slot, in an open slot that lies as it lay, in one that was sorted, and in a slot that cascades.
-    for (deadlines, now) in [([100, 101, 102], 0), ([100, 101, 102], 100), ([102, 101, 100], 100)] {
+    fn check(deadlines: impl Iterator<Item = u64>, now: u64, cascades: bool) {
         let mut bench = Bench::of(deadlines);
         let _ = bench.wheel.next_due(&mut bench.owners, at(now), &mut 1);
+        assert_eq!(bench.wheel.occupancy().levels().any(|level| level.cascading.is_some()), cascades);
         let [right, wrong] = [1, 2].map(|key| bench.owners.place[key]);
         bench.owners.place[1] = wrong;
-        let found = bench.wheel.remove(&mut bench.owners, 1);
-        assert!(!found, "{deadlines:?} at {now}");
+        assert!(!bench.wheel.remove(&mut bench.owners, 1), "at {now}");
         bench.owners.place[1] = right;
         bench.check();
         bench.cancel(1);
     }
+    // In a slot, in an open slot in its original order, in an open slot that was sorted, and in a slot that cascades.
+    check(100..103, 0, false);
+    check(100..103, 100, false);
+    check((100..103).rev(), 100, false);
+    check((1_100..1_200).rev(), 1_300, true);
 }
 
 #[test]
 fn a_store_that_names_an_earlier_deadline_does_not_break_the_wheel() {
-    // It must not; but if it does, the timer fires at once, and the wheel stays whole.
+    // A store must not do this; but if it does, the timer fires at once, and the wheel stays intact.
     for filed in [50, width(0) + 50, width(1) + 50, width(3) + 50] {
         for others in [0, 5] {
             let mut bench = Bench::new(0);
@@ -181,7 +186,7 @@ fn a_row_that_becomes_short_while_it_is_compacted_loses_no_timer() {
     for round in 0..300 {
         let mut bench = Bench::of([slot; 300]);
         let mut live: Vec<usize> = (0..300).collect();
-        // Of three kinds, in stretches: anybody leaves, the last leaves, one comes.
+        // Three kinds of steps, in stretches: any timer leaves, the last one leaves, one comes.
         for _ in 0..60 {
             let kind = next(3);
             for _ in 0..next(if kind == 2 { 8 } else { 30 }) {
@@ -208,13 +213,14 @@ fn a_compaction_goes_on_at_the_end_of_a_row_that_has_become_shorter_than_what_wa
             bench.check();
         }
     };
-    // Sixteen stay, and have been compacted. The row ends behind them when the last one takes all holes along.
+    // Sixteen timers stay, and have been compacted. The row ends behind them when the last timer leaves and
+    // takes all holes along.
     cancel(&mut bench, &mut (16..115));
     cancel(&mut bench, &mut (115..120).rev());
     let last = bench.add(slot);
     cancel(&mut bench, &mut [last].into_iter());
     assert_eq!(last, 120);
-    // Then it becomes shorter still, and grows.
+    // Then the row becomes shorter still, and grows.
     cancel(&mut bench, &mut (10..16).rev());
     (121..321).for_each(|key| assert_eq!(bench.add(slot), key));
     assert_eq!(index(&bench, 121), 10);

@@ -17,16 +17,16 @@ fn a_park_ends_at_the_last_deadline_that_it_can_gather() {
         bench.check();
         key
     };
-    // Alone it is woken at its deadline, however far away and whatever its slack.
+    // A timer that is alone is woken at its deadline, however far away and whatever its slack.
     let first = 5 << 20;
     file(&mut bench, first);
     assert_eq!(bench.next_wake(), Some(at(first)));
-    // Others beyond the slack of the first change nothing, also where their slots begin before it.
+    // Timers beyond the slack of the first change nothing, even if their slots begin within that slack.
     let beyond = file(&mut bench, first + (1 << 20) + width(0));
     file(&mut bench, 30 * width(3));
     file(&mut bench, Nanos::NEVER.get());
     assert_eq!(bench.next_wake(), Some(at(first)));
-    // Those within it are waited for, the last of them too; not longer than the slack of the first lasts.
+    // The park waits for timers within that slack, including the last of them; but not longer than the slack of the first lasts.
     for ahead in [width(0), 100, 1 << 19] {
         file(&mut bench, first + ahead);
         assert_eq!(bench.next_wake(), Some(at(first + ahead)));
@@ -55,7 +55,7 @@ fn a_slot_that_begins_within_the_slack_and_is_due_beyond_it_puts_nothing_off() {
 
 #[test]
 fn a_precise_timer_far_behind_others_shortens_the_park_to_those_that_were_looked_at() {
-    // In a slot that is open, and in order: a hundred with slack, then perhaps one without.
+    // In a slot that is open, and in order: a hundred timers with slack, then perhaps one without.
     for precise in [false, true] {
         let start = 2 * width(3);
         let mut bench = Bench::new(0);
@@ -67,7 +67,7 @@ fn a_precise_timer_far_behind_others_shortens_the_park_to_those_that_were_looked
             bench.file(key, start + 1_000 + n * 100);
         }
         assert_eq!(bench.advance(start + 500, 100), []);
-        // It looks at 64, and takes the next for one that may be precise if any is.
+        // The wheel looks at 64, and assumes that the next one may be precise if any timer is.
         let last = if precise { 64 } else { 100 };
         assert_eq!(bench.next_wake(), Some(at(start + 1_000 + last * 100)));
     }
@@ -75,7 +75,7 @@ fn a_precise_timer_far_behind_others_shortens_the_park_to_those_that_were_looked
 
 #[test]
 fn who_was_cancelled_in_an_open_slot_is_not_waited_for() {
-    // In order and out of order; the slot is open, and nothing in it is due.
+    // In order and out of order; the slot is open, and no timer in it is due.
     for deadlines in [[1_000, 1_010, 1_020, 1_200, 1_300, 9_000], [1_010, 9_000, 1_000, 1_300, 1_020, 1_200]]
     {
         let start = 2 * width(3);
@@ -91,7 +91,8 @@ fn who_was_cancelled_in_an_open_slot_is_not_waited_for() {
             |deadline| keys[deadlines.iter().position(|other| *other == deadline).expect("it is one")];
         assert_eq!(bench.advance(start + 10, 100), []);
         assert_eq!((bench.wheel.occupancy().opened(), bench.next_wake()), (6, Some(at(start + 1_200))));
-        // What counts is the first, and the last within its slack; neither it nor those between need be there any more.
+        // What counts is the first timer, and the last one within its slack; the first and those in between need not be
+        // there any more.
         bench.cancel(key_of(1_010));
         bench.cancel(key_of(1_200));
         assert_eq!(bench.next_wake(), Some(at(start + 1_020)));
@@ -113,7 +114,7 @@ fn who_waits_in_a_later_slot_is_not_asked_for_the_next_deadline() {
 
 #[test]
 fn a_reset_brings_the_new_slack() {
-    // Within its slot, and to another one.
+    // To a time within its slot, and to another slot.
     for to in [(5 << 20) - 100, 3 << 20] {
         let mut bench = Bench::new(0);
         let (key, precise) = (bench.add(Nanos::NEVER.get()), bench.add(6 << 20));
@@ -133,7 +134,7 @@ fn a_reset_brings_the_new_slack() {
 
 #[test]
 fn a_park_gathers_crowds_too() {
-    // Hundreds within the slack of the first, in order and out of order, before and after their slot was opened.
+    // Hundreds of timers within the slack of the first, in order and out of order, before and after their slot was opened.
     let slack = Slack::at_most_nanos(1 << 20);
     for reverse in [false, true] {
         for opened in [false, true] {
@@ -154,7 +155,7 @@ fn a_park_gathers_crowds_too() {
             let wake = bench.next_wake().map_or(0, Nanos::get);
             let end = start + slack.as_nanos();
             assert!((end - 2_000..=end).contains(&wake), "wakes {} after the first", wake - start);
-            // A crowd of one deadline is woken at that.
+            // A crowd with one deadline is woken at that deadline.
             let mut bench = Bench::new(0);
             for _ in 0..1_000 {
                 let key = bench.add(Nanos::NEVER.get());

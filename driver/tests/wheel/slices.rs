@@ -1,4 +1,4 @@
-//! Work in slices: what is interrupted goes on where it was, whatever happens meanwhile.
+//! Work in slices: work that is interrupted continues where it stopped, whatever happens meanwhile.
 
 use mainspring_driver::Nanos;
 use mainspring_driver::wheel::{Due, Place};
@@ -7,8 +7,8 @@ use crate::bench::{Bench, at, width};
 
 #[test]
 fn a_cascade_that_its_moves_cut_short_keeps_all_timers_in_order() {
-    // In one slot, the last first, and more than a page. Every third was reset to later: beyond the drain, into
-    // another slot that is due, or within its own.
+    // In one slot, the last first, and more than a short row. Every third was reset to later: beyond the drain,
+    // into another slot that is due, or within its own.
     let start = width(4);
     let now = start + 100_000;
     for moves in [1, 2, 7, 1_000] {
@@ -24,7 +24,7 @@ fn a_cascade_that_its_moves_cut_short_keeps_all_timers_in_order() {
         }
         let mut left: Vec<usize> = (0..100).collect();
         let mut calls = 0;
-        // Meanwhile timers go that were moved, and that were not yet, and some come.
+        // Meanwhile some timers leave, both moved and not yet moved ones, and some come.
         loop {
             let due = bench.wheel.next_due(&mut bench.owners, at(start + 60_500), &mut { moves });
             bench.check();
@@ -73,7 +73,7 @@ fn a_cascade_goes_on_where_its_moves_were_used_up() {
 
 #[test]
 fn the_next_deadline_is_found_among_timers_that_cascade() {
-    // Those that are left of the slot are not in order: the first of all lies behind a later one.
+    // The timers that are left in the slot are not in order: the first of all lies behind a later one.
     let deadline = |nth: u64| (1 << 22) + (nth << 16);
     let mut bench = Bench::of([9, 8, 5, 3, 7, 0, 6, 1, 4, 2].map(deadline));
     assert_eq!(bench.wheel.next_due(&mut bench.owners, at(2 << 22), &mut 3), Due::Exhausted);
@@ -88,13 +88,14 @@ fn the_next_deadline_is_found_among_timers_that_cascade() {
 
 #[test]
 fn a_crowd_that_no_slot_can_tell_apart_expires_in_order_and_in_slices() {
-    // Of one deadline, and out of order: a reset that is later than the registration of others keeps its number.
+    // With one deadline, and out of order: a reset that comes after the registration of other timers keeps its timer's number.
     let deadline = (1 << 30) + 5;
     let mut bench = Bench::new(0);
     for key in 0..500 {
         bench.add(1_000 + key * 7);
     }
-    // All are found to have been reset to the same time, in the order of their old deadlines, which is not theirs.
+    // All timers are found to have been reset to the same time, in the order of their old deadlines. The
+    // loop below files every third one again, out of that order.
     for key in 0..500 {
         bench.owners.deadline[key] = at(deadline);
     }
@@ -105,7 +106,7 @@ fn a_crowd_that_no_slot_can_tell_apart_expires_in_order_and_in_slices() {
     assert_eq!(bench.advance(10_000, 20), []);
     let mut fired = vec![];
     for _ in 0..400 {
-        // What is cancelled meanwhile is cancelled.
+        // A timer that is cancelled meanwhile stays cancelled.
         let mut moves = 20;
         match bench.wheel.next_due(&mut bench.owners, at(deadline), &mut moves) {
             Due::Fire { key, .. } => fired.push(key),
@@ -123,7 +124,7 @@ fn a_crowd_that_no_slot_can_tell_apart_expires_in_order_and_in_slices() {
 
 #[test]
 fn a_crowd_that_was_reset_to_later_is_moved_in_slices() {
-    // Armed in order and then reset to later in silence, one and all: to find that out is work that is granted in slices.
+    // All timers were armed in order and then silently reset to later: finding that out is work that is granted in slices.
     let mut bench = Bench::new(0);
     for key in 0..100 {
         bench.add(10);
@@ -143,7 +144,7 @@ fn a_crowd_that_was_reset_to_later_is_moved_in_slices() {
 
 #[test]
 fn to_pass_over_many_cancelled_timers_is_done_in_slices() {
-    // In order, so that they leave from the front; all but two are cancelled behind the first.
+    // In order, so that the timers leave from the front; all but two are cancelled behind the first.
     let mut bench = Bench::of([width(2); 5_000]);
     assert!(matches!(bench.next(width(2)), Due::Fire { key: 0, .. }));
     (2..4_999).for_each(|key| bench.cancel(key));
@@ -159,7 +160,7 @@ fn to_pass_over_many_cancelled_timers_is_done_in_slices() {
 
 #[test]
 fn a_wheel_can_be_emptied_in_the_middle_of_a_cascade() {
-    // A driver that is shut down empties its wheel, wakes, and hears of more timers that are dropped.
+    // A driver that is shut down empties its wheel, wakes tasks, and is told of more timers that are dropped.
     let mut bench = Bench::new(0);
     for i in (0..10).rev() {
         bench.add(width(2) + i * width(1));
@@ -182,7 +183,7 @@ fn a_wheel_can_be_emptied_while_timers_expire() {
         bench.wheel.next_due(&mut bench.owners, Nanos::new(10), &mut 100),
         Due::Fire { key: 3, .. }
     ));
-    // One of those that are due is cancelled; the rest of them come first.
+    // One of the timers that are due is cancelled; the other due timers come first.
     bench.cancel(1);
     let mut taken = vec![];
     while let Some((key, filed)) = bench.wheel.take_any(&mut bench.owners) {

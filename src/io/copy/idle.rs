@@ -125,5 +125,5 @@ impl Idle {
 }
 
 fn shut_down(_: Shutdown) -> io::Error {
-    io::Error::other("the Mainspring runtime that this copy's limit in time belongs to has shut down")
+    io::Error::other("the Mainspring runtime that this copy's time limit belongs to has shut down")
 }

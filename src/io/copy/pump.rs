@@ -140,7 +140,10 @@ impl Pump {
         while let Some((buffer, range)) = &mut self.waiting {
             let written = ready!(writer.as_mut().poll_write(cx, &buffer.bytes()[range.clone()]))?;
             if written == 0 {
-                return Poll::Ready(Err(io::Error::new(ErrorKind::WriteZero, "the writer takes no bytes")));
+                return Poll::Ready(Err(io::Error::new(
+                    ErrorKind::WriteZero,
+                    "the writer accepted no bytes",
+                )));
             }
             if written > range.len() {
                 return Poll::Ready(Err(impossible("the writer claims more bytes than it was given")));

@@ -123,7 +123,8 @@ impl TcpSocket {
     /// The system's errors.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let addr = self.socket.local_addr()?;
-        addr.as_socket().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "the socket is not one of IP"))
+        addr.as_socket()
+            .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "the socket is not an IP socket"))
     }
 
     /// Returns whether the address may be taken over from a listener that was closed recently (`SO_REUSEADDR`).

@@ -353,7 +353,7 @@ impl Interval {
 
 #[track_caller]
 fn assert_period(period: Duration) {
-    assert!(!period.is_zero(), "`period` must be non-zero: an interval without one would tick for ever");
+    assert!(!period.is_zero(), "`period` must not be zero: the interval would tick without end");
 }
 
 impl fmt::Debug for Interval {
