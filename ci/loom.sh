@@ -1,24 +1,24 @@
 #!/usr/bin/env bash
-# The models of both packages under loom, which tries every interleaving of the atomics, locks and cells in them.
+# Runs the models of both packages under loom, which tries every interleaving of the atomics, locks and cells in them.
 #
 #   bash ci/loom.sh             all models, and whether the text of each twin (below) is still there
 #   bash ci/loom.sh --twins     also shows that each model can fail: applies the weakenings listed below, one at a time, to a
 #                               copy of the tree, and expects the models named with each to fail
 #   bash ci/loom.sh --twins sleep       only the twins whose title or file matches
 #
-# What the last run found: 45 models hold, in 8 s on an idle machine. 74 twins, each caught by the models named with it, in
+# Result of the last run: 45 models hold, in 8 s on an idle machine. 74 twins, each caught by the models named with it, in
 # eight minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
 
-# Loom's own types are slow without optimisation. No debug information: it is what takes longest to build.
+# Loom's own types are slow without optimisation. There is no debug information, because it takes longest to build.
 export RUSTFLAGS="--cfg loom" CARGO_INCREMENTAL=0 CARGO_TERM_COLOR=never RUST_BACKTRACE=0
 export CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=0
 CARGO_TARGET_DIR="$(mkdir -p "${CARGO_TARGET_DIR:-target}/loom" && cd "${CARGO_TARGET_DIR:-target}/loom" && pwd)"
 export CARGO_TARGET_DIR
 
-# No model takes longer than this, in seconds, also on a busy machine.
+# The time limit of a model, in seconds; no model takes longer, even on a busy machine.
 limit=120
 
 # build PART: builds the models of a part in the current directory and prints the path of the program that runs them.
@@ -36,7 +36,7 @@ build() {
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
 
-# models PROGRAM: the names of its models.
+# models PROGRAM: prints the names of its models.
 models() {
     "$1" --list loom_ | sed -n 's/: test$//p'
 }
@@ -69,7 +69,7 @@ mode="${1:-}"
 
 # --- Twins -------------------------------------------------------------------------------------------------------------
 
-# The tree as it is now, and the copy that is weakened; the one at work may change meanwhile.
+# The tree as it is now, and the copy that is weakened; the working tree may change in the meantime.
 tree=.
 copy="$scratch/copy"
 if [ "$mode" = --twins ]; then
@@ -78,11 +78,11 @@ if [ "$mode" = --twins ]; then
     git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' file; do
         [ ! -f "$file" ] || { mkdir -p "$tree/$(dirname "$file")" && cp -p "$file" "$tree/$file"; }
     done
-    # All of it is new: what is left of another run was built of another tree.
+    # Every file is new: the remains of another run were built from another tree.
     cp -R "$tree" "$copy"
 fi
-# A target of its own: cargo tells two trees apart by the times of their files only, and would take the last twin for the
-# code when it builds the models the next time.
+# The twins have a target directory of their own. Cargo distinguishes two trees by the times of their files only, and would
+# take the last twin for the code when it builds the models the next time.
 export CARGO_TARGET_DIR="$CARGO_TARGET_DIR/twins"
 
 declare -A failed
@@ -122,7 +122,7 @@ twin() {
         done
     fi
     cp -p "$tree/$file" "$copy/$file"
-    # Cargo goes by the time of a file, which must not go back.
+    # Cargo compares file times, so the time of a file must not go back.
     touch "$copy/$file"
     if [ -n "$missed" ]; then
         survivors=$((survivors + 1))
@@ -342,7 +342,7 @@ twin "arm at home: the driver may be closed" driver/src/timer/entry/owner.rs \
 'inner.closed || deadline' 'deadline' \
     loom_shutdown_abroad_against_arming_at_home
 
-# The executor: the task'"'"'s word, the inbox, the handle.
+# The executor: the task's word, the inbox, the handle.
 
 twin "run: SCHEDULED is unset after the poll" src/executor/task/cell.rs \
 '    let before = header.state.begin();' \
@@ -365,7 +365,7 @@ twin "schedule: Release becomes Relaxed" src/executor/task/state.rs \
     loom_an_ignored_wake_publishes
 
 # The Acquires of `begin` have no twin: without them `Busy::claim`, which acquires the same word right after, does their
-# work. Nor has that of a `change` that finds COMPLETE: `Claim::take` acquires it anew.
+# work. Neither does the Acquire of a `change` that finds COMPLETE: `Claim::take` acquires the word again.
 
 twin "complete: the Release of COMPLETE becomes Relaxed" src/executor/task/state.rs \
 'fetch_add(change, Ordering::AcqRel)' 'fetch_add(change, Ordering::Relaxed)' \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Other targets than the one it runs on. docs/platforms.md says in words what is known of each.
+# Checks and tests for other targets than the one that this runs on. docs/platforms.md describes what is known of each.
 #
 #   bash ci/platforms.sh check       compiles library, tests and examples for every target that mio carries, and the driver
 #                                    for WebAssembly; a warning is an error (part of .ci/run)
@@ -13,9 +13,9 @@
 #   aarch64   by hand, in part: nothing that is the architecture's; several tests are too slow for their limits in emulation
 #   windows   every program ran to its end; one test failed, and was mended; two are left out, which Wine cannot pass
 #
-# Several may be named. Targets are installed by rustup where it can; what else is missing is said in one line, and skipped.
-# Debian's gcc-multilib and gcc-aarch64-linux-gnu exclude each other; those with a version in their names, such as
-# gcc-12-multilib and gcc-12-aarch64-linux-gnu, do not.
+# Several steps may be named. Targets are installed by rustup where it can; if anything else is missing, the step says so in
+# one line and is skipped. Debian's gcc-multilib and gcc-aarch64-linux-gnu exclude each other; packages with a version in
+# their names, such as gcc-12-multilib and gcc-12-aarch64-linux-gnu, do not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -27,12 +27,12 @@ packages=(-p mainspring -p mainspring-driver --all-features --locked)
 
 say() { echo "platforms: $*"; }
 
-# run SECONDS COMMAND...: prints the command, runs it within that time, prints how long it took.
+# run SECONDS COMMAND...: prints the command, runs it with that time limit, prints how long it took.
 run() {
     local limit=$1 start=$SECONDS
     shift
     echo "+ $*"
-    # Also where `set -e` does not hold, as before an `||`.
+    # The `return` is needed where `set -e` does not apply, as before an `||`.
     timeout -k 10 "$limit" "$@" || return
     echo "  took $((SECONDS - start)) s"
 }
@@ -43,7 +43,7 @@ skip() {
     say "skipped: $1, because $2"
 }
 
-# has TARGET: whether Rust's standard library for it is here, or could be installed; if not, it is skipped.
+# has TARGET: whether Rust's standard library for the target is here, or could be installed; if not, the target is skipped.
 has() {
     local libraries
     libraries="$(rustc --print target-libdir --target "$1" 2>/dev/null)" || { skip "$1" "rustc does not know it"; return 1; }
@@ -51,7 +51,7 @@ has() {
         { skip "$1" "its standard library is not here and rustup cannot install it"; return 1; }
 }
 
-# links TARGET COMPILER...: whether the compiler makes programs; if not, TARGET is skipped.
+# links TARGET COMPILER...: whether the compiler can make programs; if not, TARGET is skipped.
 links() {
     local name=$1
     shift
@@ -59,8 +59,8 @@ links() {
         { skip "$name" "$1 is missing or cannot link for it"; return 1; }
 }
 
-# suite TARGET CARGO-ARGUMENTS...: runs tests of that target, each in its time, to their end also if some fail. Some run the
-# examples, which cargo does not build where kinds of tests are named.
+# suite TARGET CARGO-ARGUMENTS...: runs the tests of that target, with a time limit for each command, and to the end even if
+# some fail. Some tests run the examples, which cargo does not build if kinds of tests are named.
 suite() {
     local name=$1
     shift
@@ -74,10 +74,10 @@ check() {
         aarch64-unknown-linux-gnu aarch64-linux-android i686-unknown-linux-gnu; do
         ! has "$name" || found+=(--target "$name")
     done
-    # One command for all, which keeps every core busy to the end.
+    # A single command for all targets, which keeps every core busy to the end.
     [ ${#found[@]} -eq 0 ] ||
         RUSTFLAGS="-D warnings" run 900 cargo check "${packages[@]}" --lib --tests --examples "${found[@]}"
-    # WebAssembly has no poller, and no clock of std's: the host gives the driver its own.
+    # WebAssembly has no poller, and std has no clock there: the host gives the driver its own clock.
     ! has wasm32-unknown-unknown || RUSTFLAGS="-D warnings" run 300 cargo check --locked -p mainspring-driver --all-features \
         --lib --target wasm32-unknown-unknown
 }
@@ -94,9 +94,9 @@ aarch64() {
         { skip "$name" "there is no aarch64-linux-gnu-gcc"; return 0; }
     export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER="$linker" QEMU_LD_PREFIX=/usr/aarch64-linux-gnu
     links "$name" "$linker" || return 0
-    # Some tests start programs of this target themselves: so the kernel has to know whom to give them to.
+    # Some tests start programs of this target themselves, so the kernel must know how to run them.
     "$target/links" 2>/dev/null || { skip "$name" "its programs do not start here: install and enable qemu-user-binfmt"; return 0; }
-    # One at a time: emulation is slow, and most tests have a watchdog.
+    # One test at a time: emulation is slow, and most tests have a watchdog.
     suite "$name" --lib --tests -- --test-threads=1
 }
 
@@ -119,9 +119,9 @@ windows() {
     return $status
 }
 not_in_wine=(
-    # Wine tells a socket of no refusal.
+    # Wine does not report a refusal to a socket.
     a_refusal_surfaces_once_and_later_sends_work
-    # To those who poll, Wine tells of a reset as of an end (to those who block in a read, as of a reset).
+    # Wine reports a reset as an end to callers that poll (and as a reset to callers that block in a read).
     a_client_that_resets_is_an_error_of_its_direction
 )
 

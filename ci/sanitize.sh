@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests under tools that watch memory and threads. Installs what it needs of a nightly toolchain where it can; the last
-# line says what was skipped and why.
+# Runs the tests under tools that watch memory and threads. Installs the parts of a nightly toolchain that it needs where it can;
+# the last line says what was skipped and why.
 #
 #   bash ci/sanitize.sh             everything
 #   bash ci/sanitize.sh twins       AddressSanitizer and Miri have to find a defect that is put in (nightly)
@@ -19,7 +19,7 @@
 #   valgrind  39 tests of the driver and a program of the runtime: no error, no block definitely or indirectly lost
 #   abort     builds, and the driver's example runs to its end
 #
-# Suppressions: none. What is left out, and why, stands beside each tool below.
+# Suppressions: none. What is left out, and why, is noted at each tool below.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -37,19 +37,20 @@ say() { echo "sanitize: $*"; }
 run() {
     echo "+ $*"
     local start=$SECONDS
-    # Also where `set -e` does not hold, as before an `||`.
+    # The `return` is needed where `set -e` does not apply, as before an `||`.
     timeout -k 10 1500 "$@" || return
     echo "  took $((SECONDS - start)) s"
 }
 
-# skip TOOL WHY: notes that it is skipped.
+# skip TOOL WHY: notes that the tool is skipped.
 skipped=()
 skip() {
     skipped+=("$1 ($2)")
     say "skipped: $1, because $2"
 }
 
-# nightly TOOL COMPONENT...: whether there is a nightly toolchain with these, or could be installed; if not, TOOL is skipped.
+# nightly TOOL COMPONENT...: whether a nightly toolchain with these components is here, or could be installed; if not, TOOL is
+# skipped.
 nightly() {
     local tool=$1 component
     shift
@@ -75,17 +76,17 @@ has_asan() {
 
 address() {
     nightly AddressSanitizer && has_asan AddressSanitizer || return 0
-    # LeakSanitizer is a part of it on Linux.
+    # On Linux this includes LeakSanitizer.
     local options=(--locked --target "$host" --target-dir "$target/asan" "${packages[@]}")
-    # The examples are programs that a test runs.
+    # The examples are needed because a test runs them.
     RUSTFLAGS="-Zsanitizer=address $all_seen" run cargo +nightly build "${options[@]}" --examples
     RUSTFLAGS="-Zsanitizer=address $all_seen" run cargo +nightly test "${options[@]}" --lib --tests --no-fail-fast -- \
         "${left_out[@]}" "${leaky[@]/#/--skip=}"
     ASAN_OPTIONS=detect_leaks=0 RUSTFLAGS="-Zsanitizer=address $all_seen" run cargo +nightly test "${options[@]}" --lib --tests \
         --no-fail-fast -- "${leaky[@]}"
 }
-# They leak on purpose, and run once more without LeakSanitizer: payloads whose drop always panics are forgotten in the end,
-# guards are forgotten, and wakers made by hand outlive everything.
+# These tests leak on purpose, and run once more without LeakSanitizer: payloads whose drop always panics are forgotten in the
+# end, guards are forgotten, and wakers made by hand outlive everything.
 leaky=(
     the_first_is_kept_and_the_drops_of_others_do_no_harm
     a_payload_that_panics_as_it_is_dropped_
@@ -99,17 +100,17 @@ leaky=(
     a_guard_held_across_an_await_is_its_tasks_panic_and_harms_no_other_task
 )
 left_out=(
-    # They run themselves under strace, where LeakSanitizer cannot work.
+    # These run themselves under strace, where LeakSanitizer cannot work.
     --skip arming_and_waking_on_the_own_thread_make_no_system_call
     --skip an_idle_second_under_a_host_costs_one_wait_and_no_wake_up
-    # They run themselves in less memory than a sanitizer reserves.
+    # These run themselves in less memory than a sanitizer reserves.
     --skip where_the_system_makes_no_
 )
 
 thread() {
     nightly ThreadSanitizer rust-src || return 0
-    # With a std that is not instrumented it sees neither the counters of `Arc` nor the locks, and reports what is fine.
-    # Those tests in which threads meet.
+    # If std is not instrumented, ThreadSanitizer sees neither the counters of `Arc` nor the locks, and reports correct code.
+    # Only the tests that use several threads run here.
     local options=(--locked -Zbuild-std --target "$host" --target-dir "$target/tsan" --no-fail-fast)
     RUSTFLAGS="-Zsanitizer=thread $all_seen" run cargo +nightly test "${options[@]}" -p mainspring-driver \
         --lib --test threads --test wakers --test entry_life --test tolerance
@@ -117,7 +118,7 @@ thread() {
         --lib --test park --test tasks --test shutdown --test time_sleep -- "${left_out[@]}"
 }
 
-# Without backtraces, each of which takes Miri half a minute: some tests have a hundred panics.
+# Without backtraces, because each takes Miri half a minute and some tests have a hundred panics.
 in_miri=(env RUST_BACKTRACE=0 MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri)
 
 miri() {
@@ -125,22 +126,23 @@ miri() {
     run cargo +nightly miri setup
     run "${in_miri[@]}" test --locked --target-dir "$target/miri" \
         -p mainspring-driver --lib --test entry_life --test tolerance -- "${leaky[@]/#/--skip=}"
-    # Without the lanes: safe code that holds numbers only, and millions of polls, of which Miri does a few hundred a second.
+    # Without the lanes: their code is safe and holds numbers only, and their tests make millions of polls, of which Miri does a
+    # few hundred a second.
     run "${in_miri[@]}" test --locked --target-dir "$target/miri" -p mainspring --lib executor -- --skip executor::lanes
 }
 
 valgrind() {
     type -P valgrind >/dev/null || { skip memcheck "valgrind is not installed"; return 0; }
     local program
-    # Those about the life of an entry and its wakers. It is fifty times slower, and runs one thread at a time: the long
-    # loops of the other tests would take hours, and repeat the same few accesses.
+    # Only the tests of the life of an entry and its wakers. Valgrind is fifty times slower, and runs one thread at a time: the
+    # long loops of the other tests would take hours, and repeat the same few accesses.
     for program in $(cargo test --locked -p mainspring-driver --test entry_life --test tolerance --test wakers \
         --target-dir "$target/valgrind" --no-run --message-format=json-render-diagnostics 2>/dev/null |
         sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'); do
         run "$(type -P valgrind)" --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect \
             --show-leak-kinds=definite,indirect --fair-sched=yes "$program" --test-threads=1 "${leaky[@]/#/--skip=}"
     done
-    # And a whole runtime, with its clocks, its poller and its alarm.
+    # Also a whole runtime, with its clocks, its poller and its alarm.
     run cargo build --locked --target-dir "$target/valgrind" --example hello
     run "$(type -P valgrind)" --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect \
         "$target/valgrind/debug/examples/hello"
@@ -151,8 +153,8 @@ abort() {
     CARGO_PROFILE_DEV_PANIC=abort run cargo run --locked --target-dir "$target/abort" -p mainspring-driver --example own_loop
 }
 
-# That the tools can fail: a copy of the tree, in which a waker that is cloned counts no reference. The task is then freed before
-# its waker is.
+# Shows that the tools can fail, in a copy of the tree in which cloning a waker counts no reference. So the task is freed before
+# its waker.
 twins() {
     local tree file test=executor::tests::queue::a_wake_after_completion_polls_nothing
     tree="$(mktemp -d)"
@@ -174,7 +176,7 @@ twins() {
     fi
 }
 
-# finds WORDS COMMAND...: runs it in the weakened tree. It has to fail and to say WORDS.
+# finds WORDS COMMAND...: runs the command in the weakened tree. It must fail and print WORDS.
 finds() {
     local words=$1 output
     shift

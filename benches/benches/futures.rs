@@ -12,21 +12,22 @@ use mainspring_driver::{Clock, Driver, Handle, Nanos, TestClock, TimerEntry};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A timer that waits where it is.
+/// An armed timer.
 fn armed(handle: &Handle, at: Nanos) -> Pin<Box<TimerEntry>> {
     let mut timer = Box::pin(handle.sleep_until(at));
     assert!(timer.as_mut().poll_elapsed(&mut Context::from_waker(Waker::noop())).is_pending());
     timer
 }
 
-/// Timers that wait meanwhile, between a minute and an hour ahead.
+/// Timers that wait during the measurement. They are due in a minute to an hour.
 fn crowd(handle: &Handle, count: u64) -> Vec<Pin<Box<TimerEntry>>> {
     let ahead =
         |i: u64| Duration::from_nanos(60 * SECOND + i.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (3_540 * SECOND));
     (0..count).map(|i| armed(handle, handle.now().saturating_add(ahead(i)))).collect()
 }
 
-/// Made, polled once, dropped: a timeout that did not strike. On the real clock, which is read once for it.
+/// A timer is made, polled once and dropped, as a timeout that does not expire. It runs on the real clock,
+/// which is read once for it.
 fn create_poll_drop(c: &mut Criterion) {
     let mut group = c.benchmark_group("entry/create+poll+drop");
     group.throughput(Throughput::Elements(1));
@@ -45,7 +46,8 @@ fn create_poll_drop(c: &mut Criterion) {
     group.finish();
 }
 
-/// Made and dropped without a poll, and polled when it waits already.
+/// A timer is made and dropped without a poll; a sleep of zero is polled; a timer that already waits is
+/// polled.
 fn cheap_paths(c: &mut Criterion) {
     let driver = Driver::new(Clock::monotonic(), || ());
     let handle = driver.handle();
@@ -63,7 +65,7 @@ fn cheap_paths(c: &mut Criterion) {
     c.bench_function("entry/pending poll", |b| b.iter(|| black_box(timer.as_mut().poll_elapsed(&mut cx))));
 }
 
-/// A heartbeat moves a timer on: later without the lock, earlier with it.
+/// A heartbeat moves a timer: to a later time without the lock, to an earlier time with it.
 fn reset(c: &mut Criterion) {
     let mut group = c.benchmark_group("entry/reset");
     group.throughput(Throughput::Elements(1));
@@ -91,7 +93,8 @@ fn reset(c: &mut Criterion) {
     group.finish();
 }
 
-/// Ten thousand fire, all at once or spread over a second in steps of a millisecond; arming is not measured.
+/// Ten thousand timers fire, all at once or spread over a second in steps of a millisecond. Arming them is
+/// not measured.
 fn fire(c: &mut Criterion) {
     const TIMERS: u64 = 10_000;
     let mut group = c.benchmark_group("entry/fire 10k");

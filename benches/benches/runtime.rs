@@ -1,8 +1,8 @@
-//! What a program pays for a sleep, a timeout, an interval and a task: Mainspring and its peers, each group the
-//! same work in the same harness with the same numbers.
+//! What a program pays for a sleep, a timeout, an interval and a task, on Mainspring and on its peers. In each group
+//! every runtime does the same work in the same harness with the same numbers.
 //!
-//! All runs inside the runtime's `block_on`, and what yields in a task. What a peer lacks is left out and said where it is. CPU time over
-//! many timers, lateness and memory cannot be seen here; the program `compare` measures them.
+//! Everything runs inside the runtime's `block_on`; work that yields runs in a task. What a peer lacks is left out, and a comment
+//! there says so. CPU time over many timers, lateness and memory cannot be seen here; the program `compare` measures them.
 //!
 //! Run with: cargo bench -p mainspring-bench --bench runtime
 
@@ -23,13 +23,13 @@ use tokio_util::time::delay_queue::Key;
 
 type Group<'c> = BenchmarkGroup<'c, WallTime>;
 
-/// How long a timeout is that does not strike.
+/// The length of a timeout that does not expire.
 const LONG: Duration = Duration::from_secs(30);
 const HOUR: Duration = Duration::from_secs(3600);
-/// Other timers, for the workloads that have them.
+/// The number of other timers, for the workloads that have them.
 const CROWD: u32 = 100_000;
 
-/// A group whose time is bounded.
+/// A group with a limited measurement time.
 fn group<'c>(c: &'c mut Criterion, name: &str) -> Group<'c> {
     let mut group = c.benchmark_group(name);
     group.throughput(Throughput::Elements(1));
@@ -59,8 +59,8 @@ macro_rules! for_each_peer_that_resets {
     };
 }
 
-/// Measures `work`, which does its work so many times and says how long that took, while `live` other timers
-/// wait.
+/// Measures `work` while `live` other timers wait. `work` repeats its work the given number of times and returns how long that
+/// took.
 fn measure<P: Peer>(group: &mut Group<'_>, live: u32, work: impl AsyncFn(&P, u64) -> Duration) {
     group.bench_function(P::NAME, |b| {
         b.iter_custom(|runs| {
@@ -76,14 +76,14 @@ fn measure<P: Peer>(group: &mut Group<'_>, live: u32, work: impl AsyncFn(&P, u64
     });
 }
 
-/// Lets the runtime do what it has put off, such as filing the crowd: that is not what is measured.
+/// Lets the runtime do work that it has put off, such as filing the crowd, so that this work is not measured.
 async fn settle<P: Peer>(peer: &P) {
     for _ in 0..1_000 {
         peer.yield_now().await;
     }
 }
 
-/// Sleeps that wait meanwhile, one to two hours ahead, in boxes of their own.
+/// Sleeps that wait during the measurement, due in one to two hours, each in a box of its own.
 async fn crowd<P: Peer>(peer: &P, live: u32) -> Vec<Pin<Box<impl Future<Output = ()> + use<P>>>> {
     let mut random = Random::new(1);
     let mut crowd = Vec::with_capacity(live as usize);
@@ -106,20 +106,20 @@ async fn poll_once(mut sleep: Pin<&mut impl Future<Output = ()>>) {
     .await;
 }
 
-/// Between a second and a minute.
+/// A duration between a second and a minute.
 #[inline]
 fn some_time(random: &mut Random) -> Duration {
     Duration::from_micros(1_000_000 + random.below(59_000_000))
 }
 
-/// tokio-util's `DelayQueue`, on tokio: a queue of keyed values in place of sleeps. Polling it is asking for
-/// the next value that is due.
+/// tokio-util's `DelayQueue`, on tokio: a queue of keyed values instead of sleeps. To poll it is to ask for the next value that
+/// is due.
 mod delay_queue {
     use super::*;
 
     const NAME: &str = "DelayQueue";
 
-    /// As the other `measure`. A queue is full of its `live` values, whose keys `work` gets.
+    /// Like the other `measure`. The queue holds `live` values, whose keys `work` receives.
     pub(super) fn measure(
         group: &mut Group<'_>,
         live: u32,
@@ -155,7 +155,7 @@ mod delay_queue {
     }
 }
 
-/// A sleep is made and dropped without a poll: a timeout around what was ready.
+/// A sleep is made and dropped without a poll, as in a timeout around a future that is ready.
 fn create_drop(c: &mut Criterion) {
     fn of<P: Peer>(group: &mut Group<'_>) {
         measure::<P>(group, 0, async |peer, runs| {
@@ -171,7 +171,7 @@ fn create_drop(c: &mut Criterion) {
     group.finish();
 }
 
-/// A sleep is made, polled once and dropped: a timeout that did not strike.
+/// A sleep is made, polled once and dropped, as in a timeout that does not expire.
 fn create_poll_drop(c: &mut Criterion) {
     fn of<P: Peer>(group: &mut Group<'_>, live: u32) {
         measure::<P>(group, live, async |peer, runs| {
@@ -216,11 +216,11 @@ fn timeout_ready(c: &mut Criterion) {
     group.finish();
 }
 
-/// A timeout around a future that yields once. The yield is in it; `task/yield` says what that costs alone.
+/// A timeout around a future that yields once. The cost of the yield is included; `task/yield` measures it alone.
 fn timeout_yields(c: &mut Criterion) {
     fn of<P: Peer>(group: &mut Group<'_>, live: u32) {
         measure::<P>(group, live, async |peer, runs| {
-            // In a task, as `task/yield` is.
+            // In a task, as in `task/yield`.
             let task = peer.clone();
             peer.spawn(async move {
                 let start = Instant::now();
@@ -267,12 +267,12 @@ fn reset_later(c: &mut Criterion) {
     group.finish();
 }
 
-/// One sleep is moved to a millisecond earlier each time, which no wheel can take for the same tick, and polled.
+/// One sleep is moved a millisecond earlier each time, so that no wheel can mistake it for the same tick, and polled.
 fn reset_earlier(c: &mut Criterion) {
     const STEP: Duration = Duration::from_millis(1);
     fn of<P: Resets>(group: &mut Group<'_>) {
         measure::<P>(group, CROWD, async |peer, runs| {
-            // Far enough for all samples but the very longest; those begin again from above.
+            // Far enough ahead for all samples except the very longest; those begin again at the ceiling.
             let ceiling = P::now() + 49 * HOUR;
             let steps = (48 * HOUR).as_millis() as u64;
             let mut at = ceiling;
@@ -306,8 +306,8 @@ fn reset_earlier(c: &mut Criterion) {
     group.finish();
 }
 
-/// A hundred thousand heartbeats: each sleep in turn, in random order, is moved to half a minute from now, and
-/// polled. One pass over all is measured as a whole.
+/// A hundred thousand heartbeats: in random order, each sleep is moved to half a minute from now, and polled. One pass over all
+/// of them is measured as a whole.
 fn reset_many(c: &mut Criterion) {
     fn of<P: Resets>(group: &mut Group<'_>, order: &[u32]) {
         measure::<P>(group, 0, async |peer, runs| {
@@ -318,7 +318,7 @@ fn reset_many(c: &mut Criterion) {
                 poll_once(sleep.as_mut()).await;
                 sleeps.push(sleep);
             }
-            // All the same from here on, whichever way they were armed first.
+            // The same for every runtime from here on, however the sleeps were armed first.
             for sleep in &mut sleeps {
                 P::reset(sleep.as_mut(), P::now() + LONG);
                 poll_once(sleep.as_mut()).await;
@@ -354,7 +354,7 @@ fn reset_many(c: &mut Criterion) {
     group.finish();
 }
 
-/// The period is so short that a tick is always due: what is measured is a tick and arming the next one.
+/// An interval whose period is so short that a tick is always due. A tick, and arming the next one, are measured.
 fn interval_tick(c: &mut Criterion) {
     fn of<P: Peer>(group: &mut Group<'_>) {
         measure::<P>(group, 0, async |peer, runs| {
@@ -371,7 +371,7 @@ fn interval_tick(c: &mut Criterion) {
     group.finish();
 }
 
-/// A task is started, runs and is awaited; and a task lets others run.
+/// A task is spawned, runs and is awaited; and a task lets other tasks run.
 fn tasks(c: &mut Criterion) {
     fn spawn_finish<P: Peer>(group: &mut Group<'_>) {
         measure::<P>(group, 0, async |peer, runs| {
@@ -384,7 +384,7 @@ fn tasks(c: &mut Criterion) {
     }
     fn yield_now<P: Peer>(group: &mut Group<'_>) {
         measure::<P>(group, 0, async |peer, runs| {
-            // In a task: the future of `block_on` is a case of its own in some runtimes.
+            // In a task: some runtimes treat the future of `block_on` as a special case.
             let task = peer.clone();
             peer.spawn(async move {
                 let start = Instant::now();
@@ -404,7 +404,7 @@ fn tasks(c: &mut Criterion) {
     yielding.finish();
 }
 
-/// How long a sleep of 100 µs lasts, from call to return. The rest is the kernel's and the poller's.
+/// How long a sleep of 100 µs lasts, from call to return. The rest of the time is the kernel's and the poller's.
 fn short_sleep(c: &mut Criterion) {
     fn of<P: Peer>(group: &mut Group<'_>) {
         measure::<P>(group, 0, async |peer, runs| {

@@ -1,8 +1,8 @@
-//! The bare wheel beside the timer structures of other systems: what a timer costs without a lock, a clock or
-//! a future, per timer. Each group does the same work with the same numbers on every layout.
+//! The bare wheel next to the timer structures of other systems: what a timer costs without a lock, a clock or a
+//! future, per timer. Each group does the same work with the same numbers on every layout.
 //!
-//! A timer lies in 256 bytes of its own, as a task does, and timers are used in shuffled order, so that what
-//! is a cache miss in a program of a million timers is one here.
+//! A timer lies in 256 bytes of its own, as a task does, and timers are used in shuffled order. So an access
+//! that misses the cache in a program with a million timers misses it here, too.
 //!
 //! Run with: cargo bench -p mainspring-bench --bench wheel
 
@@ -29,14 +29,14 @@ struct Bench<L> {
 }
 
 impl<L: Layout> Bench<L> {
-    /// Room for so many timers, none of which is armed.
+    /// Makes room for `count` timers, none of which is armed.
     fn new(count: u32) -> Bench<L> {
         let mut random = Random::new(1);
         let keys = random.order(count);
         Bench { layout: L::new(), timers: Timers::new(count), keys, random }
     }
 
-    /// Arms timers, each at the deadline that `when` makes of a random number.
+    /// Arms timers, each at a deadline that `when` computes from a random number.
     #[inline]
     fn insert(&mut self, keys: std::ops::Range<u32>, when: impl Fn(&mut Random) -> u64) {
         for i in keys {
@@ -50,7 +50,7 @@ impl<L: Layout> Bench<L> {
         self.layout.cancel(&mut self.timers, key);
     }
 
-    /// Fires what is due at `now`; returns how many.
+    /// Fires the timers that are due at `now`; returns their number.
     #[inline]
     fn advance(&mut self, now: u64) -> u32 {
         let mut fired = 0;
@@ -63,12 +63,12 @@ impl<L: Layout> Bench<L> {
     }
 }
 
-/// As timeouts are: within the next minute, and not in its first second.
+/// A deadline like that of a timeout: within the next minute, but not in its first second.
 fn within_a_minute(random: &mut Random) -> u64 {
     SECOND + random.below(59 * SECOND)
 }
 
-/// A group whose throughput is counted in timers, and whose time is bounded.
+/// A group whose throughput is counted in timers, with a limited measurement time.
 fn group<'c>(c: &'c mut Criterion, name: &str, timers: u32) -> BenchmarkGroup<'c, WallTime> {
     let mut group = c.benchmark_group(name);
     group.throughput(Throughput::Elements(u64::from(timers)));
@@ -77,8 +77,8 @@ fn group<'c>(c: &'c mut Criterion, name: &str, timers: u32) -> BenchmarkGroup<'c
     group
 }
 
-/// Measures `work` on all timers of a layout that `prepare` has made ready. The timers' memory is made once,
-/// the layout anew for each run.
+/// Measures `work` on a layout that `prepare` has made ready. The timers' memory is allocated once, the layout
+/// is made anew for each run.
 fn measure<L: Layout>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     count: u32,
@@ -103,7 +103,7 @@ fn measure<L: Layout>(
     });
 }
 
-/// A million come.
+/// A million timers are inserted.
 fn insert(c: &mut Criterion) {
     let mut group = group(c, "wheel/insert 1M", MILLION);
     macro_rules! layout {
@@ -120,7 +120,7 @@ fn insert(c: &mut Criterion) {
     group.finish();
 }
 
-/// A million go, in random order.
+/// A million timers are cancelled, in random order.
 fn cancel(c: &mut Criterion) {
     let mut group = group(c, "wheel/cancel 1M, random order", MILLION);
     let order = Random::new(3).order(MILLION);
@@ -138,8 +138,9 @@ fn cancel(c: &mut Criterion) {
     group.finish();
 }
 
-/// A timer comes and goes while others wait: the life of a timeout. Time goes on meanwhile, a millisecond for
-/// each thousand, so that a layout which only marks what is cancelled comes to free it; its ticks are counted.
+/// A timer is inserted and cancelled while others wait, as a timeout is. Time advances by a millisecond per
+/// thousand timers, so that a layout which only marks cancelled timers gets to free them; the cost of its ticks
+/// is included.
 fn churn(c: &mut Criterion) {
     for live in [1_000, 100_000, MILLION] {
         let mut group = group(c, &format!("wheel/insert+cancel, {live} live"), 1);
@@ -149,7 +150,7 @@ fn churn(c: &mut Criterion) {
                 group.bench_function(<$layout>::NAME, |b| {
                     let (bench, now, left) = prepared.get_or_insert_with(|| {
                         let mut bench = Bench::<$layout>::new(live + 1);
-                        // Far enough ahead that none of them fires while it is measured.
+                        // Far enough ahead that none of these timers fires during the measurement.
                         bench.insert(0..live, |random| 3600 * SECOND + random.below(3600 * SECOND));
                         (bench, 0, 1000)
                     });
@@ -172,7 +173,7 @@ fn churn(c: &mut Criterion) {
     }
 }
 
-/// A million cascade and fire over a second, in steps of a millisecond.
+/// A million timers cascade and fire over a second, in steps of a millisecond.
 fn fire(c: &mut Criterion) {
     let mut group = group(c, "wheel/cascade and fire 1M over 1 s", MILLION);
     macro_rules! layout {
@@ -192,8 +193,9 @@ fn fire(c: &mut Criterion) {
     group.finish();
 }
 
-/// The same over a minute: more levels to cascade through, and more rounds to be passed over. The 300 slots
-/// with rounds are left out: they pass each timer over a hundred times, and one run takes seconds.
+/// The same over a minute: there are more levels to cascade through, and more rounds to pass over. The layout
+/// with 300 slots and rounds is left out: it passes over each timer more than a hundred times, and one run takes
+/// seconds.
 fn fire_over_a_minute(c: &mut Criterion) {
     let mut group = group(c, "wheel/cascade and fire 1M over 60 s", MILLION);
     macro_rules! layout {
@@ -215,7 +217,7 @@ fn fire_over_a_minute(c: &mut Criterion) {
     group.finish();
 }
 
-/// A million are due at one moment, to which the layout comes in steps of a millisecond.
+/// A million timers are due at one moment, which the layout reaches in steps of a millisecond.
 fn fire_at_once(c: &mut Criterion) {
     let mut group = group(c, "wheel/cascade and fire 1M, one deadline", MILLION);
     macro_rules! layout {
@@ -252,7 +254,7 @@ const SPARSE: [u64; 12] = [
     7200 * SECOND,
 ];
 
-/// When is the next one due? Asked of a layout that can tell.
+/// Asks when the next timer is due, of each layout that can tell.
 fn next_wake(c: &mut Criterion) {
     let mut group = group(c, "wheel/next wake-up of a dozen", 1);
     macro_rules! layout {
@@ -268,8 +270,8 @@ fn next_wake(c: &mut Criterion) {
     group.finish();
 }
 
-/// A minute with a dozen timers, as a loop lives through it: from wake-up to wake-up, or from tick to tick where
-/// the layout cannot tell when to come next. What the wake-ups themselves cost is not in it.
+/// A minute with a dozen timers, as an event loop goes through it: from wake-up to wake-up, or from tick to tick
+/// if the layout cannot tell the next wake-up. The cost of the wake-ups themselves is not included.
 fn sparse(c: &mut Criterion) {
     let mut group = group(c, "wheel/a minute with a dozen", 1);
     macro_rules! layout {

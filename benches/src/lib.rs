@@ -1,6 +1,6 @@
-//! Measurements of Mainspring, alone and beside its peers. The micro-benchmarks are in `benches/`; the program
-//! that measures what they cannot see is `compare`; the one that looks for the longest step of the wheel is `steps`; the
-//! long run that looks for leaks and late timers is `soak`.
+//! Measurements of Mainspring, alone and next to its peers. The micro-benchmarks are in `benches/`. The program
+//! `compare` measures what they cannot see, `steps` looks for the longest step of the wheel, and `soak` is the long run
+//! that looks for leaks and late timers.
 
 pub mod layouts;
 pub mod peers;

@@ -1,16 +1,16 @@
 //! Numbers that look random and are the same in each run.
 
-/// SplitMix64: a few lines, quick enough to stand inside a measurement, well distributed from any seed.
+/// SplitMix64: a few lines, fast enough to run inside a measurement, well distributed from any seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A stream of numbers.
+    /// Makes a stream of numbers.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[inline]
     #[expect(clippy::should_implement_trait, reason = "it is no iterator: it has no end")]
     pub fn next(&mut self) -> u64 {
@@ -21,13 +21,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than `limit`, which must not be zero.
+    /// Returns a number less than `limit`, which must not be zero.
     #[inline]
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }
 
-    /// The numbers below `count`, shuffled.
+    /// Returns the numbers below `count`, shuffled.
     pub fn order(&mut self, count: u32) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count).collect();
         for i in (1..order.len()).rev() {

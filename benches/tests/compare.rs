@@ -1,5 +1,5 @@
-//! The promises of `compare`: every workload runs for those who take part in it and its figures are whole; mistakes
-//! are explained; what fails is told; nothing outlives it.
+//! The promises of `compare`: every workload runs for all contestants that take part in it, and its figures are
+//! complete; mistakes are explained; failures are reported; no child outlives the program.
 
 #![cfg(unix)]
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const COMPARE: &str = env!("CARGO_BIN_EXE_compare");
 
-/// A directory of one test, empty at first.
+/// The directory of one test, empty at first.
 fn directory(test: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("compare-{test}"));
     let _ = fs::remove_dir_all(&path);
@@ -54,7 +54,7 @@ fn every_workload_runs_and_its_figures_are_whole() {
         for metric in workload["metrics"].as_array().unwrap() {
             for contestant in ["mainspring", "tokio"] {
                 let value = &metric["contestants"][contestant]["value"]["median"];
-                // Only Linux tells what is resident.
+                // Only Linux reports resident memory.
                 let missing = cfg!(not(target_os = "linux")) && (id == "M" || metric["key"] == "idle");
                 assert!(value.is_number() || missing, "{id} {}: {contestant}", metric["key"]);
             }
@@ -66,7 +66,7 @@ fn every_workload_runs_and_its_figures_are_whole() {
     assert!(page.starts_with("# Benchmarks\n") && page.ends_with("the end\n") && page.contains("**W5b**"));
 }
 
-/// Every runtime has a figure above zero for each metric of the workloads `only`.
+/// Checks that every runtime has a figure above zero for each metric of the workloads `only`.
 fn everyone_has_a_figure(test: &str, only: &str) {
     let out = directory(test);
     let output = compare(&["--smoke", "--only", only, "--out", out.to_str().unwrap()]);
@@ -88,7 +88,8 @@ fn everyone_has_a_figure(test: &str, only: &str) {
     }
 }
 
-/// Some fire no timer while a task is ready. The busy sides end by themselves, so that there is a figure of these too.
+/// Some runtimes fire no timer while a task is ready. The busy sides end without a timer, so these runtimes have
+/// figures, too.
 #[test]
 fn beside_a_busy_side_everyone_ends_and_has_a_figure() {
     everyone_has_a_figure("busy", "W10a,W10b,W10c,W10d,W10e,W10f");
@@ -99,7 +100,7 @@ fn of_timers_that_are_dropped_churn_tick_burst_and_guard_requests_everyone_has_a
     everyone_has_a_figure("loads", "W11,W12,W13,W14,W15");
 }
 
-/// The other build is this one, by way of a script that notes what it is asked for.
+/// The other build is this one, started through a script that records its arguments.
 #[test]
 fn another_build_takes_part_and_is_compared_with() {
     let out = directory("against");
@@ -174,7 +175,7 @@ fn the_list_names_every_workload_and_contestant() {
     }
 }
 
-/// Ends the program in the middle of a child of some length.
+/// Ends the program in the middle of a child that takes some time.
 #[cfg(target_os = "linux")]
 #[test]
 fn ctrl_c_leaves_no_child_behind() {

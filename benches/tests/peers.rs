@@ -1,4 +1,4 @@
-//! Every measured runtime does what the trait `Peer` says of it. A workload would measure nonsense otherwise.
+//! Every measured runtime does what the trait `Peer` says. Otherwise the workloads would measure nonsense.
 
 use std::cell::Cell;
 use std::future::{Future, pending, poll_fn};
@@ -33,7 +33,7 @@ fn does_what_the_trait_says<P: Peer>() {
         assert!(start.elapsed() >= 2 * SHORT, "{}: a tick came early", P::NAME);
 
         assert_eq!(peer.spawn(async { 3 }).await, 3);
-        // Both in tasks: not every runtime lets the tasks run while its main future yields.
+        // Both run in tasks: not every runtime lets the tasks run while its main future yields.
         let turns = Rc::new(Cell::new(0));
         peer.detach({
             let (peer, turns) = (peer.clone(), turns.clone());
@@ -74,7 +74,7 @@ fn echoes<P: Peer>() {
     assert_eq!(&back, b"ping", "{}", P::NAME);
 }
 
-/// One task is both ends.
+/// One task handles both ends.
 fn connects_and_accepts<P: Peer>() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,4 +1,5 @@
-//! The soak's own promises: the same seed gives the same trace, mistakes are explained, Ctrl-C ends it with its line.
+//! The soak's own promises: the same seed gives the same trace, mistakes are explained, and on Ctrl-C it prints its
+//! last line and ends.
 
 use std::process::{Command, Output, Stdio};
 
@@ -66,7 +67,7 @@ fn an_interrupt_ends_it_with_its_line() {
         .expect("it can be run");
     let mut output = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut text = String::new();
-    // It says its seed once its handlers stand.
+    // It prints its seed after its signal handlers are installed.
     output.read_line(&mut text).expect("it prints a line");
     assert!(text.contains("--seed 1"), "{text}");
     std::thread::sleep(std::time::Duration::from_secs(1));

@@ -1,12 +1,13 @@
-//! The classic hierarchy of lists: 6 levels of 64 slots, ticks of a millisecond. tokio keeps its timers so.
+//! The classic hierarchy of lists: 6 levels of 64 slots, ticks of a millisecond. tokio stores its timers this
+//! way.
 //!
 //! Slots are doubly linked lists through the timers. A timer's level is that of the highest bit in which its
-//! tick differs from the wheel's; a bitmap for each level says which slots are in use. When the wheel comes
-//! to a slot, all of it is dealt out or fired, in the order of insertion. The next wake-up is the start of the
-//! next slot in use, so the wheel is also woken to deal.
+//! tick differs from the wheel's; a bitmap for each level records which slots are in use. When the wheel
+//! reaches a slot, all its timers are refiled or fired, in the order of insertion. The next wake-up is the
+//! start of the next slot in use, so some wake-ups only refile timers.
 //!
-//! Left out: the top level's going round, which takes two years, and the list on which the original puts
-//! what is due before it fires it.
+//! Left out: the wrap-around of the top level, which takes two years, and the list on which the original puts
+//! due timers before it fires them.
 
 use super::timers::{List, Timers};
 use super::{FARTHEST, Layout, MS, Timer};
@@ -20,19 +21,19 @@ const _: () = assert!(FARTHEST / MS < 1 << (BITS * LEVELS));
 /// The 6 × 64 wheel of linked lists.
 #[derive(Debug)]
 pub struct Classic {
-    /// The tick that the wheel stands at: what is due at it has fired.
+    /// The wheel's current tick. All timers that are due at it have fired.
     elapsed: u64,
     slots: Box<[List]>,
     occupied: [u64; LEVELS],
-    /// What was due when it was inserted.
+    /// Timers that were due when they were inserted.
     due: List,
 }
 
-/// The list of what was due when it was inserted, in a timer's `slot`.
+/// The value of a timer's `slot` if it is in the list of those that were due when they were inserted.
 const DUE: u32 = (LEVELS * SLOTS) as u32;
 
 impl Classic {
-    /// The first slot in use and the tick at which it starts.
+    /// Returns the first slot in use and the tick at which it starts.
     #[inline]
     fn next(&self) -> Option<(usize, u64)> {
         let level = self.occupied.iter().position(|&bits| bits != 0)?;
@@ -53,7 +54,7 @@ impl Classic {
         self.occupied[level] |= 1 << slot;
     }
 
-    /// Deals out or fires a slot, to whose start the wheel has come.
+    /// Refiles or fires the timers of a slot whose start the wheel has reached.
     fn process(&mut self, timers: &mut Timers, index: usize, fire: &mut impl FnMut(u32, &Timer)) {
         let mut list = std::mem::replace(&mut self.slots[index], List::EMPTY);
         self.occupied[index / SLOTS] &= !(1 << (index % SLOTS));

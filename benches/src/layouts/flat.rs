@@ -1,10 +1,10 @@
 //! The other design for the wheel's storage: a plain `Vec` of cells for each slot, and handles of (slot, index). Exact.
 //!
-//! Slots are 65 µs and more; one that comes due is split: what is due is sorted, as a batch. A cancelled cell is filled by
-//! the last one.
+//! Slots are 65 µs wide or more. When a slot comes due, it is split: the timers that are due are sorted, as a batch. The
+//! hole of a cancelled cell is filled with the last cell.
 //!
-//! Left out: slicing, giving memory back in steps, cancelling what is being fired, and letting a slot that is in order leave
-//! without sorting it.
+//! Left out: slicing, giving memory back in steps, cancelling a timer that is being fired, and firing from a slot that is
+//! already in order without sorting it.
 
 use mainspring_driver::wheel::{Rank, Slack};
 
@@ -17,7 +17,7 @@ const LEVELS: usize = 8;
 const SLOTS: usize = 1 << LEVEL_BITS;
 /// Owners this many cells ahead are fetched into the cache.
 const AHEAD: usize = 12;
-/// In a handle: due, not in a slot.
+/// Set in the handle of a timer that is due, and no longer in a slot.
 const BATCH: u64 = 1 << 63;
 
 /// The wheel with a `Vec` for each slot.
@@ -71,7 +71,7 @@ impl Slot {
         index
     }
 
-    /// Takes a cell, and says who now lies in its place.
+    /// Removes a cell. Returns the cell, and the key of the one that now lies in its place.
     #[inline]
     fn swap_remove(&mut self, index: usize) -> (Option<Cell>, Option<Key>) {
         let cell = self.cells.swap_remove(index);
@@ -101,7 +101,7 @@ impl Flat {
         timers[cell.key.get()].handle = handle(id, index);
     }
 
-    /// The slot in use that starts first, and when it starts.
+    /// Returns the slot in use that starts first, and when it starts.
     #[inline]
     fn earliest(&self) -> Option<(usize, u64)> {
         let level = self.occupied.iter().position(|&bits| bits != 0)?;
@@ -145,7 +145,7 @@ impl Flat {
         }
     }
 
-    /// Takes what is due out of a level-0 slot and fires it in order.
+    /// Removes the due timers from a level-0 slot and fires them in order.
     fn split(&mut self, timers: &mut Timers, id: usize, now: u64, fire: &mut impl FnMut(u32, &Timer)) {
         let Flat { slots, batch, .. } = self;
         let slot = &mut slots[id];

@@ -1,17 +1,18 @@
-//! A binary heap ordered by (deadline, number); exact. What is cancelled stays until it comes to the top, or
-//! until it is half of the heap: many programs keep their timers so, and Go's runtime much alike.
+//! A binary heap ordered by (deadline, number); exact. A cancelled timer stays until it reaches the top, or
+//! until half of the heap is cancelled. Many programs keep their timers this way, and Go's runtime does much
+//! the same.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::{Layout, Timer, Timers};
 
-/// In the handle of a timer that was cancelled.
+/// The handle of a timer that was cancelled.
 const CANCELLED: u64 = 0;
-/// The heap is not swept for fewer than these.
+/// The heap is not swept for fewer cancelled timers than this.
 const FEW: usize = 64;
 
-/// A `BinaryHeap`. The timer keeps its number.
+/// A `BinaryHeap`. The timer stores its number.
 #[derive(Debug)]
 pub struct Heap {
     heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
@@ -20,7 +21,7 @@ pub struct Heap {
 }
 
 impl Heap {
-    /// Lets go of what is cancelled at the top, so that the top tells the truth.
+    /// Removes cancelled timers from the top, so that the top is a live timer.
     #[inline]
     fn drop_cancelled(&mut self, timers: &Timers) {
         while self.cancelled > 0 {

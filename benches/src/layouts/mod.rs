@@ -1,16 +1,15 @@
-//! Layouts: the data structures that other systems keep their timers in, written for the comparison, beside
-//! our own wheel.
+//! Layouts: the data structures in which other systems keep their timers, written for the comparison with our own wheel.
 //!
-//! Each does what its original does where costs are concerned, and as well. What is wrong in an original, or
-//! has no place here (rounding that fires early, an overflow that no test reaches), is put right or left out,
-//! and the file says so: what is compared is what a timer costs, not what it promises.
+//! Each layout does what its original does as far as costs are concerned, and equally well. What is wrong in an original, or
+//! has no place here (rounding that fires early, an overflow that no test reaches), is corrected or left out, and the file
+//! says so. The comparison is about what a timer costs, not about what it promises.
 //!
 //! Ground rules:
 //!
-//! * A layout has no clock and no lock. It stands at zero when it is new; times are nanoseconds since.
-//! * By [`Layout::advance`] to `now` exactly those timers have fired whose deadline, rounded up to whole
-//!   [`Layout::TICK`]s, is not after `now` rounded down to them. None fires early, and none twice.
-//! * The timers lie in [`Timers`], which the caller owns. A layout finds its timer again by what it left there.
+//! * A layout has no clock and no lock. A new layout is at time zero; times are nanoseconds since then.
+//! * By [`Layout::advance`] to `now` exactly those timers have fired whose deadline, rounded up to whole [`Layout::TICK`]s,
+//!   is not after `now` rounded down to them. None fires early, and none twice.
+//! * The timers lie in [`Timers`], which the caller owns. A layout finds a timer again by what it has stored in the timer.
 
 mod classic;
 mod flat;
@@ -34,36 +33,37 @@ pub use skynet::Skynet;
 pub use timers::{Timer, Timers};
 pub use tree::Tree;
 
-/// Nanoseconds of a millisecond.
+/// Nanoseconds in a millisecond.
 pub const MS: u64 = 1_000_000;
-/// No layout is given a deadline after this: 30 days, which is within the range of all of them.
+/// The latest deadline that any layout is given: 30 days, which is within the range of all of them.
 pub const FARTHEST: u64 = 30 * 24 * 3_600_000 * MS;
 
-/// A structure that timers wait in.
+/// A data structure in which timers wait.
 pub trait Layout {
-    /// What it is called in a table.
+    /// The layout's name in a table.
     const NAME: &'static str;
-    /// Deadlines are rounded up to a multiple of this; one nanosecond for a layout that is exact.
+    /// Deadlines are rounded up to a multiple of this: one nanosecond for an exact layout.
     const TICK: u64;
-    /// Whether timers that are due at once fire in the order of their deadlines, equal ones in the order in
-    /// which they were inserted.
+    /// Whether timers that are due at once fire in the order of their deadlines, and those with equal deadlines in the order
+    /// of insertion.
     const ORDERED: bool;
-    /// Whether it can say when to come next. One that cannot must be called at each tick.
+    /// Whether the layout can tell the next wake-up. One that cannot must be called at each tick.
     const TELLS_NEXT: bool;
 
-    /// An empty one, which stands at zero.
+    /// Makes an empty layout, which is at time zero.
     fn new() -> Self;
 
-    /// Files the timer `key`, which is not in it, under `deadline`. One that has passed fires at the next tick at the latest.
+    /// Files the timer `key`, which is not in the layout, under `deadline`. If the deadline has passed, the timer fires at
+    /// the next tick at the latest.
     fn insert(&mut self, timers: &mut Timers, deadline: u64, key: u32);
 
-    /// Takes out the timer `key`, which is in it.
+    /// Removes the timer `key`, which is in the layout.
     fn cancel(&mut self, timers: &mut Timers, key: u32);
 
-    /// Fires what is due at `now`, which never goes back.
+    /// Fires the timers that are due at `now`, which never goes back.
     fn advance(&mut self, timers: &mut Timers, now: u64, fire: &mut impl FnMut(u32, &Timer));
 
-    /// Nothing has to be done before this; `None` if it is empty, or cannot tell.
+    /// Returns a time before which nothing has to be done; `None` if the layout is empty, or cannot tell.
     fn next_wake(&self) -> Option<u64>;
 }
 

@@ -1,7 +1,6 @@
 //! Mainspring's own wheel: each slot a row of cells, in blocks; exact.
 //!
-//! What the runtime's entries do is done here too: they are asked for their true deadline when they
-//! cascade or fire, and fetched ahead of that.
+//! As in the runtime, the wheel asks a timer for its true deadline when it cascades or fires, and prefetches it before.
 
 use std::num::NonZeroU32;
 
@@ -17,7 +16,7 @@ pub struct Mainspring {
     inserted: u64,
 }
 
-/// A timer's key and one: like the pointer to an entry it is never zero, so that an empty cell costs nothing.
+/// A timer's key plus one: like the pointer to an entry it is never zero, so that an empty cell needs no extra space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key(NonZeroU32);
 
@@ -56,8 +55,8 @@ impl Store<Key> for Timers {
 }
 
 impl Mainspring {
-    /// A slice of [`advance`](Layout::advance), as the driver makes it: no more than `budget` timers fire and move, taken
-    /// together. Says whether more is to be done at `now`, with which it must be called again.
+    /// Does a slice of [`advance`](Layout::advance), as the driver does: at most `budget` timers fire and move, taken
+    /// together. Returns whether more is to be done at `now`; then it must be called again with the same `now`.
     #[inline]
     pub fn advance_some(
         &mut self,
@@ -80,14 +79,15 @@ impl Mainspring {
         }
     }
 
-    /// Resets the timer `key`, which is in it, to a later deadline. As with a sleep, the wheel finds out when it comes to it.
+    /// Resets the timer `key`, which is in the wheel, to a later deadline. As with a sleep, the wheel finds out when it
+    /// reaches the timer.
     #[inline]
     pub fn put_off(&mut self, timers: &mut Timers, deadline: u64, key: u32) {
         debug_assert!(deadline >= timers[key].when);
         timers[key].when = deadline;
     }
 
-    /// Resets the timer `key`, which is in it, to an earlier deadline; it keeps its sequence number.
+    /// Resets the timer `key`, which is in the wheel, to an earlier deadline; it keeps its sequence number.
     #[inline]
     pub fn bring_forward(&mut self, timers: &mut Timers, deadline: u64, key: u32) {
         timers[key].when = deadline;

@@ -1,20 +1,22 @@
-//! One ring of 60 000 slots of a millisecond. libco keeps its timers so.
+//! One ring of 60 000 slots of a millisecond. libco stores its timers this way.
 //!
-//! Slots are doubly linked lists through the timers, so one leaves at once. A deadline further away than the
-//! ring is long waits in the last slot, and is filed again when that comes. There is no bitmap: the loop comes
-//! by each millisecond and joins the slots that it has passed.
+//! Slots are doubly linked lists through the timers, so a timer can be removed at once. A timer whose deadline
+//! is further away than the ring is long waits in the last slot, and is filed again when that slot is reached.
+//! There is no bitmap: the loop visits every millisecond and joins the slots that it has passed.
 //!
-//! Put right: the original refuses timers while the clock stands before its start, and complains of long ones.
+//! Corrected: the original refuses timers while the clock is before its start, and complains about long
+//! timers.
 
 use super::timers::{List, Timers};
 use super::{Layout, MS, Timer};
 
 const SLOTS: u64 = 60_000;
 
-/// The ring of a minute.
+/// A ring of a minute.
 #[derive(Debug)]
 pub struct Ring {
-    /// All slots of ticks before this have been taken; its own is taken again, for what joined it since.
+    /// All slots of ticks before this have been emptied. The slot of this tick is emptied again, for timers
+    /// that were added since.
     start: u64,
     /// The slot of the tick `start`.
     first: u64,

@@ -1,15 +1,17 @@
-//! One wheel of slots with rounds: a timer further away than the wheel is long counts how often it is to be
-//! passed over. go-zero keeps its timers so.
+//! One wheel of slots with rounds: a timer that is further away than the wheel is long counts the rounds for
+//! which it is passed over. go-zero stores its timers this way.
 //!
 //! A slot is a list of elements that are allocated one by one, and a map leads from a timer's key to its
-//! element. Removing takes it out of the map and marks it; it is freed when its slot is next looked through.
+//! element. Removing a timer takes it out of the map and marks its element, which is freed the next time its
+//! slot is visited.
 //!
 //! The map hashes with one multiplication. The elements come from a slab and take a cache line each; in the
 //! original they are two objects of about that size.
 //!
-//! Put right: deadlines are rounded up, not down, and count from the wheel's tick, not from between two.
-//! Left out: moving a timer (the original notes how many slots it has still to go, and carries it on when its
-//! slot is looked through), as no layout here is asked to; the goroutine and its channels.
+//! Corrected: deadlines are rounded up, not down, and count from the wheel's tick, not from a point between
+//! two ticks.
+//! Left out: moving a timer (the original notes how many slots the timer still has to advance, and moves it
+//! when its slot is visited), because no layout here is asked to; the goroutine and its channels.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -17,14 +19,14 @@ use std::hash::{BuildHasher, Hasher};
 use super::timers::NONE;
 use super::{Layout, MS, Timer, Timers};
 
-/// A wheel of `SLOTS` slots of a millisecond. The original's own use of it has 300 slots, of a second.
+/// A wheel of `SLOTS` slots of a millisecond. The original itself uses it with 300 slots, of a second.
 #[derive(Debug)]
 pub struct Rounds<const SLOTS: usize> {
-    /// The tick that the wheel stands at.
+    /// The wheel's current tick.
     ticked: u64,
     slots: Box<[Slot]>,
     elements: Vec<Element>,
-    /// A list of elements that are not in use.
+    /// The list of unused elements.
     free: u32,
     positions: HashMap<u32, u32, Multiply>,
 }
@@ -42,7 +44,7 @@ const EMPTY: Slot = Slot { head: NONE, tail: NONE };
 struct Element {
     next: u32,
     key: u32,
-    /// How often it is to be passed over.
+    /// For how many rounds the timer is still passed over.
     rounds: u32,
     removed: bool,
 }
@@ -59,7 +61,7 @@ impl<const SLOTS: usize> Rounds<SLOTS> {
         slot.tail = id;
     }
 
-    /// Goes to the next tick, and looks through its slot.
+    /// Advances to the next tick, and visits its slot.
     fn tick(&mut self, timers: &Timers, fire: &mut impl FnMut(u32, &Timer)) {
         self.ticked += 1;
         let slot = (self.ticked % SLOTS as u64) as usize;
@@ -112,7 +114,7 @@ impl<const SLOTS: usize> Layout for Rounds<SLOTS> {
 
     #[inline]
     fn insert(&mut self, _: &mut Timers, deadline: u64, key: u32) {
-        // As in the original, what is past waits one tick.
+        // As in the original, a deadline that has passed waits one tick.
         let steps = deadline.div_ceil(MS).saturating_sub(self.ticked).max(1);
         let rounds = ((steps - 1) / SLOTS as u64) as u32;
         let slot = ((self.ticked + steps) % SLOTS as u64) as usize;

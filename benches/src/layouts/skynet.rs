@@ -1,33 +1,34 @@
-//! Skynet's wheel: a near wheel of one tick a slot, and four further ones, through which timers cascade.
+//! Skynet's wheel: a near wheel of one tick a slot, and four further wheels, through which timers cascade.
 //!
-//! Slots are singly linked lists with a tail, of nodes that are allocated one by one. The wheel walks tick by
-//! tick; it has no bitmap and cannot say when to come next. A node comes from a slab here, not from `malloc`, but
+//! Slots are singly linked lists with a tail, of nodes that are allocated one by one. The wheel advances tick by
+//! tick; it has no bitmap and cannot tell the next wake-up. A node comes from a slab here, not from `malloc`, but
 //! is as large as the 32 bytes that `malloc` would spend on it.
 //!
-//! As in its source: 256 near slots and 4 × 64, ticks of 10 ms (`Skynet<8, 6, 10>`). The same with ticks of
-//! 1 ms, so that it can be compared (`Skynet<8, 6, 1>`). As it is often described: 4096 and 4 × 32
-//! (`Skynet<12, 5, 1>`).
+//! Three variants: as in its source, with 256 near slots and 4 × 64, and ticks of 10 ms (`Skynet<8, 6, 10>`); the
+//! same with ticks of 1 ms, for comparison (`Skynet<8, 6, 1>`); and as it is often described, with 4096 and 4 ×
+//! 32 (`Skynet<12, 5, 1>`).
 //!
-//! The original cannot cancel. What its Lua side does is done here: the node is marked as nobody's, and freed
-//! when its time comes.
+//! The original cannot cancel. Its Lua side does what is done here: the node is marked as unowned, and freed when
+//! its time comes.
 //!
-//! Put right: deadlines are rounded up, not down.
+//! Corrected: deadlines are rounded up, not down.
 
 use super::timers::NONE;
 use super::{FARTHEST, Layout, MS, Timer, Timers};
 
-/// Wheels beyond the near one.
+/// The number of wheels beyond the near one.
 const LEVELS: usize = 4;
 
-/// The near wheel has two to `NEAR` slots, each of the others two to `LEVEL`; a tick has `TICK_MS` milliseconds.
+/// The near wheel has two to the power of `NEAR` slots, each of the others two to the power of `LEVEL`. A tick
+/// has `TICK_MS` milliseconds.
 #[derive(Debug)]
 pub struct Skynet<const NEAR: u32, const LEVEL: u32, const TICK_MS: u64> {
-    /// The tick that the wheel stands at.
+    /// The wheel's current tick.
     time: u32,
-    /// The near slots, then those of the levels.
+    /// The near slots, then the slots of the levels.
     slots: Box<[Slot]>,
     nodes: Vec<Node>,
-    /// A list of nodes that are not in use.
+    /// The list of unused nodes.
     free: u32,
 }
 
@@ -44,7 +45,7 @@ const EMPTY: Slot = Slot { head: NONE, tail: NONE };
 struct Node {
     next: u32,
     tick: u32,
-    /// Whose timer it is; nobody's if it was cancelled.
+    /// The timer that the node belongs to; none if it was cancelled.
     key: u32,
 }
 
@@ -64,7 +65,8 @@ impl<const NEAR: u32, const LEVEL: u32, const TICK_MS: u64> Skynet<NEAR, LEVEL, 
         id
     }
 
-    /// The slot of `tick`: the lowest wheel on which all digits above are those of the time.
+    /// Returns the slot of `tick`. It is on the lowest wheel above which all digits equal those of the current
+    /// time.
     #[inline]
     fn slot(&self, tick: u32) -> usize {
         let differs = tick ^ self.time;
@@ -92,8 +94,8 @@ impl<const NEAR: u32, const LEVEL: u32, const TICK_MS: u64> Skynet<NEAR, LEVEL, 
         slot.tail = id;
     }
 
-    /// Goes to the next tick. Where a wheel's lower digits have all come round to zero, one of its slots is
-    /// dealt out.
+    /// Advances to the next tick. If the lower digits have all wrapped to zero, a slot of the wheel above them is
+    /// refiled.
     fn shift(&mut self) {
         self.time += 1;
         let mut shift = NEAR;
@@ -155,7 +157,7 @@ impl<const NEAR: u32, const LEVEL: u32, const TICK_MS: u64> Layout for Skynet<NE
 
     #[inline]
     fn insert(&mut self, timers: &mut Timers, deadline: u64, key: u32) {
-        // What is past joins the current tick's slot, which `advance` looks through before it goes on.
+        // A deadline that has passed joins the current tick's slot, which `advance` visits before it goes on.
         let tick = (deadline.div_ceil(Self::TICK) as u32).max(self.time);
         let id = self.allocate(Node { next: NONE, tick, key });
         timers[key].handle = u64::from(id);

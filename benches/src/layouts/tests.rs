@@ -1,15 +1,16 @@
-//! Each layout against a plain list: what has fired by each moment, in which order, and what never does.
+//! Tests each layout against a plain list: which timers have fired at each moment, in which order, and which
+//! never fire.
 
 use super::*;
 use crate::random::Random;
 
-/// Rounded up to the layout's tick.
+/// Rounds a deadline up to the layout's tick.
 fn up<L: Layout>(deadline: u64) -> u64 {
     deadline.div_ceil(L::TICK) * L::TICK
 }
 
-/// How far ahead a deadline lies: of every order of magnitude, and often at the edge of a slot of one of the
-/// layouts.
+/// Returns how far ahead a deadline lies: in every order of magnitude, and often at the edge of a slot of one
+/// of the layouts.
 fn ahead(random: &mut Random) -> u64 {
     let edges = [1 << 16, 1 << 22, 1 << 28, 1 << 34, MS, 10 * MS, 64 * MS, 256 * MS, 300 * MS, 4096 * MS];
     let far = [1 << 40, 60_000 * MS, 4096 * 32 * MS, 256 * 64 * 10 * MS, 64 * 64 * 64 * MS];
@@ -22,7 +23,7 @@ fn ahead(random: &mut Random) -> u64 {
     }
 }
 
-/// The next moment: mostly near, sometimes after everything.
+/// Returns the length of the next step: mostly short, sometimes past all deadlines.
 fn step(random: &mut Random) -> u64 {
     match random.below(16) {
         0 => 0,
@@ -34,10 +35,10 @@ fn step(random: &mut Random) -> u64 {
     }
 }
 
-/// Inserts, cancels and advances at random, beside a list of what is armed.
+/// Inserts, cancels and advances at random, next to a list of the armed timers.
 fn agrees_with_a_list<L: Layout>() {
     const KEYS: u32 = 200;
-    // What walks tick by tick takes its time over the long jumps.
+    // A layout that advances tick by tick is slow on the long jumps.
     let seeds = if L::TELLS_NEXT { 40 } else { 4 };
     for seed in 1..=seeds {
         let mut random = Random::new(seed);
@@ -51,7 +52,7 @@ fn agrees_with_a_list<L: Layout>() {
                     if armed[key as usize].take().is_some() {
                         layout.cancel(&mut timers, key);
                     }
-                    // To the edges of slots from anywhere, and to the edges of time as the layout sees it.
+                    // Reaches the edges of slots from any time, and edges of time as the layout sees it.
                     let origin = if random.below(2) == 0 { now } else { now & !0xFFFF };
                     let deadline = (origin + ahead(&mut random)).max(now + 1);
                     layout.insert(&mut timers, deadline, key);
@@ -87,7 +88,7 @@ fn agrees_with_a_list<L: Layout>() {
     }
 }
 
-/// It never names a moment after the first deadline, and names one exactly while something is armed.
+/// Checks that the next wake-up is never after the first deadline, and exists exactly while a timer is armed.
 fn tells_next_wake<L: Layout>(layout: &L, armed: &[Option<(u64, u64)>], now: u64) {
     let first = armed.iter().flatten().map(|&(when, _)| up::<L>(when)).min();
     match (layout.next_wake(), first) {
@@ -97,7 +98,7 @@ fn tells_next_wake<L: Layout>(layout: &L, armed: &[Option<(u64, u64)>], now: u64
     }
 }
 
-/// Going from wake-up to wake-up reaches every timer on its tick.
+/// Checks that going from wake-up to wake-up reaches every timer on its tick.
 fn wakes_lead_to_every_timer<L: Layout>() {
     if !L::TELLS_NEXT {
         return;
@@ -117,7 +118,8 @@ fn wakes_lead_to_every_timer<L: Layout>() {
     assert_eq!(fired, deadlines, "{}", L::NAME);
 }
 
-/// A deadline that has passed when it is inserted fires with the next tick, and can be cancelled before.
+/// Checks that a timer whose deadline has passed when it is inserted fires with the next tick, and can be
+/// cancelled before that.
 fn what_is_past_fires_at_the_next_tick<L: Layout>() {
     let (mut layout, mut timers) = (L::new(), Timers::new(3));
     let now = 5000 * MS;

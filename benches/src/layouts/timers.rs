@@ -1,12 +1,12 @@
-//! `Timers`: the memory that a layout's timers lie in, and the lists that run through them.
+//! `Timers`: the memory in which a layout's timers lie, and the lists that run through them.
 //!
 //! Ground rules:
 //!
-//! * A timer is 256 bytes, as a task with a small future is, and what the layouts and the firing touch is its
-//!   first cache line. To touch one that is not in the cache costs what it costs a runtime.
+//! * A timer takes 256 bytes, like a task with a small future. The layouts and the firing touch its first cache
+//!   line only. Touching a timer that is not in the cache costs as much as in a runtime.
 //! * A layout that is intrusive in the original keeps its links here; one that is not keeps at most its handle.
 //! * Links are indices, so the lists need no unsafe code. The one unsafe block is a prefetch, which a wheel of
-//!   arrays may use and a list cannot: only the array knows whom it will come to.
+//!   arrays can use and a list cannot: only an array knows which timer comes next.
 
 use std::ops::{Index, IndexMut};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,11 +16,11 @@ use mainspring_driver::wheel::Place;
 /// No timer.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A timer, in the midst of what a task would keep.
+/// A timer, in the middle of the data that a task would hold.
 #[derive(Debug)]
 #[repr(align(256))]
 pub struct Timer {
-    /// What firing changes.
+    /// The state that firing changes.
     state: AtomicU64,
     /// The deadline, in the layout's unit.
     pub(super) when: u64,
@@ -28,18 +28,18 @@ pub struct Timer {
     pub(super) handle: u64,
     /// A handle that is a place in Mainspring's wheel.
     pub(super) place: Place,
-    /// The list that it is in, by the layout's numbering.
+    /// The list that the timer is in, by the layout's numbering.
     pub(super) slot: u32,
     prev: u32,
     next: u32,
 }
 
 impl Timer {
-    /// Does what firing does to a timer in any runtime: one atomic step on its state.
+    /// Does what firing a timer costs in any runtime: one atomic step on its state.
     #[inline]
     pub fn fire(&self) {
-        // As strong as a runtime needs it: what was done before the timer fired must be seen by who finds it
-        // fired, and the waker's registration by who fires.
+        // As strong as a runtime needs it: what was done before the timer fired must be visible to the thread
+        // that finds it fired, and the waker's registration to the thread that fires it.
         self.state.swap(1, Ordering::AcqRel);
     }
 }
@@ -49,7 +49,7 @@ impl Timer {
 pub struct Timers(Box<[Timer]>);
 
 impl Timers {
-    /// So many timers, all idle.
+    /// Makes `count` timers, all idle.
     pub fn new(count: u32) -> Timers {
         let idle = |_| Timer {
             state: AtomicU64::new(0),
@@ -63,7 +63,7 @@ impl Timers {
         Timers((0..count).map(idle).collect())
     }
 
-    /// Has the timer's cache line fetched, and does not wait for it.
+    /// Prefetches the timer's cache line, without waiting for it.
     #[inline]
     pub(super) fn prefetch(&self, key: u32) {
         #[cfg(target_arch = "x86_64")]
@@ -150,7 +150,7 @@ impl List {
         self.tail = other.tail;
     }
 
-    /// Takes a timer out that is in this list.
+    /// Removes a timer that is in this list.
     #[inline]
     pub(super) fn unlink(&mut self, timers: &mut Timers, key: u32) {
         let Timer { prev, next, .. } = timers[key];

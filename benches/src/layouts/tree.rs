@@ -1,10 +1,10 @@
-//! A B-tree ordered by (deadline, number); exact. async-io, compio and glommio keep their timers so.
+//! A B-tree ordered by (deadline, number); exact. async-io, compio and glommio store their timers this way.
 
 use std::collections::BTreeMap;
 
 use super::{Layout, Timer, Timers};
 
-/// A `BTreeMap`. The timer keeps its number.
+/// A `BTreeMap`. The timer stores its number.
 #[derive(Debug)]
 pub struct Tree {
     timers: BTreeMap<(u64, u64), u32>,

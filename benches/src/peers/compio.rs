@@ -1,5 +1,5 @@
-//! compio on io_uring. Its sleeps cannot be reset. It has no `yield_now`: a future that wakes itself once
-//! stands in.
+//! compio on io_uring. Its sleeps cannot be reset. It has no `yield_now`: a future that wakes itself once is
+//! used instead.
 
 use std::future::Future;
 use std::io;

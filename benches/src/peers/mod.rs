@@ -2,12 +2,12 @@
 //!
 //! Ground rules:
 //!
-//! * Dispatch is static, and nothing is boxed or counted that the runtime itself does not box or count: what
-//!   stands between a workload and a runtime is at most a `match` on a result.
-//! * Each runtime is used the way its own documentation uses it on one thread, with the cheapest of its ways
-//!   where there are several; the file of a peer says which.
-//! * What a runtime lacks is absent here too, never imitated: [`Resets`] and the sockets of others. [`Http`] is for the two
-//!   that are compared under hyper, each with what its own project joins it to hyper by.
+//! * Dispatch is static, and nothing is boxed or counted that the runtime itself does not box or count. Between a workload
+//!   and a runtime there is at most a `match` on a result.
+//! * Each runtime is used the way its own documentation uses it on one thread, and in the cheapest way if there are
+//!   several; the peer's file says which.
+//! * What a runtime lacks is absent here, too, and never imitated: [`Resets`] and the sockets of others. [`Http`] is for
+//!   the two runtimes that are compared under hyper, each with the adapter to hyper that its own project offers.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -36,10 +36,9 @@ pub use self::smol::Smol;
 pub use self::tokio::Tokio;
 pub use self::zruntime::Zruntime;
 
-/// A runtime that is measured. The value is its handle: of no size where the runtime keeps it in a
-/// thread-local.
+/// A measured runtime. The value is its handle: zero-sized if the runtime keeps its handle in a thread-local.
 pub trait Peer: Clone + 'static {
-    /// What it is called on the command line and in tables.
+    /// The runtime's name on the command line and in tables.
     const NAME: &'static str;
 
     /// Its interval.
@@ -50,56 +49,56 @@ pub trait Peer: Clone + 'static {
     type Listener: 'static;
     /// Its UDP socket.
     type Datagrams: 'static;
-    /// What a timeout ends with.
+    /// The error of a timeout that has expired.
     type Elapsed: Debug + 'static;
 
-    /// Makes a runtime of one thread, with what timers and sockets need, and runs `main` on it.
+    /// Makes a single-threaded runtime, with timers and sockets enabled, and runs `main` on it.
     ///
     /// # Panics
     ///
-    /// If the system refuses what the runtime needs.
+    /// If the system refuses a resource that the runtime needs.
     fn run<T>(main: impl AsyncFnOnce(Self) -> T) -> T;
 
-    /// Starts a task, to be awaited. A task whose handle is dropped may be cancelled.
+    /// Spawns a task that is awaited. A task whose handle is dropped may be cancelled.
     fn spawn<F: Future + 'static>(&self, future: F) -> impl Future<Output = F::Output> + use<Self, F>;
 
-    /// Starts a task that nobody awaits.
+    /// Spawns a task that is not awaited.
     fn detach<F: Future<Output = ()> + 'static>(&self, future: F);
 
-    /// Wakes its own task once. Most runtimes let the others run first.
+    /// Wakes its own task once. Most runtimes let the other tasks run first.
     fn yield_now(&self) -> impl Future<Output = ()> + use<Self>;
 
-    /// Ends after `duration`.
+    /// Waits until `duration` has passed.
     fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + use<Self>;
 
-    /// Ends at `deadline`.
+    /// Waits until `deadline`.
     fn sleep_until(&self, deadline: Instant) -> impl Future<Output = ()> + use<Self>;
 
-    /// Gives `future` so long and no longer.
+    /// Runs `future` for at most this duration.
     fn timeout<F: Future>(
         &self,
         duration: Duration,
         future: F,
     ) -> impl Future<Output = Result<F::Output, Self::Elapsed>> + use<Self, F>;
 
-    /// Ticks at `start`, and every `period` from then on.
+    /// Makes an interval that ticks at `start`, and every `period` from then on.
     fn interval_at(&self, start: Instant, period: Duration) -> Self::Interval;
 
-    /// The next tick.
+    /// Waits for the next tick.
     fn tick(interval: &mut Self::Interval) -> impl Future<Output = ()>;
 
     /// Takes over a connected socket, which is in blocking mode.
     ///
     /// # Errors
     ///
-    /// Those of the runtime and the system.
+    /// The errors of the runtime and the system.
     fn adopt(&self, stream: TcpStream) -> io::Result<Self::Stream>;
 
-    /// Reads once, at most as much as `buffer` is long.
+    /// Reads once, at most as many bytes as `buffer` is long.
     ///
     /// # Errors
     ///
-    /// Those of the system. The buffer comes back in any case.
+    /// The errors of the system. The buffer comes back in any case.
     fn read(stream: &mut Self::Stream, buffer: Vec<u8>)
     -> impl Future<Output = (io::Result<usize>, Vec<u8>)>;
 
@@ -107,100 +106,100 @@ pub trait Peer: Clone + 'static {
     ///
     /// # Errors
     ///
-    /// Those of the system. The buffer comes back in any case.
+    /// The errors of the system. The buffer comes back in any case.
     fn write(stream: &mut Self::Stream, buffer: Vec<u8>) -> impl Future<Output = (io::Result<()>, Vec<u8>)>;
 
     /// Takes over a listening socket, which is in blocking mode.
     ///
     /// # Errors
     ///
-    /// Those of the runtime and the system.
+    /// The errors of the runtime and the system.
     fn adopt_listener(&self, listener: TcpListener) -> io::Result<Self::Listener>;
 
     /// Waits for a connection.
     ///
     /// # Errors
     ///
-    /// Those of the runtime and the system.
+    /// The errors of the runtime and the system.
     fn accept(listener: &Self::Listener) -> impl Future<Output = io::Result<Self::Stream>>;
 
     /// Opens a connection.
     ///
     /// # Errors
     ///
-    /// Those of the runtime and the system.
+    /// The errors of the runtime and the system.
     fn connect(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Stream>>;
 
     /// Takes over a connected UDP socket, which is in blocking mode.
     ///
     /// # Errors
     ///
-    /// Those of the runtime and the system.
+    /// The errors of the runtime and the system.
     fn adopt_datagrams(&self, socket: UdpSocket) -> io::Result<Self::Datagrams>;
 
     /// Sends `buffer` as one datagram.
     ///
     /// # Errors
     ///
-    /// Those of the system. The buffer comes back in any case.
+    /// The errors of the system. The buffer comes back in any case.
     fn send(socket: &Self::Datagrams, buffer: Vec<u8>) -> impl Future<Output = (io::Result<usize>, Vec<u8>)>;
 
-    /// Receives one datagram, at most as much of it as `buffer` is long.
+    /// Receives one datagram, of which at most as many bytes as `buffer` is long.
     ///
     /// # Errors
     ///
-    /// Those of the system. The buffer comes back in any case.
+    /// The errors of the system. The buffer comes back in any case.
     fn receive(
         socket: &Self::Datagrams,
         buffer: Vec<u8>,
     ) -> impl Future<Output = (io::Result<usize>, Vec<u8>)>;
 }
 
-/// A runtime whose sleeps can be given another deadline.
+/// A runtime whose sleeps can be reset to another deadline.
 pub trait Resets: Peer {
-    /// The sleep, by name.
+    /// The type of a sleep.
     type Sleep: Future<Output = ()> + 'static;
-    /// The moment that it takes: the runtime's own, so that nothing is converted that its users do not convert.
+    /// The type of a moment: the runtime's own, so that there is no conversion that its users do not make.
     type Moment: Copy + Add<Duration, Output = Self::Moment> + Sub<Duration, Output = Self::Moment> + 'static;
 
-    /// The present moment.
+    /// Returns the present moment.
     fn now() -> Self::Moment;
 
-    /// As [`sleep_until`](Peer::sleep_until).
+    /// Like [`sleep_until`](Peer::sleep_until).
     fn resettable(&self, deadline: Self::Moment) -> Self::Sleep;
 
-    /// Gives `sleep` another deadline.
+    /// Resets `sleep` to another deadline.
     fn reset(sleep: Pin<&mut Self::Sleep>, deadline: Self::Moment);
 }
 
-/// A runtime that copies two streams into each other by itself.
+/// A runtime that has its own function to copy two streams into each other.
 pub trait Proxies: Peer {
     /// Copies both ways at once, 64 KiB at a time, until both have ended; returns how many bytes went from `a` to `b` and
     /// from `b` to `a`.
     ///
     /// # Errors
     ///
-    /// Those of the system.
+    /// The errors of the system.
     fn copy_both_ways(
         a: &mut Self::Stream,
         b: &mut Self::Stream,
     ) -> impl Future<Output = io::Result<(u64, u64)>>;
 }
 
-/// A runtime with a queue of values that come out when their time has come.
+/// A runtime with a queue whose values come out at their deadlines.
 pub trait Queues: Resets {
-    /// The queue.
+    /// The type of the queue.
     type Queue: Default + 'static;
-    /// What names a value in it.
+    /// The type of a key, which names a value in the queue.
     type Key: 'static;
 
-    /// Puts `value` in, to come out at `deadline`.
+    /// Inserts `value`, which comes out at `deadline`.
     fn insert(queue: &mut Self::Queue, value: usize, deadline: Self::Moment) -> Self::Key;
 
-    /// Gives a value another deadline.
+    /// Moves a value to another deadline.
     fn move_to(queue: &mut Self::Queue, key: &Self::Key, deadline: Self::Moment);
 
-    /// Takes a value out.
+    /// Removes a value.
     fn remove(queue: &mut Self::Queue, key: &Self::Key) -> usize;
 
     /// Waits for the next value; `None` if there is none left.
@@ -209,19 +208,19 @@ pub trait Queues: Resets {
 
 /// A runtime on which hyper runs.
 pub trait Http: Peer {
-    /// Its TCP socket as hyper takes it.
+    /// The runtime's TCP socket in the form that hyper takes.
     type Io: hyper::rt::Read + hyper::rt::Write + Unpin + 'static;
-    /// Its timers as hyper takes them.
+    /// The runtime's timers in the form that hyper takes.
     type Timer: hyper::rt::Timer + Send + Sync + 'static;
 
-    /// Makes a socket one for hyper.
+    /// Converts a socket for hyper.
     fn io(stream: Self::Stream) -> Self::Io;
 
-    /// What makes timers for hyper.
+    /// Returns what makes timers for hyper.
     fn timer() -> Self::Timer;
 }
 
-/// Takes a task's result out of the handle of a runtime that tells whether the task ended well.
+/// Takes a task's result out of the handle of a runtime that reports whether the task ended well.
 struct Joined<J>(J);
 
 impl<T, E: Debug, J: Future<Output = Result<T, E>> + Unpin> Future for Joined<J> {

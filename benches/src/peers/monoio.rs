@@ -1,7 +1,7 @@
 //! monoio, twice: on io_uring, which its documentation recommends, and on its legacy driver (mio), which is cheaper
-//! where there is no I/O. Timers are enabled, which they are not by default. It has no `yield_now`: a future that wakes
-//! itself once stands in. monoio polls a task that wakes itself again before any other, and looks at timers only when
-//! no task is ready.
+//! where there is no I/O. Timers are enabled, which is not the default. It has no `yield_now`: a future that wakes
+//! itself once is used instead. monoio polls a task that wakes itself again before any other task, and checks its
+//! timers only when no task is ready.
 
 use std::future::Future;
 use std::io;
@@ -25,12 +25,12 @@ pub type Monoio = MonoioOn<IoUringDriver>;
 /// monoio on mio.
 pub type MonoioLegacy = MonoioOn<LegacyDriver>;
 
-/// What differs.
+/// What differs between the two drivers.
 pub trait Driver: 'static {
     /// The peer's name.
     const NAME: &'static str;
-    /// Whether it wants sockets in non-blocking mode. io_uring would report one that has no data instead of waiting
-    /// for some.
+    /// Whether the driver needs sockets in non-blocking mode. With such a socket, io_uring would report that there is
+    /// no data instead of waiting for some.
     const NONBLOCKING: bool;
 
     /// Runs `future` on a new runtime.

@@ -1,5 +1,5 @@
 //! smol: async-executor's `LocalExecutor` under async-io's `block_on`, which drives the reactor itself.
-//! async-io's helper thread exists too; what it costs is counted. smol has no timeout of its own: its
+//! async-io's helper thread exists, too, and its cost is counted. smol has no timeout of its own: its
 //! documentation races the future against a `Timer`, and so does this.
 
 use std::future::Future;
@@ -19,7 +19,7 @@ use super::{Peer, Resets};
 #[derive(Clone, Debug)]
 pub struct Smol(Rc<LocalExecutor<'static>>);
 
-/// A timer whose moment is of no interest.
+/// A timer whose firing time is discarded.
 #[derive(Debug)]
 pub struct Nap(Timer);
 

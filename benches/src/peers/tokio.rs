@@ -1,5 +1,6 @@
-//! tokio's scheduler of one thread, as a `LocalRuntime`: the same scheduler as `current_thread`'s, and a spawn
-//! costs what `tokio::spawn` costs there, but the tasks need not be `Send`. A `LocalSet` would cost more.
+//! tokio's single-threaded scheduler, as a `LocalRuntime`: it is the same scheduler as `current_thread`'s, and
+//! a spawn costs the same as `tokio::spawn` there, but the tasks need not be `Send`. A `LocalSet` would cost
+//! more.
 
 use std::future::{Future, poll_fn};
 use std::io;

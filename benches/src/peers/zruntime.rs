@@ -1,5 +1,5 @@
 //! zruntime's `LocalRuntime`, used through its handle, as its documentation does. It has no `yield_now`: a
-//! future that wakes itself once stands in.
+//! future that wakes itself once is used instead.
 
 use std::future::Future;
 use std::io;
@@ -17,7 +17,7 @@ use super::{Joined, Peer, Resets};
 #[derive(Clone, Debug)]
 pub struct Zruntime(LocalRuntime);
 
-/// Every task gets one; it costs nothing to make.
+/// The name of every task; it costs nothing to make.
 const TASK_NAME: &str = "task";
 
 impl Peer for Zruntime {

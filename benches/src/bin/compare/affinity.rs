@@ -1,9 +1,10 @@
-//! Which CPUs the processes run on: what is measured on one, everything else on another, if there are two.
+//! Which CPUs the processes run on: the measured process on one, everything else on another, if there are
+//! two.
 
 #[cfg(target_os = "linux")]
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Where to run what.
+/// Which CPU runs the measured process, and which the helpers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cpus {
     pub(crate) measured: Option<usize>,
@@ -11,8 +12,8 @@ pub(crate) struct Cpus {
 }
 
 impl Cpus {
-    /// Of those that this process may use, the last for what is measured: the first is where most of the
-    /// system's own work is done.
+    /// Chooses among the CPUs that this process may use. The last is for the measured process, because most
+    /// of the system's own work is done on the first.
     pub(crate) fn choose() -> Cpus {
         match allowed()[..] {
             [] => Cpus { measured: None, helpers: None },
@@ -22,7 +23,7 @@ impl Cpus {
     }
 }
 
-/// The CPUs that this process may use, where the system tells.
+/// Returns the CPUs that this process may use, where the system reports them.
 #[cfg(target_os = "linux")]
 fn allowed() -> Vec<usize> {
     sched_getaffinity(None)
@@ -34,7 +35,8 @@ fn allowed() -> Vec<usize> {
     Vec::new()
 }
 
-/// Keeps this thread, and those it will start, on `cpu`. Where that is refused it runs where it is put.
+/// Binds this thread, and the threads that it will start, to `cpu`. If the system refuses, the thread runs
+/// where the system puts it.
 #[cfg(target_os = "linux")]
 pub(crate) fn pin(cpu: usize) {
     let mut set = CpuSet::new();

@@ -1,10 +1,10 @@
-//! What there is to measure: the workloads, their metrics, and what to reach in each.
+//! What is measured: the workloads, their metrics, and the goals of each.
 
 use crate::contestant::Contestant;
 use crate::scale::{Scale, short};
 use crate::workloads::{beside, burst, http, lateness};
 
-/// The workloads' names, which are their variants'.
+/// The workloads' names, which are the names of their variants.
 macro_rules! ids {
     ($($id:ident)*) => {
         /// A workload.
@@ -35,7 +35,7 @@ impl Id {
     }
 }
 
-/// What a metric is counted in. Times come from the children in nanoseconds, whatever they are shown in.
+/// The unit of a metric. Children report times in nanoseconds, whatever unit they are shown in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Nanoseconds,
@@ -58,7 +58,7 @@ impl Unit {
         }
     }
 
-    /// What the numbers of the children are divided by.
+    /// Returns what the children's numbers are divided by.
     pub(crate) fn scale(self) -> f64 {
         match self {
             Unit::Microseconds => 1e3,
@@ -67,40 +67,40 @@ impl Unit {
     }
 }
 
-/// What to reach. All that are given must be reached.
+/// A goal. All goals of a metric must be reached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
-    /// At most so many times what that contestant has.
+    /// At most this many times the figure of that contestant.
     Times(f64, Contestant),
-    /// At most so many times what the best peer has.
+    /// At most this many times the figure of the best peer.
     TimesBest(f64),
-    /// At most so much, in the metric's unit.
+    /// At most this value, in the metric's unit.
     AtMost(f64),
-    /// At most so much more than that contestant has, in the metric's unit.
+    /// At most this much above the figure of that contestant, in the metric's unit.
     Above(f64, Contestant),
-    /// At most so many times our own other metric of the workload.
+    /// At most this many times our own figure for another metric of the workload.
     TimesOwn(f64, &'static str),
 }
 
-/// One number that a workload yields for each contestant; less is better.
+/// One number that a workload measures for each contestant; less is better.
 #[derive(Clone, Debug)]
 pub(crate) struct Metric {
-    /// How the children call it.
+    /// The metric's name in the children's reports.
     pub(crate) key: String,
     pub(crate) label: String,
     pub(crate) unit: Unit,
-    /// What to reach; a metric without is told besides.
+    /// The goals. A metric without any is only reported.
     pub(crate) goals: Vec<Goal>,
-    /// Whether it is in the picture.
+    /// Whether the metric is in the picture.
     pub(crate) drawn: bool,
 }
 
-/// A workload as it is measured at one scale.
+/// A workload, as measured at one scale.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) id: Id,
     pub(crate) title: String,
-    /// How many children it takes, each with a part of the metrics.
+    /// How many children the workload takes, each with a part of the metrics.
     pub(crate) parts: usize,
     pub(crate) metrics: Vec<Metric>,
 }
@@ -109,13 +109,13 @@ fn metric(key: &str, label: impl Into<String>, unit: Unit, goals: &[Goal]) -> Me
     Metric { key: key.into(), label: label.into(), unit, goals: goals.to_vec(), drawn: !goals.is_empty() }
 }
 
-/// One that has nothing to reach, and is in the picture all the same.
+/// A metric that has no goals, and is in the picture anyway.
 fn drawn(key: &str, label: impl Into<String>, unit: Unit) -> Metric {
     Metric { drawn: true, ..metric(key, label, unit, &[]) }
 }
 
-/// What a sleep beside a busy side yields: its lateness, of which the 99th percentile is to be at most so many
-/// microseconds, and what the busy side's operation takes.
+/// The metrics of a sleep next to a busy side: its lateness, whose 99th percentile must be at most `most`
+/// microseconds, and the time of the busy side's operation.
 fn beside(of: &str, most: f64) -> Vec<Metric> {
     let goals = [Goal::AtMost(most), Goal::Times(0.3, Contestant::Tokio), Goal::TimesBest(1.0)];
     let percentile = |name: &'static str, goals: Vec<Goal>| {
@@ -253,7 +253,7 @@ fn workload(id: Id, scale: &Scale) -> Workload {
                 let metric = |key: &str, label: &str, unit, goals: &[Goal]| {
                     metric(&format!("{part}/{key}"), format!("{count}: {label}"), unit, goals)
                 };
-                // Where timers are few most of it are the wake-ups, and tokio wakes at most once a millisecond.
+                // With few timers, most of the cost is wake-ups, and tokio wakes at most once a millisecond.
                 let cpu: &[Goal] = if part + 1 == scale.looping.len() { &[Times(0.8, Tokio)] } else { &[] };
                 [
                     metric("cpu", "CPU per sleep", Nanoseconds, cpu),
@@ -302,7 +302,7 @@ fn workload(id: Id, scale: &Scale) -> Workload {
         Id::W10c => (
             format!("sleeps beside {crowd} tasks that compute 50 µs between yields: lateness"),
             1,
-            // One poll and 150 µs; in the next as well.
+            // One poll and 150 µs; the same for the next workload.
             beside("a turn", 200.0),
         ),
         Id::W10d => (

@@ -1,8 +1,8 @@
-//! The other end of `children`: this program, started by itself to do one part of one workload for one contestant,
-//! or to be the clients of a server, or both ends of a proxy.
+//! The other end of `children`: the process in which this program, started by itself, does one part of one workload for
+//! one contestant, or acts as the clients of a server, or as both ends of a proxy.
 //!
-//! The result is one line of JSON on the standard output; a failure is a message on the standard error and a
-//! status that is not zero.
+//! The result is one line of JSON on the standard output. A failure is a message on the standard error and a nonzero
+//! status.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -16,22 +16,26 @@ use crate::workloads::clients::Plan;
 use crate::workloads::{self, Order, echo, http, proxy};
 use crate::{affinity, measure::Metrics};
 
-/// The first argument of a child that measures; then workload, part, contestant, scale, its CPU, its helpers'.
+/// The first argument of a child that measures. After it come workload, part, contestant, scale, its CPU, and the
+/// helpers' CPU.
 pub(crate) const CHILD: &str = "--child";
-/// The first argument of a process of clients; then address, connections, rounds, how many answers to time, its CPU.
+/// The first argument of a process of clients. After it come address, connections, rounds, how many answers to time, and
+/// its CPU.
 pub(crate) const CLIENTS: &str = "--clients";
 
-/// The first argument of a process at both ends of a proxy; then address, connections, the rounds of each kind, its CPU.
+/// The first argument of a process at both ends of a proxy. After it come address, connections, the rounds of each kind,
+/// and its CPU.
 pub(crate) const ENDS: &str = "--ends";
-/// The first argument of a process of HTTP clients; then address, connections, rounds, how many answers to time, its CPU.
+/// The first argument of a process of HTTP clients. After it come address, connections, rounds, how many answers to time,
+/// and its CPU.
 pub(crate) const HTTP_CLIENTS: &str = "--http-clients";
 
-/// A CPU as an argument.
+/// Formats a CPU as an argument.
 pub(crate) fn cpu_argument(cpu: Option<usize>) -> String {
     cpu.map_or_else(|| "any".into(), |cpu| cpu.to_string())
 }
 
-/// Does what a child is told, if this process is one.
+/// Does a child's work, if this process is a child.
 pub(crate) fn main(arguments: &[String]) -> Option<ExitCode> {
     let outcome = match arguments.split_first()? {
         (kind, rest) if kind == CHILD => measure(rest),
@@ -88,7 +92,7 @@ fn ends(arguments: &[String]) -> Result<(), String> {
     proxy::ends(proxy, connections, small, large).map_err(|error| format!("the ends: {error}"))
 }
 
-/// Goes to its CPU, and ties its life to its parent's.
+/// Moves to its CPU, and ties its life to its parent's.
 fn begin(cpu: &str) {
     if let Ok(cpu) = cpu.parse() {
         affinity::pin(cpu);
@@ -96,7 +100,7 @@ fn begin(cpu: &str) {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Signal, set_parent_process_death_signal};
-        // Where it is refused, a killed parent leaves its child to end by itself, which it does soon.
+        // If this is refused, the child of a killed parent ends on its own, which is soon.
         let _ = set_parent_process_death_signal(Some(Signal::KILL));
     }
 }

@@ -1,9 +1,9 @@
-//! Starting children, with a limit of time, and ending them.
+//! Starts children, with a time limit, and ends them.
 //!
 //! Ground rules:
 //!
-//! * One child at a time, and none outlives the call that started it, however that ends.
-//! * What a child writes is read while it runs, so that none blocks on a full pipe.
+//! * Only one child runs at a time, and no child outlives the call that started it, however the call ends.
+//! * A child's output is read while it runs, so that the child never blocks on a full pipe.
 
 use std::env;
 use std::io::{self, Read};
@@ -23,16 +23,16 @@ use crate::contestant::Contestant;
 use crate::measure::Metrics;
 use crate::scale::Scale;
 
-/// How often the parent looks whether a child has ended.
+/// How often the parent checks whether a child has ended.
 const LOOK: Duration = Duration::from_millis(5);
-/// Of a failed child's message so much is told.
+/// The maximum number of characters of a failed child's message that are reported.
 const TOLD: usize = 200;
 
-/// What starts children.
+/// Starts children.
 #[derive(Debug)]
 pub(crate) struct Nursery {
     program: PathBuf,
-    /// The build that is asked for what [`Contestant::Before`] does.
+    /// The build that is run for [`Contestant::Before`].
     against: Option<PathBuf>,
     cpus: Cpus,
     interrupted: Arc<AtomicBool>,
@@ -41,14 +41,14 @@ pub(crate) struct Nursery {
 /// Why there are no figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The user wants no more.
+    /// The user has interrupted the run.
     Interrupted,
     /// What went wrong, in a sentence.
     Child(String),
 }
 
 impl Nursery {
-    /// From now on Ctrl-C ends the running child, and the run.
+    /// Makes a nursery. From then on Ctrl-C ends the running child, and the run.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Nursery {
             if let Some(status) = child.0.try_wait().map_err(failed)? {
                 break status;
             }
-            // Relaxed: the flag tells nothing but itself.
+            // Relaxed: the flag publishes nothing but itself.
             if self.interrupted.load(Ordering::Relaxed) {
                 return Err(Failure::Interrupted);
             }
@@ -109,7 +109,7 @@ impl Nursery {
             }
             thread::sleep(LOOK);
         };
-        // In a terminal Ctrl-C reaches the child as well, perhaps first.
+        // In a terminal, Ctrl-C reaches the child as well, and perhaps first.
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Failure::Interrupted);
         }
@@ -120,12 +120,12 @@ impl Nursery {
     }
 }
 
-/// A child that ends with its guard.
+/// A child that is ended when its guard is dropped.
 struct Guard(Child);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Both fail if it has ended, which is well.
+        // Both calls fail if the child has ended, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -134,13 +134,14 @@ impl Drop for Guard {
 fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is what there is to tell.
+        // What was read before an error is all there is to report.
         let _ = pipe.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
-/// What a child said before it failed: the line after the one that says where it panicked, or the last.
+/// Returns what a child said before it failed: the line after the one that says where it panicked, or else
+/// the last line.
 fn reason(errors: &str, status: ExitStatus) -> String {
     let lines: Vec<&str> = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let panicked = lines.iter().position(|line| line.contains("panicked at"));

@@ -1,14 +1,14 @@
-//! Who takes part, by which name, and in which workloads.
+//! Which contestants take part, under which name, and in which workloads.
 
 use mainspring_bench::peers::{self, Peer};
 
 use crate::catalog::Id;
 
-/// Who takes part: a runtime, or something that a workload is compared with besides.
+/// A contestant: a runtime, or something else that a workload is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contestant {
     Mainspring,
-    /// Mainspring as another build of this program has it, if there is one.
+    /// Mainspring in another build of this program, if one is given.
     Before,
     Tokio,
     Smol,
@@ -24,7 +24,7 @@ pub(crate) enum Contestant {
 }
 
 impl Contestant {
-    /// All that this program has on this system.
+    /// All contestants that this program has on this system.
     pub(crate) const ALL: &'static [Contestant] = &[
         Contestant::Mainspring,
         Contestant::Tokio,
@@ -56,27 +56,27 @@ impl Contestant {
         }
     }
 
-    /// `ours` is an alias of this project's.
+    /// Finds a contestant by its name. `ours` is an alias for this project.
     pub(crate) fn named(name: &str) -> Option<Contestant> {
         let name = if name.eq_ignore_ascii_case("ours") { peers::Mainspring::NAME } else { name };
         Contestant::ALL.iter().copied().find(|contestant| contestant.name().eq_ignore_ascii_case(name))
     }
 
-    /// Whether it may be the best peer: ours is not a peer, nor is what it was, and a bare timerfd is what the system
-    /// allows.
+    /// Whether the contestant may be the best peer. Ours is not a peer, nor is its earlier build, and a bare timerfd
+    /// shows what the system allows.
     pub(crate) fn is_peer(self) -> bool {
         !matches!(self, Contestant::Mainspring | Contestant::Before | Contestant::Timerfd)
     }
 
-    /// Whether it can do `workload`. What it cannot is neither run nor imitated.
+    /// Whether the contestant can do `workload`. If it cannot, it is not run, and nothing is imitated.
     pub(crate) fn takes_part(self, workload: Id) -> bool {
         match self {
             Contestant::DelayQueue => matches!(workload, Id::W3b | Id::W4 | Id::W4s),
             Contestant::Mainspring | Contestant::Before | Contestant::Tokio => true,
-            // hyper is measured where it came from, and here.
+            // hyper is measured on the runtime that it comes from, and here.
             _ if workload == Id::H => false,
             Contestant::Timerfd => workload == Id::W5,
-            // Others have nothing that copies both ways, and no queue.
+            // The others have no function that copies both ways, and no queue.
             _ if matches!(workload, Id::W16 | Id::W17) => false,
             // Its sleeps cannot be reset.
             Contestant::Compio => !matches!(workload, Id::W3 | Id::W3b | Id::W3c),

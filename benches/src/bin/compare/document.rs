@@ -1,4 +1,4 @@
-//! The JSON, and the machine it was measured on.
+//! The JSON, and a description of the machine that ran the measurements.
 
 use std::fs;
 use std::thread;
@@ -11,31 +11,31 @@ use crate::options::Plan;
 use crate::rounds::Findings;
 use crate::summary::{Entry, MetricSummary, Spread, Summary};
 
-/// What the peers' versions are read from.
+/// The file from which the peers' versions are read.
 const LOCK: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock"));
 
-/// The version of a package that this program was built with.
+/// Returns the version of a package that this program was built with.
 pub(crate) fn version(package: &str) -> Option<&'static str> {
     let name = format!("name = \"{package}\"");
     let mut lines = LOCK.lines().skip_while(|line| *line != name);
     lines.nth(1)?.strip_prefix("version = \"")?.strip_suffix('"')
 }
 
-/// A contestant's package with its version.
+/// Returns a contestant's package with its version.
 pub(crate) fn package(contestant: Contestant) -> Option<String> {
     let package = match contestant {
         Contestant::DelayQueue => "tokio-util",
-        // The same package as another's.
+        // The same package as that of another contestant.
         Contestant::Before | Contestant::MonoioLegacy | Contestant::Timerfd => return None,
         other => other.name(),
     };
     Some(format!("{package} {}", version(package)?))
 }
 
-/// The machine, in a sentence.
+/// Describes the machine in a sentence.
 pub(crate) fn machine() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    // The system would tell only of those that this process is bound to.
+    // The system would count only the CPUs to which this process is bound.
     let cpus = match info.lines().filter(|line| line.starts_with("processor")).count() {
         0 => thread::available_parallelism().map_or(1, usize::from),
         count => count,
@@ -49,14 +49,14 @@ pub(crate) fn machine() -> String {
     format!("{model}, {cpus} CPUs, {} {}", std::env::consts::OS, kernel.trim()).trim_end().into()
 }
 
-/// Today, as year-month-day in UTC.
+/// Returns today's date, as year-month-day in UTC.
 pub(crate) fn today() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     date(since.as_secs() / 86_400)
 }
 
-/// The date so many days after 1970-01-01: counts in eras of 400 years that begin on the first of March, so that
-/// the day which a leap year adds is a year's last.
+/// Returns the date that is `days` days after 1970-01-01. Counts in eras of 400 years that begin on the first of
+/// March, so that the day that a leap year adds is the last day of a year.
 fn date(days: u64) -> String {
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -69,7 +69,7 @@ fn date(days: u64) -> String {
     format!("{year}-{month_of_year:02}-{day:02}")
 }
 
-/// All that was found, and what follows from it.
+/// All results, and what follows from them.
 pub(crate) fn json(plan: &Plan, summaries: &[Summary], findings: &Findings) -> Value {
     let failures: Vec<_> = findings
         .failures

@@ -1,24 +1,24 @@
-//! Mainspring beside its peers: CPU time, wake-ups, lateness and memory, which micro-benchmarks do not see.
+//! Mainspring next to its peers: CPU time, wake-ups, lateness and memory, which micro-benchmarks do not see.
 //! `cargo run --release -p mainspring-bench --bin compare [-- --quick]`
 //!
 //! Every part of every workload runs in a process of its own, one at a time, on one CPU, interleaved round by round;
-//! the order of the contestants changes with the round. What is told is the median of the rounds with the least and
-//! the most, and ratios within a round.
+//! the order of the contestants changes with the round. The report contains the median of the rounds with the
+//! minimum and the maximum, and ratios within a round.
 //!
 //! | module       | what it is                                                          |
 //! |--------------|---------------------------------------------------------------------|
-//! | `catalog`    | the workloads, their metrics, and what to reach                     |
-//! | `contestant` | who takes part, by which name, and in which workloads               |
+//! | `catalog`    | the workloads, their metrics, and the goals                         |
+//! | `contestant` | which contestants take part, their names, and their workloads       |
 //! | `scale`      | how much of each workload is done                                   |
 //! | `workloads`  | each workload, written once for every peer                          |
-//! | `measure`    | what they measure with                                              |
+//! | `measure`    | the measuring tools                                                 |
 //! | `child`      | the process that does one part for one contestant                   |
-//! | `children`   | starting such processes, with a limit of time, and ending them      |
-//! | `rounds`     | the order in which they run, and what they found                    |
-//! | `summary`    | medians, ratios, what was reached                                   |
+//! | `children`   | starting such processes, with a time limit, and ending them         |
+//! | `rounds`     | the order in which they run, and their results                      |
+//! | `summary`    | medians, ratios, and which goals were reached                       |
 //! | `table`      | the table for the terminal and the one for a page                   |
 //! | `plot`       | one picture per workload                                            |
-//! | `document`   | the JSON, and the machine it was measured on                        |
+//! | `document`   | the JSON, and a description of the machine                          |
 //! | `affinity`   | which CPUs the processes run on                                     |
 //! | `options`    | the command line                                                    |
 

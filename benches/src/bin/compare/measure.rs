@@ -1,10 +1,11 @@
-//! What a child measures with: the CPU clock, wake-ups, resident memory, percentiles, numbers that look random.
+//! The tools with which a child measures: the CPU clock, wake-ups, resident memory, percentiles, pseudo-random
+//! numbers.
 //!
 //! Ground rules:
 //!
-//! * CPU time is the whole process's, user and system, by its own clock: a runtime's helper threads and the
-//!   kernel's work on its behalf count.
-//! * Nothing here allocates or makes a system call within a measured stretch, the reading of the clocks aside.
+//! * CPU time is the user and system time of the whole process, by its own clock. So a runtime's helper threads
+//!   and the kernel's work on its behalf count.
+//! * Nothing here allocates or makes a system call within a measured stretch, except to read the clocks.
 
 use std::fs;
 use std::future::poll_fn;
@@ -18,24 +19,24 @@ use mainspring_bench::peers::Peer;
 use mainspring_bench::random::Random;
 use rustix::time::{ClockId, clock_gettime};
 
-/// What one child found: a number for each metric of the workload.
+/// The results of one child: a number for each metric of the workload.
 pub(crate) type Metrics = Vec<(String, f64)>;
 
-/// The CPU time that this process has used, in nanoseconds.
+/// Returns the CPU time that this process has used, in nanoseconds.
 pub(crate) fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// How often a thread of this process has gone to sleep, as the system counts it: every wake-up follows one.
-/// Zero where the system does not tell.
+/// Returns how often a thread of this process has gone to sleep, as counted by the system: every wake-up
+/// follows a sleep. Zero where the system does not report it.
 pub(crate) fn wakeups() -> f64 {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return 0.0 };
     let count = |thread: fs::DirEntry| field(&thread.path().join("status"), "voluntary_ctxt_switches:");
     threads.flatten().filter_map(count).sum()
 }
 
-/// Resident memory, in bytes; `None` where the system does not tell.
+/// Returns the resident memory, in bytes; `None` where the system does not report it.
 pub(crate) fn resident() -> Option<f64> {
     field("/proc/self/status".as_ref(), "VmRSS:").map(|kib| kib * 1024.0)
 }
@@ -45,8 +46,8 @@ fn field(path: &std::path::Path, name: &str) -> Option<f64> {
     status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
-/// The CPU time of one of `ops` operations, in nanoseconds: `batch` does them all, and this is the median of
-/// `batches` runs after one that warms up.
+/// Returns the CPU time of an operation, in nanoseconds. `batch` does `ops` operations. The result is the
+/// median of `batches` runs after one run that warms up.
 pub(crate) async fn per_op(batches: usize, ops: usize, mut batch: impl AsyncFnMut()) -> f64 {
     batch().await;
     let mut costs = Vec::with_capacity(batches);
@@ -58,7 +59,7 @@ pub(crate) async fn per_op(batches: usize, ops: usize, mut batch: impl AsyncFnMu
     median(&mut costs)
 }
 
-/// The middle of `values`, or the mean of the two in the middle. NaN if there are none.
+/// Returns the middle of `values`, or the mean of the two values in the middle. NaN if there are none.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -69,8 +70,8 @@ pub(crate) fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-/// Runs `main` on a fresh runtime, as a task: that is where programs do their work, and some runtimes treat
-/// the future given to `block_on` differently.
+/// Runs `main` on a new runtime, as a task: programs do their work in tasks, and some runtimes treat the future
+/// given to `block_on` differently.
 pub(crate) fn in_task<P: Peer, F>(main: impl FnOnce(P) -> F) -> F::Output
 where
     F: Future + 'static,
@@ -97,7 +98,7 @@ pub(crate) async fn live<F: Future>(count: usize, mut make: impl FnMut() -> F) -
     black_box(all)
 }
 
-/// Yields once, in the same way whatever the runtime: wakes its own task and is pending.
+/// Yields once, in the same way on every runtime: wakes its own task and is pending.
 pub(crate) async fn wake_itself() {
     let mut woken = false;
     poll_fn(|cx| {
@@ -111,19 +112,20 @@ pub(crate) async fn wake_itself() {
     .await;
 }
 
-/// A histogram of nanoseconds, to three digits, up to a minute.
+/// Makes a histogram of nanoseconds, to three digits, up to a minute.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are in order")
 }
 
-/// Adds the percentiles of `histogram` to `metrics`, in nanoseconds, each under its name after `prefix`.
+/// Adds the percentiles of `histogram` to `metrics`, in nanoseconds. The name of each is `prefix` and the
+/// percentile.
 pub(crate) fn percentiles(metrics: &mut Metrics, prefix: &str, histogram: &Histogram<u64>) {
     for (name, quantile) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)] {
         metrics.push((format!("{prefix}{name}"), histogram.value_at_quantile(quantile) as f64));
     }
 }
 
-/// Numbers that are the same for every peer, and what the workloads make of them.
+/// Pseudo-random numbers that are the same for every peer, and the values that the workloads derive from them.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(Random);
 
@@ -136,13 +138,13 @@ impl Rng {
         self.0.next()
     }
 
-    /// From `low` up to, not including, `high`.
+    /// Returns a duration from `low` up to, not including, `high`.
     pub(crate) fn duration(&mut self, low: Duration, high: Duration) -> Duration {
         let span = (high - low).as_nanos() as u64;
         low + Duration::from_nanos(self.next() % span.max(1))
     }
 
-    /// Puts `values` in an order of its own.
+    /// Shuffles `values`.
     pub(crate) fn shuffle<T>(&mut self, values: &mut [T]) {
         for last in (1..values.len()).rev() {
             values.swap(last, self.next() as usize % (last + 1));

@@ -58,7 +58,7 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// What to do, checked.
+/// What to do, after the check of the options.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) scale: Scale,
@@ -72,7 +72,7 @@ pub(crate) struct Plan {
 }
 
 impl Options {
-    /// Finds what is named, and sees to it that the results can be written before they are measured.
+    /// Finds what the options name, and makes sure before the measurement that the results can be written.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Options {
             contestants.insert(1, Contestant::Before);
         }
         let workloads = catalog(&scale).into_iter().filter(|workload| ids.contains(&workload.id)).collect();
-        // What is kept is a full run's.
+        // Only the results of a full run go to the documentation.
         let all = !self.smoke && !self.quick && self.only.is_empty() && self.peers.is_empty();
         let kept = if all { "docs/bench" } else { "target/compare" };
         let out = self.out.unwrap_or_else(|| kept.into());
@@ -118,7 +118,7 @@ impl Options {
     }
 }
 
-/// Those of `all` that are named, in the order of `all`; all if none is.
+/// Returns the elements of `all` that are named, in the order of `all`; all of them if none is named.
 fn find<T: Copy + PartialEq>(
     names: &[String],
     all: &[T],
@@ -137,7 +137,7 @@ fn find<T: Copy + PartialEq>(
     Ok(all.iter().copied().filter(|one| wanted.is_empty() || wanted.contains(one)).collect())
 }
 
-/// Makes `directory` if need be, and tries whether files can be written there.
+/// Makes `directory` if necessary, and checks whether files can be written there.
 fn writable(directory: &Path) -> Result<(), String> {
     let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     let trial = directory.join(format!(".compare-{}", std::process::id()));

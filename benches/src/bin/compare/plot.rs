@@ -1,11 +1,11 @@
-//! One picture per workload: bars with whiskers from the least to the most, one panel per unit.
+//! One picture per workload: bars with whiskers from the minimum to the maximum, one panel per unit.
 //!
 //! Ground rules:
 //!
-//! * What is told besides is not drawn; the table has it.
-//! * A panel whose values lie far apart has a logarithmic axis: its bars are drawn by the logarithm, and its labels say
-//!   the value.
-//! * Text is SVG text: no font is needed to draw it.
+//! * Metrics that are only reported are not drawn; the table has them.
+//! * A panel whose values lie far apart has a logarithmic axis: the length of a bar is a logarithm, and the labels show
+//!   the values.
+//! * Text is SVG text, so no font is needed to draw it.
 
 use std::error::Error;
 use std::path::Path;
@@ -22,9 +22,9 @@ const WIDTH: u32 = 1_000;
 const PANEL: u32 = 340;
 const TITLE: u32 = 36;
 const LEGEND: u32 = 30;
-/// Values further apart than this are drawn on a logarithmic axis.
+/// Values whose ratio is greater than this are drawn on a logarithmic axis.
 const FAR_APART: f64 = 12.0;
-/// So much of its place a group of bars fills.
+/// How much of its place a group of bars fills.
 const GROUP: f64 = 0.84;
 
 fn color(contestant: Contestant) -> RGBColor {
@@ -42,7 +42,7 @@ fn color(contestant: Contestant) -> RGBColor {
     }
 }
 
-/// Draws what was found of one workload into `directory`.
+/// Draws the results of one workload into `directory`.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub(crate) fn draw(summary: &Summary, directory: &Path) -> Result<(), String> {
     picture(summary, &panels, &path).map_err(|error| format!("cannot draw {}: {error}", path.display()))
 }
 
-/// The metrics to draw, those of one unit together.
+/// Returns the metrics to draw, those of one unit together.
 fn panels(summary: &Summary) -> Vec<(Unit, Vec<&MetricSummary>)> {
     let mut panels: Vec<(Unit, Vec<&MetricSummary>)> = Vec::new();
     for metric in &summary.metrics {
@@ -108,7 +108,7 @@ fn legend(area: &Area<'_>, panels: &[(Unit, Vec<&MetricSummary>)]) -> Result<(),
     Ok(())
 }
 
-/// Where values lie on an axis.
+/// Maps values to places on an axis.
 #[derive(Clone, Copy, Debug)]
 struct Axis {
     logarithmic: bool,
@@ -163,7 +163,7 @@ fn panel(area: &Area<'_>, unit: Unit, metrics: &[&MetricSummary]) -> Result<(), 
         .y_label_area_size(62)
         .build_cartesian_2d(0.0..metrics.len() as f64, axis.low..axis.high)?;
     let scale = if axis.logarithmic { ", logarithmic" } else { "" };
-    // Powers of ten have labels on a logarithmic axis, if there are several.
+    // On a logarithmic axis, powers of ten have labels, if there are several.
     let ticks = if axis.logarithmic { (axis.high - axis.low).floor().max(1.0) as usize + 1 } else { 6 };
     chart
         .configure_mesh()
@@ -200,7 +200,7 @@ fn panel(area: &Area<'_>, unit: Unit, metrics: &[&MetricSummary]) -> Result<(), 
                 let (left, right) = (middle - width * 0.15, middle + width * 0.15);
                 chart.draw_series([PathElement::new([(left, at(end)), (right, at(end))], BLACK)])?;
             }
-            // Where bars are thin, the values would run into each other.
+            // On thin bars the values would run into each other.
             if width * WIDTH as f64 / metrics.len() as f64 > 26.0 {
                 let label = Text::new(number(spread.median), (middle, at(spread.most)), above.clone());
                 chart.draw_series([label])?;

@@ -1,4 +1,4 @@
-//! The order in which the children run, and what they found.
+//! The order in which the children run, and their results.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,25 +16,25 @@ use crate::contestant::Contestant;
 use crate::options::Plan;
 use crate::{document, plot, summary, table};
 
-/// What all children found.
+/// The results of all children.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
-    /// By workload, metric and contestant: one number for each round, `None` where there is none.
+    /// By workload, metric and contestant: one number for each round, `None` for a round without one.
     values: BTreeMap<(&'static str, String, &'static str), Vec<Option<f64>>>,
-    /// Who failed at which workload, in which round, and why.
+    /// Which contestant failed at which workload, in which round, and why.
     pub(crate) failures: Vec<(Id, Contestant, usize, String)>,
-    /// How many rounds were run to their end.
+    /// How many rounds were completed.
     pub(crate) rounds: usize,
 }
 
 impl Findings {
-    /// The numbers of one metric of one contestant, one for each round.
+    /// Returns the numbers of one metric of one contestant, one for each round.
     pub(crate) fn values(&self, workload: Id, key: &str, contestant: Contestant) -> &[Option<f64>] {
         let place = (workload.name(), key.to_string(), contestant.name());
         self.values.get(&place).map_or(&[], Vec::as_slice)
     }
 
-    /// Takes down what was found in `round`.
+    /// Records a number that was found in `round`.
     pub(crate) fn put(
         &mut self,
         workload: Id,
@@ -49,11 +49,12 @@ impl Findings {
     }
 }
 
-/// Measures, shows and writes what `plan` says.
+/// Measures, shows and writes what `plan` requests.
 ///
 /// # Errors
 ///
-/// What keeps it from doing so, in a sentence. Failures of children are none: they are told, and the status says so.
+/// If this is impossible: the reason, in a sentence. A child's failure is not an error: it is reported, and the exit
+/// status shows it.
 pub(crate) fn compare(plan: Plan) -> Result<ExitCode, String> {
     if plan.list {
         list(&plan);
@@ -82,7 +83,7 @@ pub(crate) fn compare(plan: Plan) -> Result<ExitCode, String> {
     }
     let table = table::terminal(&plan, &summaries, &findings);
     let (json, out) = (plan.json.display(), plan.out.display());
-    // Who reads it may stop in the middle; the files have it all.
+    // The reader of the output may stop in the middle; the files contain everything.
     let _ = writeln!(io::stdout(), "{table}\nWritten: {json}, and the table and the pictures in {out}.");
     Ok(if findings.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -95,11 +96,11 @@ fn list(plan: &Plan) {
     let workloads = plan.workloads.iter().map(|one| format!("  {:4} {}\n", one.id.name(), one.title));
     let names: Vec<_> = plan.contestants.iter().map(|contestant| contestant.name()).collect();
     let list = format!("Workloads:\n{}Contestants: {}", workloads.collect::<String>(), names.join(", "));
-    // Who reads it may stop in the middle.
+    // The reader of the output may stop in the middle.
     let _ = writeln!(io::stdout(), "{list}");
 }
 
-/// Runs all rounds, or as many as the budget of time allows, but at least one. `None` if it was interrupted.
+/// Runs all rounds, or as many as fit into the time budget, but at least one. Returns `None` if it was interrupted.
 fn measure(plan: &Plan, nursery: &Nursery) -> Option<Findings> {
     let begin = Instant::now();
     let mut findings = Findings::default();

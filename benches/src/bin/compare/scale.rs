@@ -1,58 +1,60 @@
-//! How much of each workload is done: the whole, enough for a look, or just enough to see that it works.
+//! How much of each workload is done: all of it, enough for an impression, or just enough to see that it
+//! works.
 
 use std::time::Duration;
 
-/// How much is done.
+/// How much work is done.
 #[derive(Clone, Debug)]
 pub(crate) struct Scale {
     pub(crate) name: &'static str,
     /// How often each child is run.
     pub(crate) rounds: usize,
-    /// No round is begun that would likely end later.
+    /// No round is begun that would probably end after this time.
     pub(crate) budget: Duration,
-    /// How long a child may take.
+    /// The time limit of a child.
     pub(crate) limit: Duration,
-    /// How many operations are timed at a time, and how often that is done.
+    /// How many operations are timed together, and how often.
     pub(crate) ops: usize,
     pub(crate) batches: usize,
-    /// The numbers of other live timers of W1; the third is that of the others.
+    /// The numbers of other live timers in W1. The third is also the number in the other workloads.
     pub(crate) live: [usize; 4],
-    /// How many timers are in a burst, and over how long it is spread.
+    /// How many timers are in a burst, and how long a time it is spread over.
     pub(crate) burst: usize,
     pub(crate) small_bursts: [usize; 2],
     pub(crate) spread: Duration,
     /// How many sleeps of each length are measured.
     pub(crate) samples: usize,
-    /// How many tasks loop, from few to many; how many tick; how long both are watched, and what is busy.
+    /// How many tasks loop, from few to many; how many tick; how long both kinds, and the busy sides, are
+    /// watched.
     pub(crate) looping: [usize; 3],
     pub(crate) tasks: usize,
     pub(crate) watch: Duration,
-    /// How many tasks compute in turn, and how many when one event wakes them.
+    /// How many tasks compute in turn, and how many compute when one event wakes them.
     pub(crate) crowd: usize,
     pub(crate) herd: usize,
     /// How many connections there are, and how many requests they make.
     pub(crate) connections: usize,
     pub(crate) requests: usize,
-    /// How many connections there are where there are many.
+    /// How many connections there are in the measurements with many.
     pub(crate) many_connections: usize,
     /// How many sleeps are registered and dropped.
     pub(crate) dropped: usize,
     /// How many tasks churn, and how many of their operations are measured.
     pub(crate) churning: usize,
     pub(crate) churns: usize,
-    /// How many intervals of which period tick.
+    /// How many intervals tick, and with which period.
     pub(crate) ticking: usize,
     pub(crate) period: Duration,
-    /// How many timers come due within a millisecond.
+    /// How many timers are due within a millisecond.
     pub(crate) crush: usize,
-    /// How many tasks make requests of a task, and how many of these are measured.
+    /// How many tasks make requests to another task, and how many of these requests are measured.
     pub(crate) clients: usize,
     pub(crate) exchanges: usize,
     /// How many values are put into a queue.
     pub(crate) queued: usize,
-    /// How many sleeps are made to weigh them.
+    /// How many sleeps are made to measure their memory.
     pub(crate) weighed: usize,
-    /// How many timers are live while pauses are looked for, and how long that is done.
+    /// How many timers are live during the search for pauses, and how long the search takes.
     pub(crate) pause_timers: usize,
     pub(crate) pause_watch: Duration,
 }
@@ -92,7 +94,7 @@ impl Scale {
             queued: 200_000,
             weighed: 500_000,
             pause_timers: 1_000_000,
-            // Long enough for the slots of the fourth level, which are 17 s wide, to be opened.
+            // Long enough for the slots of level 5, which are 17 s wide, to be opened.
             pause_watch: Duration::from_secs(20),
         }
     }
@@ -156,13 +158,13 @@ impl Scale {
         }
     }
 
-    /// The one of that name.
+    /// Returns the scale with that name.
     pub(crate) fn named(name: &str) -> Option<Scale> {
         [Scale::full(), Scale::quick(), Scale::smoke()].into_iter().find(|scale| scale.name == name)
     }
 }
 
-/// A number as people write it: `100k`, `1M`.
+/// Formats a number as people write it: `100k`, `1M`.
 pub(crate) fn short(count: usize) -> String {
     match count {
         0 => "0".into(),

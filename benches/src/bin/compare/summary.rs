@@ -1,9 +1,10 @@
-//! Medians, ratios, and what was reached.
+//! Medians, ratios, and which goals were reached.
 //!
 //! Ground rules:
 //!
-//! * Ratios are taken within a round, then their median: what disturbs a round disturbs both sides of a ratio.
-//! * The best peer of a metric is the one with the least median, and stays the same for all rounds.
+//! * Ratios are taken within a round; then their median is taken. A disturbance of a round affects both sides
+//!   of a ratio.
+//! * The best peer for a metric is the peer with the lowest median. It is the same for all rounds.
 
 use crate::catalog::{Goal, Metric, Unit, Workload};
 use crate::contestant::Contestant;
@@ -11,7 +12,7 @@ use crate::measure::median;
 use crate::options::Plan;
 use crate::rounds::Findings;
 
-/// The median with the least and the most.
+/// The median with the minimum and the maximum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -20,7 +21,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of those that there are; `None` if there are none.
+    /// Computes the spread of `values`; `None` if there are none.
     pub(crate) fn of(values: impl Iterator<Item = f64>) -> Option<Spread> {
         let mut values: Vec<f64> = values.collect();
         if values.is_empty() {
@@ -31,28 +32,28 @@ impl Spread {
     }
 }
 
-/// What one contestant has of one metric, in its unit.
+/// The figures of one contestant for one metric, in the metric's unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) contestant: Contestant,
     pub(crate) spread: Spread,
-    /// Its ratio to tokio.
+    /// The contestant's ratio to tokio.
     pub(crate) to_tokio: Option<Spread>,
-    /// Its ratio to the best peer.
+    /// The contestant's ratio to the best peer.
     pub(crate) to_best: Option<Spread>,
-    /// Its ratio to ours as it was.
+    /// The contestant's ratio to our earlier build.
     pub(crate) to_before: Option<Spread>,
 }
 
-/// One thing to reach, and whether it was.
+/// One goal, and whether it was reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Verdict {
     pub(crate) goal: String,
-    /// `None` if it cannot be told, because nobody to compare with took part.
+    /// `None` if this is unknown, because there was no contestant to compare with.
     pub(crate) reached: Option<bool>,
 }
 
-/// All of one metric.
+/// The summary of one metric.
 #[derive(Clone, Debug)]
 pub(crate) struct MetricSummary {
     pub(crate) key: String,
@@ -70,14 +71,14 @@ impl MetricSummary {
     }
 }
 
-/// All of one workload.
+/// The summary of one workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Summary {
     pub(crate) workload: Workload,
     pub(crate) metrics: Vec<MetricSummary>,
 }
 
-/// Sums up what was found.
+/// Summarizes the results.
 pub(crate) fn summarize(plan: &Plan, findings: &Findings) -> Vec<Summary> {
     plan.workloads
         .iter()
@@ -92,7 +93,7 @@ pub(crate) fn summarize(plan: &Plan, findings: &Findings) -> Vec<Summary> {
         .collect()
 }
 
-/// One metric and all that was found of it.
+/// One metric and all its results.
 struct Scores<'a> {
     workload: &'a Workload,
     metric: &'a Metric,
@@ -141,7 +142,7 @@ impl Scores<'_> {
         self.rounds(&self.metric.key, contestant).flatten()
     }
 
-    /// What `combine` makes of both numbers of each round that has both.
+    /// Applies `combine` to the two numbers of each round that has both.
     fn pairs(
         &self,
         contestant: Contestant,
@@ -154,7 +155,8 @@ impl Scores<'_> {
         Spread::of(combined.filter(|value| value.is_finite()))
     }
 
-    /// A share has no ratio, and neither has what is not above nothing.
+    /// Returns the ratio of two contestants. A percentage has no ratio, and there is no ratio to a number that
+    /// is not above zero.
     fn ratio(&self, contestant: Contestant, other: Contestant) -> Option<Spread> {
         if self.metric.unit == Unit::Percent {
             return None;
@@ -236,7 +238,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_round() {
-        // The second round was twice as slow for both: the ratio knows nothing of it.
+        // The second round was twice as slow for both, which does not change the ratio.
         let found = findings(
             Id::W3b,
             &[

@@ -11,13 +11,13 @@ use crate::options::Plan;
 use crate::rounds::Findings;
 use crate::summary::{MetricSummary, Spread, Summary, Verdict};
 
-/// What stands for a number that there is not.
+/// Shown in place of a missing number.
 const NONE: &str = "–";
-/// Between these lines a page has the table.
+/// The lines of a page between which the table is.
 const BEGIN: &str = "<!-- compare: begin -->";
 const END: &str = "<!-- compare: end -->";
 
-/// One table for each workload, as wide as it needs to be.
+/// Makes one table for each workload, as wide as it needs to be.
 pub(crate) fn terminal(plan: &Plan, summaries: &[Summary], findings: &Findings) -> String {
     let mut text = format!("{}\n", heading(plan, findings));
     for summary in summaries {
@@ -42,7 +42,7 @@ pub(crate) fn terminal(plan: &Plan, summaries: &[Summary], findings: &Findings) 
     text
 }
 
-/// The same for a page.
+/// Makes the same tables for a page.
 pub(crate) fn markdown(plan: &Plan, summaries: &[Summary], findings: &Findings) -> String {
     let mut text = format!("{}\n", heading(plan, findings));
     for summary in summaries {
@@ -68,11 +68,11 @@ pub(crate) fn markdown(plan: &Plan, summaries: &[Summary], findings: &Findings) 
     text
 }
 
-/// `page` with `table` between its marks.
+/// Returns `page` with `table` between its marks.
 ///
 /// # Errors
 ///
-/// If it has no marks, or not in order.
+/// If the page has no marks, or if they are not in order.
 pub(crate) fn between_marks(page: &str, table: &str) -> Result<String, String> {
     let marks = page.find(BEGIN).zip(page.find(END)).filter(|(begin, end)| begin < end);
     let (begin, end) = marks.ok_or_else(|| format!("the page has no lines {BEGIN} and {END}"))?;
@@ -91,7 +91,7 @@ fn heading(plan: &Plan, findings: &Findings) -> String {
     )
 }
 
-/// Those that have a figure in it.
+/// Returns the contestants that have a figure in the summary.
 fn entrants(plan: &Plan, summary: &Summary) -> Vec<Contestant> {
     let has = |one: &Contestant| summary.metrics.iter().any(|metric| metric.entry(*one).is_some());
     plan.contestants.iter().copied().filter(has).collect()
@@ -107,7 +107,7 @@ fn header(contestants: &[Contestant]) -> Vec<String> {
     cells
 }
 
-/// How many columns of figures follow the label: the contestants' and the ratios.
+/// Returns how many columns of figures follow the label: those of the contestants, and the ratios.
 fn figures(contestants: &[Contestant]) -> usize {
     contestants.len() + 2 + usize::from(contestants.contains(&Contestant::Before))
 }
@@ -150,7 +150,7 @@ fn spread(spread: &Spread, between: &str) -> String {
     if least == most { median } else { format!("{median}{between}({least}–{most})") }
 }
 
-/// Three digits, or as many as stand before the point.
+/// Formats a number with three digits, or with all digits before the decimal point if there are more.
 fn number(value: f64) -> String {
     match value.abs() {
         small if small < 9.995 => format!("{value:.2}"),

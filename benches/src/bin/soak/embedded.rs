@@ -1,5 +1,5 @@
-//! A driver in a loop of its own, without a runtime: timers that another thread arms and drops, wakers that panic,
-//! small budgets, and the wheel's invariants asserted at every few turns.
+//! A driver in its own loop, without a runtime: timers that another thread arms and drops, wakers that panic,
+//! small budgets. The wheel's invariants are asserted every few turns.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -18,10 +18,10 @@ use crate::rng::Rng;
 use crate::soak::{Intended, LONG, Soak};
 
 const TIMERS: usize = 500;
-/// The loop sleeps no longer than this, to see the end of the soak.
+/// The loop sleeps at most this long, so that it notices the end of the soak.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Knows that it was woken; may panic about it.
+/// A waker's flag, which records that it was woken. The waker may panic when it is woken.
 struct Flag {
     woken: AtomicBool,
     panics: bool,
@@ -37,7 +37,7 @@ impl Wake for Flag {
     }
 }
 
-/// A timer of the loop's.
+/// A timer of the loop.
 struct Timer<'a> {
     entry: Pin<Box<TimerEntry>>,
     flag: Arc<Flag>,
@@ -85,7 +85,7 @@ pub(crate) fn run(soak: &Arc<Soak>, mut rng: Rng) {
             }
         }
         for timer in &mut timers {
-            // Acquire: what the waker's thread did before is seen.
+            // Acquire: makes visible what the waker's thread did before.
             if timer.flag.woken.swap(false, Ordering::Acquire) {
                 poll(soak, timer);
             }
@@ -98,7 +98,7 @@ pub(crate) fn run(soak: &Arc<Soak>, mut rng: Rng) {
         drop(watched);
     }
     drop(timers);
-    // Who waits on the other thread is told by this.
+    // This tells the other thread, which waits, that the driver is gone.
     let down = catch_unwind(AssertUnwindSafe(|| drop(driver)));
     if guest.join().is_err() || down.is_err() {
         soak.ledger.fault("the embedded driver's end panicked".to_owned());
@@ -115,14 +115,14 @@ fn timer<'a>(handle: &Handle, panics: bool) -> Timer<'a> {
     Timer { entry: Box::pin(handle.sleep_until(Nanos::NEVER)), flag, waker, account: None }
 }
 
-/// Arms, resets, cancels or replaces it.
+/// Arms, resets, cancels or replaces a timer.
 fn disturb<'a>(soak: &'a Soak, handle: &Handle, origin: Instant, timer: &mut Timer<'a>, rng: &mut Rng) {
     let now = handle.now();
     let at = match rng.below(10) {
         0 => Nanos::NEVER,
         1 => now.saturating_add(rng.endless()),
         2 => Nanos::new(now.get().saturating_sub(rng.below(1_000_000))),
-        3 => Nanos::new(now.get() + rng.edge(3).min(500_000_000)),
+        3 => Nanos::new(now.get() + rng.edge(5).min(500_000_000)),
         _ => now.saturating_add(rng.short()),
     };
     let due = origin.checked_add(at.as_duration());
@@ -133,7 +133,7 @@ fn disturb<'a>(soak: &'a Soak, handle: &Handle, origin: Instant, timer: &mut Tim
             timer.entry.as_mut().cancel();
         }
         1 => {
-            // Dropped as it is, and another one made.
+            // The timer is dropped as it is, and a new one is made.
             timer.account = None;
             timer.entry = Box::pin(handle.sleep_until(at));
             timer.account = Some(soak.ledger.timer_at("an embedded timer", due));
@@ -144,7 +144,7 @@ fn disturb<'a>(soak: &'a Soak, handle: &Handle, origin: Instant, timer: &mut Tim
                 Some(account) => account.moved(due),
                 None => timer.account = Some(soak.ledger.timer_at("an embedded timer", due)),
             }
-            // To the past it wakes at once, and the waker's panic comes out here.
+            // A reset to the past wakes at once, and the waker's panic surfaces here.
             match catch_unwind(AssertUnwindSafe(|| timer.entry.as_mut().reset(at))) {
                 Err(payload) if !payload.is::<Intended>() => resume_unwind(payload),
                 _ => poll(soak, timer),
@@ -162,7 +162,7 @@ fn poll(soak: &Soak, timer: &mut Timer<'_>) {
         }
         Poll::Ready(Err(error)) => soak.ledger.fault(format!("an embedded timer: {error}")),
         Poll::Pending => {
-            // Cancelled, and armed again by this very poll.
+            // Cancelled before, and armed again by this very poll.
             if timer.account.is_none() {
                 timer.entry.as_mut().cancel();
             }

@@ -1,38 +1,40 @@
-//! Signals and limits of the operating system; elsewhere than on Unix there are none, and these do nothing.
+//! Signals and limits of the operating system. On other systems than Unix there are none, and these functions
+//! do nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// What Ctrl-C sets; a second Ctrl-C ends the process at once.
+/// Returns the flag that Ctrl-C sets; a second Ctrl-C ends the process at once.
 ///
 /// # Errors
 ///
-/// If the system refuses a handler.
+/// If the system refuses to install a handler.
 #[cfg(unix)]
 pub(crate) fn on_interrupt() -> std::io::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGINT, SIGTERM};
 
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // In this order: the first one finds the flag unset, sets it, and lives on.
+        // In this order: on the first Ctrl-C the flag is still unset, so the process lives on, and then the
+        // flag is set.
         signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone())?;
         signal_hook::flag::register(signal, stop.clone())?;
     }
     Ok(stop)
 }
 
-/// Gives SIGUSR1 a handler.
+/// Installs a handler for SIGUSR1.
 ///
 /// # Errors
 ///
-/// If the system refuses it.
+/// If the system refuses to install it.
 #[cfg(unix)]
 pub(crate) fn handle_signals() -> std::io::Result<()> {
     signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::new(AtomicBool::new(false)))?;
     Ok(())
 }
 
-/// Sends this process SIGUSR1, and SIGWINCH, which is awaited now and then.
+/// Sends this process SIGUSR1, and SIGWINCH, which a task awaits now and then.
 #[cfg(unix)]
 pub(crate) fn signal() -> bool {
     send(signal_hook::consts::SIGUSR1) && send(signal_hook::consts::SIGWINCH)
@@ -46,14 +48,14 @@ pub(crate) fn send(signal: std::ffi::c_int) -> bool {
     Signal::from_named_raw(signal).is_some_and(|signal| kill_process(getpid(), signal).is_ok())
 }
 
-/// Takes the descriptors away, until it is dropped.
+/// Takes the process's descriptors away, until this is dropped.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(crate) struct Famine(rustix::process::Rlimit);
 
 #[cfg(unix)]
 impl Famine {
-    /// Leaves room for `spare` descriptors more than are open.
+    /// Leaves room for `spare` descriptors in addition to the open ones.
     pub(crate) fn begin(spare: u64) -> Option<Famine> {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -71,7 +73,7 @@ impl Drop for Famine {
         use rustix::process::{Resource, setrlimit};
 
         if let Err(error) = setrlimit(Resource::Nofile, self.0) {
-            // The clients will tell that descriptors are missing for too long.
+            // If descriptors are missing for too long, the clients will report it.
             eprintln!("soak: the limit of descriptors cannot be restored: {error}");
         }
     }

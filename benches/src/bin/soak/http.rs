@@ -1,11 +1,11 @@
-//! HTTP over loopback: a server of hyper's under requests that are checked byte for byte, and clients that are killed in the
+//! HTTP over loopback: a hyper server under requests that are checked byte for byte, and clients that are killed in the
 //! middle of their requests and of its answers.
 //!
 //! Ground rules:
 //!
-//! * The server outlives its clients, as in `net`; after them it waits for all its connections. One that does not notice that
-//!   its client is gone hangs, and is found as that.
-//! * Bytes are lost with their connection, but never changed: what does not parse, or is another answer, is a fault.
+//! * The server outlives its clients, as in `net`; after they have ended, it waits for all its connections. A connection that
+//!   does not notice that its client has gone hangs, and is reported as such.
+//! * Bytes are lost with their connection, but never changed: an answer that does not parse, or is the wrong one, is a fault.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -30,10 +30,10 @@ use crate::net::{kill, note};
 use crate::rng::Rng;
 use crate::soak::{LONG, Soak};
 
-/// Clients that wait for their answers, and those that do not.
+/// The numbers of clients that wait for their answers, and of those that do not.
 const PATIENT: usize = 4;
 const KILLED: usize = 4;
-/// How long the server waits for a head: longer than any client pauses between two requests.
+/// How long the server waits for a head. This is longer than any client pauses between two requests.
 const HEAD: Duration = Duration::from_millis(400);
 
 /// Starts the server and its clients.
@@ -104,13 +104,13 @@ async fn answer(
     Ok(Response::new(Full::new(body)))
 }
 
-/// Notes an error of hyper's. It is expected if the other end was killed, or its time was up.
+/// Notes an error from hyper. It is expected if the other end was killed, or if it ran out of time.
 fn note_http(soak: &Soak, doing: &str, error: &hyper::Error) {
     if let Some(error) = error.source().and_then(|cause| cause.downcast_ref::<io::Error>()) {
         return note(soak, doing, error);
     }
     let cut = error.is_incomplete_message() || error.is_canceled() || error.is_closed() || error.is_timeout();
-    // The service fails only if the body of its request does.
+    // The service fails only if the body of its request fails.
     match cut || error.is_user() {
         true => soak.tally.cut.one(),
         false => soak.ledger.fault(format!("{doing}: {error}")),
@@ -138,7 +138,7 @@ async fn client(soak: Arc<Soak>, server: SocketAddr, mut rng: Rng, patient: bool
     }
 }
 
-/// A client of hyper's, which is now and then aborted while it waits.
+/// A client that uses hyper. It is aborted now and then while it waits.
 async fn converse(soak: &Soak, stream: TcpStream, rng: &mut Rng) {
     let (mut sender, connection) = match client::conn::http1::handshake::<_, Full<Bytes>>(stream).await {
         Ok(pair) => pair,
@@ -153,7 +153,7 @@ async fn converse(soak: &Soak, stream: TcpStream, rng: &mut Rng) {
             sender.ready().await?;
             sender.send_request(request).await?.into_body().collect().await
         };
-        // Given up with its answer on the way: dropping it must end the connection.
+        // The request is given up while its answer is on the way: dropping it must end the connection.
         let given_up = rng.percent(5);
         let answered = match given_up {
             true => soak.within("the patience with the HTTP server", rng.short(), answer).await,
@@ -185,7 +185,7 @@ async fn converse(soak: &Soak, stream: TcpStream, rng: &mut Rng) {
         }
     }
     if rng.percent(50) {
-        // The connection sees that nobody asks any more, and ends.
+        // The connection notices that there will be no more requests, and ends.
         drop(sender);
         match soak.patiently("the end of an HTTP connection", driver).await {
             Ok(Ok(Ok(()))) => {}
@@ -194,7 +194,7 @@ async fn converse(soak: &Soak, stream: TcpStream, rng: &mut Rng) {
             Err(_) => soak.ledger.fault("a connection of HTTP does not end".to_owned()),
         }
     } else {
-        // Killed in the middle of what it does.
+        // The connection is killed in the middle of its work.
         driver.abort();
     }
 }
@@ -226,19 +226,19 @@ async fn break_off(soak: &Soak, mut stream: TcpStream, rng: &mut Rng) -> io::Res
         let mut rest = Vec::new();
         let end = stream.read_to_end(&mut rest);
         if sent < head {
-            // It says nothing more, and the server closes the connection.
+            // The client sends nothing more, and the server closes the connection.
             match soak.patiently("the end of a head that stops", end).await {
                 Ok(result) => drop(result?),
                 Err(_) => return Err(io::Error::other("a head that stops is waited for without end")),
             }
         } else if let Ok(result) = soak.within("the end of a request that stops", HEAD, end).await {
-            // A body has no such limit: the server waits on.
+            // A body has no such limit: the server goes on waiting.
             result?;
         }
     } else if rng.percent(50) {
         soak.nap("a moment before a client is killed", rng.short()).await;
     }
-    // By a reset, by an end in one direction, or in both.
+    // The end is a reset, or the end of one direction or of both.
     match rng.below(8) {
         0 => stream.shutdown(Shutdown::Write)?,
         1 => {}
@@ -248,7 +248,7 @@ async fn break_off(soak: &Soak, mut stream: TcpStream, rng: &mut Rng) -> io::Res
     Ok(())
 }
 
-/// A body. One of ten may be too long for a single write.
+/// Makes a body. One body in ten may be too long for a single write.
 fn body(rng: &mut Rng) -> Bytes {
     let most = if rng.percent(10) { 100_000 } else { 3000 };
     let first = rng.next();

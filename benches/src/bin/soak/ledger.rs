@@ -1,13 +1,13 @@
-//! The ledger: every timer and every operation that must come to an end, and what became of it.
+//! The ledger: every timer and every operation that must end, and what became of it.
 //!
 //! Ground rules:
 //!
-//! * Who makes a timer opens an [`Account`] first, so that the deadline noted is not later than the true
-//!   one: what ends before it has ended early.
+//! * The maker of a timer opens an [`Account`] first. So the recorded deadline is not later than the true
+//!   one, and a timer that fires before it has fired early.
 //! * An account is closed once: as fired, or, when it is dropped, as cancelled. So made = fired + cancelled +
 //!   open, always.
 //! * Times are those of `std::time::Instant`, not of the runtime under test.
-//! * Nothing of the runtime is called under the ledger's lock.
+//! * No function of the runtime is called under the ledger's lock.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-/// A timer that is overdue by so much is lost. Longer than a machine that is busy otherwise delays anything.
+/// A timer that is overdue by this much is lost. It is longer than any delay on a machine that is otherwise
+/// busy.
 pub(crate) const LOST: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
@@ -27,7 +28,7 @@ struct Book {
     free: Vec<usize>,
     totals: Totals,
     lateness: Histogram<u64>,
-    /// The latest of all, and what it was.
+    /// The latest of all timers: how late it was, and what it was.
     latest: (Duration, &'static str),
     /// What went wrong, the first few times.
     faults: Vec<String>,
@@ -37,9 +38,9 @@ struct Book {
 struct Row {
     what: &'static str,
     kind: Kind,
-    /// `None`: it is not expected to end.
+    /// When the timer is due; `None` if it is not expected to end.
     due: Option<Instant>,
-    /// Since when somebody has waited for it: lateness counts from here at the earliest.
+    /// When a thread or task began to wait for it; lateness counts from here at the earliest.
     since: Instant,
 }
 
@@ -61,7 +62,7 @@ struct Totals {
     faults: u64,
 }
 
-/// The figures at the end.
+/// The totals at the end.
 #[derive(Debug)]
 pub(crate) struct Balance {
     totals: Totals,
@@ -71,7 +72,7 @@ pub(crate) struct Balance {
     faults: Vec<String>,
 }
 
-/// A timer, or an operation, that is under way.
+/// A timer or an operation that has begun and not ended.
 #[derive(Debug)]
 #[must_use = "a dropped account is a cancelled timer"]
 pub(crate) struct Account<'a> {
@@ -92,12 +93,12 @@ impl Ledger {
         }))
     }
 
-    /// Opens the account of a timer that is due after `duration` from now.
+    /// Opens the account of a timer that is due `duration` from now.
     pub(crate) fn timer(&self, what: &'static str, duration: Duration) -> Account<'_> {
         self.timer_at(what, Instant::now().checked_add(duration))
     }
 
-    /// Opens the account of a timer that is due at `due`; `None` is never.
+    /// Opens the account of a timer that is due at `due`; `None` means never.
     pub(crate) fn timer_at(&self, what: &'static str, due: Option<Instant>) -> Account<'_> {
         let mut book = self.lock();
         book.totals.made += 1;
@@ -105,7 +106,7 @@ impl Ledger {
         Account { ledger: self, row }
     }
 
-    /// Opens the account of something that must come to its end within `limit`: if it does not, it hangs.
+    /// Opens the account of an operation that must end within `limit`; if it does not, it hangs.
     pub(crate) fn operation(&self, what: &'static str, limit: Duration) -> Account<'_> {
         let since = Instant::now();
         let row = self.lock().open(Row { what, kind: Kind::Operation, due: Some(since + limit), since });
@@ -124,7 +125,7 @@ impl Ledger {
         self.lock().fault(what);
     }
 
-    /// The first timer that is lost or operation that hangs, in words.
+    /// Returns a description of the first timer that is lost, or of the first operation that hangs.
     pub(crate) fn overdue(&self) -> Option<String> {
         let mut book = self.lock();
         let now = Instant::now();
@@ -212,7 +213,7 @@ impl Book {
 }
 
 impl Account<'_> {
-    /// The timer is due at another time from now on.
+    /// Records that the timer is due at another time from now on.
     pub(crate) fn moved(&self, due: Option<Instant>) {
         let mut book = self.ledger.lock();
         book.totals.moved += 1;
@@ -221,17 +222,17 @@ impl Account<'_> {
         }
     }
 
-    /// The timer was left alone until now, and is waited for from now on.
+    /// Records that the timer was left alone until now, and is waited for from now on.
     pub(crate) fn attended(&self) {
         if let Some(row) = &mut self.ledger.lock().rows[self.row] {
             row.since = Instant::now();
         }
     }
 
-    /// The timer has fired: the account is closed, and the lateness taken.
+    /// Records that the timer has fired: closes the account, and notes the lateness.
     pub(crate) fn fired(self) {
         let (ledger, row) = (self.ledger, self.row);
-        // Closed here; its row may be another's at once.
+        // The account is closed here, and another timer may take its row at once.
         std::mem::forget(self);
         let mut book = ledger.lock();
         if let Some(row) = book.close(row) {
@@ -252,7 +253,7 @@ impl Drop for Account<'_> {
 }
 
 impl Balance {
-    /// What is wrong, if all should have come to its end.
+    /// Returns what is wrong, given that everything should have ended.
     pub(crate) fn faults(&self) -> Vec<String> {
         let Totals { made, fired, cancelled, faults, .. } = self.totals;
         let mut all = self.faults.clone();

@@ -1,8 +1,8 @@
-//! A soak: everything that Mainspring can do, all at once, for as long as you like, while an invariant checker
-//! watches. `cargo run --release -p mainspring-bench --bin soak -- --seconds 60 --seed 1`
+//! A soak: everything that Mainspring can do, all at once, for as long as you like, while an invariant checker watches.
+//! `cargo run --release -p mainspring-bench --bin soak -- --seconds 60 --seed 1`
 //!
-//! Every timer has an account: it fires, not early, or is cancelled; one that does neither is lost and ends the run
-//! with a message. With `--simulate` there are no threads, no I/O and no clock but one that is advanced by the program, and the
+//! Every timer has an account: it fires, but not early, or it is cancelled. A timer that does neither is lost and ends the run
+//! with a message. With `--simulate` there are no threads, no I/O and no clock except one that the program advances, and the
 //! same seed gives the same trace.
 //!
 //! | module     | what it is                                                          |
@@ -10,15 +10,15 @@
 //! | `timers`   | tasks that sleep, time out, reset, cancel, tick, abort and panic    |
 //! | `work`     | closures that block, sets of tasks under a deadline                 |
 //! | `net`      | tasks that talk TCP and UDP, and connections that are killed        |
-//! | `http`     | a server of hyper's, and clients that are killed in the middle      |
+//! | `http`     | a hyper server, and clients that are killed in the middle           |
 //! | `system`   | descriptors that come and go, awaited signals, children, turns      |
 //! | `threads`  | wakers, sleeps and spawns across threads; runtimes that come and go |
-//! | `embedded` | a bare driver in a loop of its own                                  |
+//! | `embedded` | a bare driver in its own loop                                       |
 //! | `weather`  | signals, missing descriptors, and calms                             |
 //! | `ledger`   | the account of every timer                                          |
 //! | `watch`    | the watchdog                                                        |
 //! | `usage`    | descriptors and memory                                              |
-//! | `simulate` | the soak on a clock that is advanced by the program                 |
+//! | `simulate` | the soak on a clock that the program advances                       |
 //! | `soak`     | what they all share; `rng`, `faults` and `options` help             |
 
 mod embedded;
@@ -79,15 +79,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a line. The exit status says whether all is well, so the soak goes on when nobody reads it.
+/// Prints a line. The exit status shows whether all is well, so the soak goes on even if there is no reader.
 fn say(line: impl Display) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// Soaks and prints the line. The outer error is that of a system which refuses what a soak needs.
+/// Soaks and prints the last line. The outer error means that the system refuses a resource that a soak needs.
 fn run(seed: u64, length: Duration, stop: Arc<AtomicBool>) -> io::Result<Result<(), String>> {
     faults::handle_signals()?;
-    // Warms up what std and the system keep from the first time on, so that it is no leak.
+    // Makes std and the system allocate now what they keep from the first use on, so that it does not count as a leak.
     thread::spawn(|| mainspring::block_on(mainspring::sleep(Duration::from_millis(1))))
         .join()
         .map_err(|_| io::Error::other("the first sleep panicked"))?;
@@ -114,7 +114,7 @@ fn run(seed: u64, length: Duration, stop: Arc<AtomicBool>) -> io::Result<Result<
     Ok(if faults.is_empty() { Ok(()) } else { Err(faults.join("\nsoak: ")) })
 }
 
-/// Runs all parts and returns once all have ended: what was wrong about their ends.
+/// Runs all parts and returns when all have ended. The result lists what was wrong with their ends.
 fn soaked(soak: &Arc<Soak>, seed: u64) -> io::Result<Vec<String>> {
     let mut rng = Rng::new(seed);
     let runtime = Runtime::new()?;
@@ -149,7 +149,7 @@ fn soaked(soak: &Arc<Soak>, seed: u64) -> io::Result<Vec<String>> {
     let (shared, own) = (soak.clone(), rng.fork());
     let (ready, begun) = mpsc::channel();
     start("quiet", Box::new(move || threads::quiet(&shared, own, ready)))?;
-    // Nothing is sent: it ends when the other side has begun, or failed. Descriptors run out only after that.
+    // No message is sent: this returns when the other side has begun, or failed. Descriptors run out only after that.
     let _ = begun.recv();
     let (shared, own) = (soak.clone(), rng.fork());
     start(
@@ -209,7 +209,7 @@ fn soaked(soak: &Arc<Soak>, seed: u64) -> io::Result<Vec<String>> {
         io::Result::Ok(())
     })?;
     let watched = soak.ledger.operation("the end of the runtime and of all threads", LONG);
-    // First, because a helper may wait for a task of its.
+    // The runtime is dropped first, because a helper may wait for one of its tasks.
     drop(runtime);
     let mut unsound = Vec::new();
     for (name, thread) in threads {
@@ -226,7 +226,7 @@ fn soaked(soak: &Arc<Soak>, seed: u64) -> io::Result<Vec<String>> {
     Ok(unsound)
 }
 
-/// Awaits the tasks: while the soak goes on for as long as they like, and then for a moment.
+/// Awaits the tasks: without a limit while the soak goes on, and then for a limited time.
 async fn join(soak: &Soak, tasks: Vec<JoinHandle<()>>) {
     while soak.running() {
         soak.nap("the wait for the end", Duration::from_millis(500)).await;

@@ -1,9 +1,10 @@
-//! TCP and UDP over loopback: echoes that are checked byte for byte, connections that are killed, and what it is
-//! like without descriptors.
+//! TCP and UDP over loopback: echoes that are checked byte for byte, connections that are killed, and sockets
+//! under a lack of descriptors.
 //!
 //! Ground rules:
 //!
-//! * The servers outlive their clients, which hold a token as long as they live: a refused connection is a fault.
+//! * The servers outlive their clients, each of which holds a token as long as it lives. So a refused connection
+//!   is a fault.
 
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr};
@@ -52,7 +53,7 @@ pub(crate) async fn start(soak: &Arc<Soak>, rng: &mut Rng) -> io::Result<Vec<Joi
     Ok(tasks)
 }
 
-/// Notes an error: expected if a peer killed the connection or descriptors are missing.
+/// Notes an error. It is expected if a peer killed the connection, or if descriptors are missing.
 pub(crate) fn note(soak: &Soak, doing: &str, error: &io::Error) {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
@@ -63,7 +64,7 @@ pub(crate) fn note(soak: &Soak, doing: &str, error: &io::Error) {
         | ErrorKind::BrokenPipe
         | ErrorKind::NotConnected
         | ErrorKind::UnexpectedEof => soak.tally.cut.one(),
-        // So many connections were made a moment ago that no port is free.
+        // So many connections were made recently that no port is free.
         ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse => soak.tally.cut.one(),
         _ => soak.ledger.fault(format!("{doing}: {error}")),
     }
@@ -102,7 +103,7 @@ async fn echo(soak: Arc<Soak>, mut stream: TcpStream, mut rng: Rng) {
     }
 }
 
-/// The peer gets an RST.
+/// Kills a connection: the peer gets an RST.
 pub(crate) fn kill(soak: &Soak, stream: &TcpStream) {
     soak.tally.kills.one();
     if let Err(error) = stream.set_linger(Some(Duration::ZERO)) {
@@ -120,7 +121,7 @@ async fn client(soak: Arc<Soak>, server: SocketAddr, mut rng: Rng) {
                 if let Err(error) = talk(&soak, &mut stream, &mut rng).await {
                     note(&soak, "a client", &error);
                 }
-                // Most end by RST: the others leave a port occupied for a minute.
+                // Most connections end by RST, because the others leave a port occupied for a minute.
                 match rng.below(8) {
                     0 => drop(stream.shutdown(Shutdown::Both)),
                     1 => {}
@@ -140,7 +141,7 @@ async fn talk(soak: &Soak, stream: &mut TcpStream, rng: &mut Rng) -> io::Result<
         let asked: Vec<u8> = (0..rng.between(1, 5000)).map(|_| rng.next() as u8).collect();
         stream.write_all(&asked).await?;
         if rng.percent(3) {
-            // Gone with the answer on its way.
+            // The client leaves while the answer is on its way.
             return Ok(());
         }
         let mut answer = vec![0; asked.len()];

@@ -1,13 +1,13 @@
-//! Numbers that look random and are the same for the same seed.
+//! Pseudo-random numbers that are the same for the same seed.
 
 use std::time::Duration;
 
 use mainspring_bench::random::Random;
 
 /// The width of a slot of the wheel's lowest level, in nanoseconds.
-const SLOT: u64 = 1 << 16;
+const SLOT: u64 = 1 << 4;
 
-/// Numbers, and what the soak makes of them. Forked without correlation.
+/// Pseudo-random numbers, and the values that the soak derives from them. Forks are uncorrelated.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(Random);
 
@@ -20,22 +20,22 @@ impl Rng {
         self.0.next()
     }
 
-    /// Another stream of numbers.
+    /// Returns another stream of numbers.
     pub(crate) fn fork(&mut self) -> Rng {
         Rng::new(self.next())
     }
 
-    /// Less than `limit`, which must not be zero.
+    /// Returns a number less than `limit`, which must not be zero.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0.below(limit)
     }
 
-    /// From `low` up to, not including, `high`.
+    /// Returns a number from `low` up to, not including, `high`.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low)
     }
 
-    /// True in so many cases of a hundred.
+    /// Returns true with this probability, in percent.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
@@ -44,20 +44,20 @@ impl Rng {
         Duration::from_nanos(self.between(low * 1000, high * 1000))
     }
 
-    /// A duration up to about 20 ms: of every order of magnitude, and often at the edge of one of the wheel's
-    /// slots.
+    /// Returns a duration up to about 20 ms: in every order of magnitude, and often at the edge of one of the
+    /// wheel's slots.
     pub(crate) fn short(&mut self) -> Duration {
         match self.below(8) {
             0 => Duration::ZERO,
             1 => Duration::from_nanos(self.below(1000)),
             2 => self.micros(1, 100),
-            3 => Duration::from_nanos(self.edge(2)),
+            3 => Duration::from_nanos(self.edge(4)),
             4 => self.micros(100, 1000),
             _ => self.micros(1000, 20_000),
         }
     }
 
-    /// A duration that does not come to an end within a run.
+    /// Returns a duration that does not end within a run.
     pub(crate) fn endless(&mut self) -> Duration {
         match self.below(3) {
             0 => Duration::MAX,
@@ -66,7 +66,7 @@ impl Rng {
         }
     }
 
-    /// A number of nanoseconds near the edge of a slot of one of the `levels` lowest levels.
+    /// Returns a number of nanoseconds near the edge of a slot of one of the `levels` lowest levels.
     pub(crate) fn edge(&mut self, levels: u64) -> u64 {
         let width = SLOT << (6 * self.below(levels));
         (width * self.between(1, 64)).saturating_add(self.below(600)).saturating_sub(300)

@@ -1,12 +1,12 @@
-//! The soak without I/O, threads and the system's clock: a driver on a clock that is advanced by the program, thousands of
-//! timers beside a plain list that knows better, and tasks of combinators in a small loop. The same seed gives the
-//! same trace, of which the last line shows a hash.
+//! The soak without I/O, threads and the system's clock: a driver on a clock that the program advances, thousands of
+//! timers that are checked against a plain list, and tasks of combinators in a small loop. The same seed gives the same
+//! trace, whose hash is in the last line.
 //!
 //! Ground rules:
 //!
 //! * Nothing here depends on an address, on a hash map's order or on the time of day.
-//! * The list is the judge: a timer fires at the first `process` that is not before its deadline, those that are due
-//!   together by (deadline, registration), each once.
+//! * The list is the reference: a timer fires at the first `process` that is not before its deadline; timers that are due
+//!   together fire by (deadline, registration); each fires once.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -23,14 +23,14 @@ use crate::rng::Rng;
 
 const TIMERS: usize = 4000;
 const PROGRAMS: usize = 200;
-/// Where the clock begins: just before an edge of each of the wheel's lower levels.
+/// The clock's start: just before an edge of each of the wheel's lower levels.
 const BEGIN: u64 = (1 << 40) - 1_000_000;
 
-/// Simulates `length` of virtual time and returns the last line, or what is wrong.
+/// Simulates `length` of virtual time. Returns the last line, or what is wrong.
 pub(crate) fn run(seed: u64, length: Duration, stop: &AtomicBool) -> Result<String, String> {
     let mut world = World::new(seed);
     let end = world.test.now().saturating_add(length);
-    // Relaxed: it orders nothing.
+    // Relaxed: the flag orders nothing.
     while world.test.now() < end && !stop.load(Ordering::Relaxed) {
         world.turn()?;
     }
@@ -44,7 +44,7 @@ pub(crate) fn run(seed: u64, length: Duration, stop: &AtomicBool) -> Result<Stri
     ))
 }
 
-/// FNV-1a over everything that happens.
+/// The hash, FNV-1a, of everything that happens.
 struct Trace(u64);
 
 impl Trace {
@@ -66,7 +66,7 @@ struct Counts {
     checks: u64,
 }
 
-/// Who was woken, in order.
+/// Which timers or tasks were woken, in order.
 #[derive(Default)]
 struct Woken(Mutex<Vec<usize>>);
 
@@ -100,14 +100,14 @@ struct World {
     handle: Handle,
     timers: Vec<Pin<Box<TimerEntry>>>,
     wakers: Vec<Waker>,
-    /// What the timers' wakers tell.
+    /// Records which timers' wakers were called.
     rung: Arc<Woken>,
-    /// The number of each timer's registration, if the list has it.
+    /// The deadline and registration of each timer, if it is in the list.
     numbers: Vec<Option<(Nanos, u64)>>,
-    /// The judge: (deadline, registration) of those that are armed, and whose they are.
+    /// The reference: (deadline, registration) of the armed timers, and the timer of each.
     list: BTreeMap<(Nanos, u64), usize>,
     registered: u64,
-    /// The `now` of the drain that is under way.
+    /// The `now` of the drain in progress.
     drain: Option<Nanos>,
     programs: Vec<Pin<Box<dyn Future<Output = ()>>>>,
     program_wakers: Vec<Waker>,
@@ -181,12 +181,12 @@ impl World {
         let at = match self.rng.below(10) {
             0 => Nanos::new(now.get().saturating_sub(self.rng.below(1_000_000))),
             1 => now.saturating_add(self.rng.endless()),
-            2..=4 => now.saturating_add(Duration::from_nanos(self.rng.edge(4))),
+            2..=4 => now.saturating_add(Duration::from_nanos(self.rng.edge(6))),
             _ => now.saturating_add(self.rng.short()),
         };
-        // While the clock has gone back behind the latest reading or the drain, what lies between is due, but a poll
-        // of a registered timer may leave it to the driver to say so, which already has it in its batch: when and
-        // in which order is not for the list to judge.
+        // While the clock has gone back behind its latest reading or behind the drain, a deadline between them is due. But
+        // a poll of a registered timer may leave it to the driver, which already has the timer in its batch, to report
+        // that. The list cannot predict when such a timer fires, and in which order.
         let clock = self.test.now();
         let at = if at > clock && at <= now.max(self.drain.unwrap_or(now)) { clock } else { at };
         self.trace.note(1, who as u64, at);
@@ -204,11 +204,11 @@ impl World {
         self.timers[who].as_mut().reset(at);
         self.counts.moved += u64::from(number.is_some());
         let ready = self.poll(who);
-        // It is due at once if the clock, or the drain that is under way, is past it.
+        // The timer is due at once if the clock, or the drain in progress, has reached its deadline.
         match (ready, at <= now.max(self.drain.unwrap_or(now))) {
             (true, true) => {
                 self.counts.fired += 1;
-                // A reset to the past wakes as well, once.
+                // A reset to the past also wakes, once.
                 let woken = self.rung.take();
                 if woken.iter().any(|woken| *woken != who) {
                     return Err(format!("a reset of timer {who} woke {woken:?}"));
@@ -234,7 +234,7 @@ impl World {
         self.timers[who].as_mut().poll_elapsed(&mut cx).is_ready()
     }
 
-    /// Strikes a timer off the list, and returns its registration.
+    /// Removes a timer from the list, and returns its registration.
     fn strike(&mut self, who: usize) -> Option<u64> {
         let row = self.numbers[who].take()?;
         self.list.remove(&row);
@@ -267,11 +267,11 @@ impl World {
         Ok(())
     }
 
-    /// Fires what is due, with some budget, and compares with the list.
+    /// Fires the due timers, with some budget, and compares with the list.
     fn fire(&mut self) -> Result<(), String> {
         let now = self.handle.now();
         let budget = if self.rng.percent(30) { self.rng.between(1, 64) as usize } else { 100_000 };
-        // A drain that was cut short goes on with its own `now`.
+        // A drain that was cut short continues with its own `now`.
         let now = *self.drain.get_or_insert(now);
         let processed = self.driver.process(self.handle.now(), budget);
         if processed.fired > budget {
@@ -324,7 +324,7 @@ impl World {
     }
 }
 
-/// A task that sleeps in all sorts of combinations, for ever.
+/// A task that sleeps in all sorts of combinations, forever.
 async fn program(who: usize, handle: Handle, mut rng: Rng, steps: Steps) {
     loop {
         let begin = handle.now();
@@ -354,7 +354,7 @@ async fn program(who: usize, handle: Handle, mut rng: Rng, steps: Steps) {
         let now = handle.now();
         assert!(now >= begin.saturating_add(least), "early: program {who} slept from {begin:?} to {now:?}");
         steps.lock().unwrap_or_else(PoisonError::into_inner).push((who, now));
-        // Not for ever in one poll.
+        // Keeps a single poll from going on forever.
         let _ = handle.sleep(Duration::from_nanos(rng.between(2_000_000, 20_000_000))).await;
     }
 }

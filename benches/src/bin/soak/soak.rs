@@ -11,13 +11,13 @@ use mainspring::time::timeout;
 
 use crate::ledger::Ledger;
 
-/// Any operation that takes longer hangs.
+/// An operation that takes longer than this hangs.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// An answer may take so long. Descriptors are never missing for as long as that.
+/// The time limit of an answer. Descriptors are never missing for as long as that.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a part of the soak panics with on purpose.
+/// The payload of panics that a part of the soak raises on purpose.
 #[derive(Debug)]
 pub(crate) struct Intended;
 
@@ -27,11 +27,11 @@ pub(crate) struct Soak {
     pub(crate) tally: Tally,
     start: Instant,
     length: Duration,
-    /// Set by Ctrl-C, too.
+    /// Also set by Ctrl-C.
     stop: Arc<AtomicBool>,
-    /// Until when the tasks rest, in nanoseconds since the start; 0 if they do not.
+    /// Until when the tasks rest, in nanoseconds since the start; 0 if they do not rest.
     lull: AtomicU64,
-    /// The most nanoseconds by which a sleep of the operating system's was late.
+    /// The maximum lateness of a sleep of the operating system, in nanoseconds.
     machine: AtomicU64,
 }
 
@@ -56,38 +56,38 @@ impl Soak {
         self.length
     }
 
-    /// Whether to begin anything further.
+    /// Returns whether the soak goes on, so that new work may begin.
     pub(crate) fn running(&self) -> bool {
-        // Relaxed: it is looked at again and again, and orders nothing.
+        // Relaxed: the flag is read again and again, and orders nothing.
         !self.stop.load(Ordering::Relaxed) && self.elapsed() < self.length
     }
 
-    /// Measures, until the soak ends, how late the machine itself is: what it does to a thread that only sleeps, it
-    /// does to the runtime's.
+    /// Measures, until the soak ends, how late the machine itself is. A delay that affects a thread which only sleeps affects
+    /// the runtime's thread, too.
     pub(crate) fn measure_machine(&self) {
         const NAP: Duration = Duration::from_millis(2);
         while self.running() {
             let start = Instant::now();
             std::thread::sleep(NAP);
             let late = start.elapsed().saturating_sub(NAP);
-            // Relaxed: nothing hangs on it.
+            // Relaxed: nothing depends on its order.
             self.machine.fetch_max(late.as_nanos() as u64, Ordering::Relaxed);
         }
     }
 
-    /// How late the machine itself was at the most.
+    /// Returns the maximum lateness of the machine itself.
     pub(crate) fn machine(&self) -> Duration {
         Duration::from_nanos(self.machine.load(Ordering::Relaxed))
     }
 
-    /// Asks the tasks to rest for so long.
+    /// Asks the tasks to rest for this long.
     pub(crate) fn begin_lull(&self, length: Duration) {
         let until = (self.elapsed() + length).as_nanos() as u64;
         // Relaxed, as above.
         self.lull.store(until, Ordering::Relaxed);
     }
 
-    /// Rests, if it is the time for it.
+    /// Rests, if the tasks are to rest now.
     pub(crate) async fn rest(&self) {
         let until = Duration::from_nanos(self.lull.load(Ordering::Relaxed));
         if let Some(rest) = until.checked_sub(self.elapsed()) {
@@ -95,14 +95,14 @@ impl Soak {
         }
     }
 
-    /// Sleeps, on account.
+    /// Sleeps, with an account.
     pub(crate) async fn nap(&self, what: &'static str, duration: Duration) {
         let account = self.ledger.timer(what, duration);
         mainspring::sleep(duration).await;
         account.fired();
     }
 
-    /// Gives `future` so long, on account.
+    /// Runs `future` for at most this long, with an account.
     pub(crate) async fn within<F: Future>(
         &self,
         what: &'static str,
@@ -117,8 +117,8 @@ impl Soak {
         result
     }
 
-    /// Gives `future`, which is to end by itself, [`PATIENCE`], and then as long again: while the process was stopped, the time
-    /// went on, and nothing else did.
+    /// Runs `future`, which is expected to end on its own, for at most [`PATIENCE`], and then for as long again: while the
+    /// process was stopped, time went on, and nothing else did.
     pub(crate) async fn patiently<F: Future>(
         &self,
         what: &'static str,
@@ -138,7 +138,7 @@ pub(crate) struct Count(AtomicU64);
 
 impl Count {
     pub(crate) fn add(&self, n: u64) {
-        // Relaxed: nothing hangs on it.
+        // Relaxed: nothing depends on its order.
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
@@ -153,7 +153,7 @@ impl Count {
 
 macro_rules! tally {
     ($($name:ident $words:literal,)*) => {
-        /// What was done, how often.
+        /// What was done, and how often.
         #[derive(Debug, Default)]
         pub(crate) struct Tally {
             $(pub(crate) $name: Count,)*

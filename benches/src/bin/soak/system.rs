@@ -1,5 +1,5 @@
-//! What the system has besides sockets of the network: pairs of descriptors that come and go, signals that are awaited while
-//! they rain, children that end, are killed or are left alone, and a runtime under a loop that is not its own.
+//! What the system has besides network sockets: pairs of descriptors that come and go, signals that are awaited while they
+//! arrive in large numbers, children that end, are killed or are left alone, and a runtime under a loop that is not its own.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -23,7 +23,7 @@ use crate::net::note;
 use crate::rng::Rng;
 use crate::soak::{LONG, PATIENCE, Soak};
 
-/// The one that is awaited. Nothing happens by default, so that it may come while nobody watches.
+/// The signal that is awaited. By default it has no effect, so it may come while no task waits for it.
 const KIND: SignalKind = SignalKind::window_change();
 
 /// Starts the tasks.
@@ -39,7 +39,7 @@ pub(crate) fn start(soak: &Arc<Soak>, rng: &mut Rng) -> Vec<JoinHandle<()>> {
     tasks
 }
 
-/// Descriptors that come and go, some in the middle of a wait.
+/// Makes descriptors that come and go, some in the middle of a wait.
 async fn pairs(soak: Arc<Soak>, mut rng: Rng) {
     while soak.running() {
         soak.rest().await;
@@ -76,7 +76,7 @@ async fn pair(soak: &Soak, rng: &mut Rng) -> io::Result<()> {
     }
 }
 
-/// Watches for a moment, and stops to.
+/// Waits for a signal for a moment, and stops waiting.
 async fn watcher(soak: Arc<Soak>, mut rng: Rng) {
     while soak.running() {
         soak.rest().await;
@@ -96,7 +96,7 @@ async fn watcher(soak: Arc<Soak>, mut rng: Rng) {
     }
 }
 
-/// Sends a signal, which two have to receive.
+/// Sends a signal, which two receivers must receive.
 async fn raiser(soak: Arc<Soak>, mut rng: Rng) {
     while soak.running() {
         soak.rest().await;
@@ -126,7 +126,7 @@ async fn raise(soak: &Soak, mut both: [Signal; 2], rng: &mut Rng) {
     }
 }
 
-/// Children that end, are killed, or are left alone.
+/// Starts children that end, are killed, or are left alone.
 async fn parent(soak: Arc<Soak>, mut rng: Rng) {
     while soak.running() {
         soak.rest().await;
@@ -140,7 +140,7 @@ async fn parent(soak: Arc<Soak>, mut rng: Rng) {
     }
 }
 
-/// A command in a process group of its own: Ctrl-C in a terminal is for the soak, which then ends its children itself.
+/// Makes a command in a process group of its own: Ctrl-C in a terminal is for the soak, which then ends its children itself.
 fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).process_group(0);
@@ -176,15 +176,15 @@ async fn child(soak: &Soak, rng: &mut Rng) -> io::Result<()> {
                 return Err(io::Error::other(format!("it was killed: {status}")));
             }
         }
-        // Killed as it is dropped.
+        // The child is killed when it is dropped.
         3 => drop(sleep.spawn()?),
-        // Runs on.
+        // The child runs on.
         _ => drop(command("true").spawn()?),
     }
     Ok(())
 }
 
-/// Runtimes that take turns in a loop of this thread's own, which sleeps on their descriptor.
+/// Runs one runtime after another in this thread's own loop, which sleeps on the runtime's descriptor.
 pub(crate) fn host(soak: &Arc<Soak>, mut rng: Rng) {
     while soak.running() {
         let watched = soak.ledger.operation("a runtime under another loop", LONG);
@@ -229,15 +229,15 @@ fn under_a_loop(soak: &Arc<Soak>, runtime: &Runtime, rng: &mut Rng) {
     }
 }
 
-/// What is left of the children in the end, if not nothing.
+/// Returns a message if a child is left in the end.
 pub(crate) fn children_left() -> Option<String> {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
-        // Those that outlived their runtime are asked for their status by the next that is started.
+        // The exit status of children that have outlived their runtime is collected when the next child is started.
         if let Err(error) = block_on(async { command("true").status().await }) {
             return Some(format!("the last child: {error}"));
         }
-        // Looked at and left as they are.
+        // This only looks for children, and changes nothing.
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if matches!(waitid(WaitId::All, look), Err(Errno::CHILD)) {
             return None;

@@ -1,5 +1,5 @@
-//! Across threads: wakers and sleeps that are sent to other threads, tasks spawned from there, a runtime that
-//! nothing but another thread ever wakes, and runtimes that come and go.
+//! Work across threads: wakers and sleeps that are sent to other threads, tasks spawned from there, a runtime
+//! that only other threads ever wake, and runtimes that come and go.
 
 use std::future::poll_fn;
 use std::io;
@@ -21,7 +21,7 @@ use mainspring::{Runtime, spawn, time};
 use crate::rng::Rng;
 use crate::soak::{LONG, Soak};
 
-/// What a task asks a helper thread to do.
+/// A job that a task gives to a helper thread.
 pub(crate) enum Job {
     /// Set the flag and wake, after a while.
     Wake { flag: Arc<AtomicBool>, waker: Waker, after: Duration },
@@ -29,12 +29,12 @@ pub(crate) enum Job {
     Adopt { asleep: Pin<Box<Sleep>>, due: Instant, fate: Fate, done: oneshot::Sender<()> },
 }
 
-/// What becomes of a sleep on another thread.
+/// What happens to a sleep on another thread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
     Drop,
     Await,
-    /// Reset to a time so long from then, and await.
+    /// Reset it to a time this far ahead, and await it.
     Reset(Duration),
 }
 
@@ -62,11 +62,12 @@ async fn woken(soak: Arc<Soak>, jobs: SyncSender<Job>, mut rng: Rng) {
         let mut sent = false;
         let watched = soak.ledger.operation("the wait for a wake from another thread", LONG);
         poll_fn(|cx| {
-            // Acquire: what the other thread did before it set the flag is seen.
+            // Acquire: makes visible what the other thread did before it set the flag.
             if flag.load(Ordering::Acquire) {
                 return Poll::Ready(());
             }
-            // A poll for another reason than the wake keeps the waker it has sent: it is the task's all the same.
+            // A poll for another reason than the wake does not send the waker again: the first one belongs to the
+            // task all the same.
             if !sent {
                 let job = Job::Wake { flag: flag.clone(), waker: cx.waker().clone(), after };
                 match jobs.try_send(job) {
@@ -86,7 +87,7 @@ async fn woken(soak: Arc<Soak>, jobs: SyncSender<Job>, mut rng: Rng) {
     }
 }
 
-/// Sends sleeps to another thread, polled already or not.
+/// Sends sleeps to another thread; some have been polled before.
 async fn exporter(soak: Arc<Soak>, jobs: SyncSender<Job>, mut rng: Rng) {
     while soak.running() {
         soak.rest().await;
@@ -111,7 +112,7 @@ async fn exporter(soak: Arc<Soak>, jobs: SyncSender<Job>, mut rng: Rng) {
     }
 }
 
-/// A helper thread: does jobs, and spawns tasks of its own on the runtime, until all who send jobs have gone.
+/// The helper thread: does jobs, and spawns tasks of its own on the runtime, until all senders of jobs have gone.
 pub(crate) fn help(soak: &Arc<Soak>, jobs: &Receiver<Job>, runtime: &Handle, mut rng: Rng) {
     loop {
         match jobs.recv_timeout(rng.micros(10, 2000)) {
@@ -131,7 +132,7 @@ pub(crate) fn help(soak: &Arc<Soak>, jobs: &Receiver<Job>, runtime: &Handle, mut
     }
 }
 
-/// Waits, without sleep if it is too short for that.
+/// Waits, without sleeping if the time is too short for that.
 fn wait(time: Duration) {
     if time >= Duration::from_micros(100) {
         return thread::sleep(time);
@@ -180,7 +181,7 @@ fn prod(soak: &Arc<Soak>, runtime: &Handle, rng: &mut Rng) {
             drop(block_on(task));
         }
         _ => {
-            // Cancelled is right only once the runtime has gone.
+            // Cancelled is a correct result only once the runtime has gone.
             if let Err(error) = block_on(task)
                 && !runtime.is_shutdown()
             {
@@ -191,14 +192,14 @@ fn prod(soak: &Arc<Soak>, runtime: &Handle, rng: &mut Rng) {
     drop(watched);
 }
 
-/// A runtime on which nothing happens but what other threads do to it: no signal, no traffic and no timer of its
-/// own ends its sleep. What they do must.
+/// A runtime on which nothing happens except what other threads do to it: no signal, no traffic and no timer of
+/// its own ends its sleep. So the other threads must wake it.
 ///
 /// Drops `ready` once it has its descriptors.
 ///
 /// # Errors
 ///
-/// If there can be no runtime or no thread.
+/// If no runtime or no thread can be made.
 pub(crate) fn quiet(soak: &Arc<Soak>, mut rng: Rng, ready: Sender<()>) -> io::Result<()> {
     let runtime = Runtime::new()?;
     drop(ready);
@@ -211,7 +212,7 @@ pub(crate) fn quiet(soak: &Arc<Soak>, mut rng: Rng, ready: Sender<()>) -> io::Re
             match rng.below(3) {
                 0 => prod(&soak, &handle, &mut rng),
                 1 => {
-                    // Armed from here, while the runtime sleeps.
+                    // The timer is armed from this thread, while the runtime sleeps.
                     let duration = rng.short();
                     let account = soak.ledger.timer("a sleep armed by another thread", duration);
                     let asleep = {
@@ -244,7 +245,7 @@ pub(crate) fn quiet(soak: &Arc<Soak>, mut rng: Rng, ready: Sender<()>) -> io::Re
     prodder.join().map_err(|_| io::Error::other("the prodder panicked"))
 }
 
-/// Runtimes that come and go, with all sorts of things unfinished.
+/// Makes runtimes that come and go, with all sorts of things unfinished.
 pub(crate) fn mayflies(soak: &Arc<Soak>, mut rng: Rng) {
     while soak.running() {
         let watched = soak.ledger.operation("a short-lived runtime", LONG);
@@ -275,7 +276,7 @@ pub(crate) fn mayflies(soak: &Arc<Soak>, mut rng: Rng) {
     }
 }
 
-/// Each timer that was armed has fired, was cancelled, or is live.
+/// Checks that each timer that was armed has fired, was cancelled, or is live.
 pub(crate) fn check(soak: &Soak, whose: &str, runtime: &Handle) {
     let metrics = runtime.metrics();
     let (armed, fired) = (metrics.timers_armed(), metrics.timers_fired());

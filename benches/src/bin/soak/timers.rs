@@ -18,7 +18,7 @@ use mainspring::{spawn, time};
 use crate::rng::Rng;
 use crate::soak::{Intended, LONG, Soak};
 
-/// Starts them all.
+/// Starts all of them.
 pub(crate) fn start(soak: &Arc<Soak>, rng: &mut Rng) -> Vec<JoinHandle<()>> {
     let mut tasks = Vec::new();
     for _ in 0..48 {
@@ -47,7 +47,7 @@ async fn sleeper(soak: Arc<Soak>, mut rng: Rng) {
         soak.nap("a sleep", duration).await;
         soak.tally.sleeps.one();
         if duration < Duration::from_micros(100) {
-            // Not the whole soak is to be made of these.
+            // Short sleeps must not take over the soak.
             soak.nap("a sleep after a short one", rng.micros(500, 3000)).await;
         }
     }
@@ -65,7 +65,7 @@ async fn impatient(soak: Arc<Soak>, mut rng: Rng) {
             }
             1 => soak.within("a timeout of nothing", limit, pending()).await,
             2 => {
-                // Takes its whole budget, again and again, and gives the timeout its chance all the same.
+                // Takes its whole budget again and again, and still lets the timeout fire.
                 let eager = async {
                     for _ in 0..400 {
                         sleep(Duration::ZERO).await;
@@ -84,7 +84,7 @@ async fn impatient(soak: Arc<Soak>, mut rng: Rng) {
     }
 }
 
-/// Cannot decide when its sleep is to end.
+/// Resets its sleep to another deadline again and again.
 async fn fickle(soak: Arc<Soak>, mut rng: Rng) {
     let mut asleep = pin!(sleep(Duration::ZERO));
     while soak.running() {
@@ -101,7 +101,7 @@ async fn fickle(soak: Arc<Soak>, mut rng: Rng) {
             let due = match rng.below(5) {
                 0 => now.checked_sub(rng.short()).unwrap_or(now),
                 1 => now,
-                2 => now + Duration::from_nanos(rng.edge(3)).min(Duration::from_millis(200)),
+                2 => now + Duration::from_nanos(rng.edge(5)).min(Duration::from_millis(200)),
                 _ => now + rng.short(),
             };
             account.moved(Some(due));
@@ -113,7 +113,7 @@ async fn fickle(soak: Arc<Soak>, mut rng: Rng) {
                     let pause = pin!(soak.nap("a pause between resets", rng.micros(1, 2000)));
                     matches!(select(asleep.as_mut(), pause).await, Either::Left(_))
                 }
-                // Not polled at all: it may have fired unnoticed when it is reset again.
+                // The sleep is not polled at all: it may have fired unnoticed when it is reset again.
                 _ => {
                     soak.nap("a pause between resets", rng.micros(1, 2000)).await;
                     false
@@ -131,7 +131,7 @@ async fn fickle(soak: Arc<Soak>, mut rng: Rng) {
     }
 }
 
-/// Arms many, and lets few of them come to their end.
+/// Arms many timers, and lets few of them fire.
 async fn canceller(soak: Arc<Soak>, mut rng: Rng) {
     while soak.running() {
         soak.rest().await;
@@ -172,7 +172,7 @@ async fn ticker(soak: Arc<Soak>, mut rng: Rng) {
     }
 }
 
-/// Spawns a family in which everyone may abort everyone.
+/// Spawns a family of tasks, each of which may abort any of them.
 async fn aborter(soak: Arc<Soak>, mut rng: Rng) {
     type Family = Rc<RefCell<Vec<Rc<JoinHandle<()>>>>>;
     while soak.running() {
@@ -197,7 +197,7 @@ async fn aborter(soak: Arc<Soak>, mut rng: Rng) {
             family.borrow_mut().push(Rc::new(task));
         }
         soak.nap("the life of a family", rng.micros(1000, 15_000)).await;
-        // The tasks hold the family, and it holds their handles: that knot is cut here.
+        // The tasks hold the family, and the family holds their handles: this cycle is broken here.
         let mut members = std::mem::take(&mut *family.borrow_mut());
         while let Some(member) = members.pop() {
             member.abort();
@@ -214,7 +214,7 @@ async fn aborter(soak: Arc<Soak>, mut rng: Rng) {
     }
 }
 
-/// Panics as it is dropped, unless that would end the process.
+/// Panics when it is dropped, unless that would end the process.
 struct Mine;
 
 impl Drop for Mine {
@@ -234,11 +234,11 @@ async fn panicker(soak: Arc<Soak>, mut rng: Rng) {
             let soak = soak.clone();
             async move {
                 let _mine = (way == 1).then_some(Mine);
-                // Most do not wait for it.
+                // In most cases the receiver does not wait for this.
                 let _ = begin.send(());
                 soak.nap("a sleep before a panic", duration).await;
                 if way == 2 {
-                    // Others of its timers are armed as it unwinds.
+                    // Another timer of the task is armed while it unwinds.
                     let mut left = Box::pin(sleep(Duration::from_secs(3600)));
                     let _ = futures::poll!(left.as_mut());
                     resume_unwind(Box::new(Intended));
@@ -249,8 +249,8 @@ async fn panicker(soak: Arc<Soak>, mut rng: Rng) {
             }
         });
         if way == 1 && rng.percent(50) {
-            // From here on it has something that panics as it is dropped. A yield is no substitute: after a long poll the
-            // lane of those that yielded may be served before the one of new tasks.
+            // From here on the task holds a value that panics when it is dropped. A yield instead would not be enough:
+            // after a long poll, the lane of tasks that have yielded may be served before the lane of new tasks.
             let _ = begun.await;
             task.abort();
         }
@@ -264,7 +264,7 @@ async fn panicker(soak: Arc<Soak>, mut rng: Rng) {
     }
 }
 
-/// Keeps the run queue from ever being empty for a while, and holds timers that nobody polls.
+/// Keeps the run queue from becoming empty for a while, and holds timers that are not polled again.
 async fn hog(soak: Arc<Soak>, mut rng: Rng) {
     while soak.running() {
         soak.rest().await;

@@ -1,26 +1,26 @@
-//! What the process holds: descriptors and memory.
+//! The resources that the process holds: descriptors and memory.
 
 use std::alloc::System;
 use std::fmt;
 
 use cap::Cap;
 
-/// Counts what is allocated; there is no limit.
+/// Counts the allocated bytes; there is no limit.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// So much more may be allocated at the end than at the start: what std keeps for threads that have ended, and
-/// for signals.
+/// How many more bytes may be allocated at the end than at the start: what std keeps for threads that have
+/// ended, and for signals.
 const KEPT: usize = 32 * KIB;
-/// So much more than at the start may be allocated at any time.
+/// How many more bytes than at the start may be allocated at any time.
 const PEAK: usize = 16 * MIB;
-/// So much more may be resident at the end: the allocator keeps pages of what was freed.
+/// How many more bytes may be resident at the end: the allocator keeps pages of freed memory.
 const RESIDENT: usize = 32 * MIB;
 
-/// What the process holds at one moment. `None` is what the system does not tell.
+/// The resources that the process holds at one moment. `None` if the system does not report it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     descriptors: Option<usize>,
@@ -34,7 +34,7 @@ impl Usage {
         Usage { descriptors, allocated: ALLOCATOR.allocated(), resident }
     }
 
-    /// What is wrong about having begun with this and ended with `end`.
+    /// Returns what is wrong if the soak began with this usage and ended with `end`.
     pub(crate) fn faults(&self, end: &Usage) -> Vec<String> {
         let mut faults = Vec::new();
         if self.descriptors != end.descriptors {
@@ -62,7 +62,7 @@ impl Usage {
         faults
     }
 
-    /// The way from this to `end`, in words.
+    /// Describes the change from this usage to `end`.
     pub(crate) fn until(self, end: Usage) -> impl fmt::Display {
         let number = |n: Option<usize>| n.map_or("?".to_owned(), |n| n.to_string());
         format!(
@@ -78,12 +78,12 @@ impl Usage {
     }
 }
 
-/// The most that was ever allocated.
+/// Returns the maximum number of bytes that were ever allocated.
 fn peak() -> Option<usize> {
     Some(ALLOCATOR.max_allocated())
 }
 
-/// How many descriptors are open, this look included.
+/// Returns how many descriptors are open, including the one used to count them.
 pub(crate) fn descriptors() -> Option<usize> {
     ["/proc/self/fd", "/dev/fd"].iter().find_map(|path| Some(std::fs::read_dir(path).ok()?.count()))
 }

@@ -1,8 +1,8 @@
-//! The watchdog: looks at the ledger and at the runtime's own counts while the soak goes on, and ends the process
-//! when something hangs, saying what.
+//! The watchdog: checks the ledger and the runtime's own counts while the soak goes on. If something hangs, it says what,
+//! and ends the process.
 //!
-//! Ground rule: a process that was stopped, or had no CPU at all, is not to blame for what is overdue when it goes on. The
-//! watchdog was stopped with it, so it knows: its own look came late.
+//! Ground rule: if the process was stopped, or had no CPU at all, it is not blamed for what is overdue when it goes on.
+//! The watchdog was stopped with it, and notices because its own check came late.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -17,7 +17,7 @@ use crate::soak::Soak;
 use crate::threads;
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-/// A look that comes after so long was held up, and so was everything else.
+/// A check that comes after this long was delayed, and so was everything else.
 const HELD_UP: Duration = Duration::from_secs(1);
 
 /// Watches until it is dismissed.
@@ -28,11 +28,11 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts to watch. `line` makes the last line, should there be no other end.
+    /// Starts to watch. `line` makes the last line, in case the watchdog ends the process.
     ///
     /// # Errors
     ///
-    /// If there can be no further thread.
+    /// If no further thread can be started.
     pub(crate) fn start(
         soak: &Arc<Soak>,
         runtime: &Handle,
@@ -67,7 +67,7 @@ impl Watchdog {
         Ok(Watchdog { thread, dismiss })
     }
 
-    /// Stops to watch.
+    /// Stops watching.
     pub(crate) fn dismiss(self) {
         drop(self.dismiss);
         if self.thread.join().is_err() {
@@ -76,7 +76,7 @@ impl Watchdog {
     }
 }
 
-/// Hidden where standard error is no terminal.
+/// Makes the progress bar, which is hidden if standard error is no terminal.
 fn progress(soak: &Soak) -> ProgressBar {
     let bar = ProgressBar::new(soak.length().as_secs());
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos} of {len} s") {

@@ -1,6 +1,6 @@
-//! The weather: storms of signals, famines of descriptors, and calms in which the runtime really sleeps. Always
-//! the same weather would hide what goes wrong in another: a wake-up that is missed is not noticed while a signal
-//! ends every sleep within a millisecond.
+//! The weather: storms of signals, famines of descriptors, and calms in which the runtime really sleeps. If the
+//! weather were always the same, it would hide the faults of another weather: a missed wake-up is not noticed
+//! while a signal ends every sleep within a millisecond.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,7 +10,7 @@ use crate::faults::{self, Famine};
 use crate::rng::Rng;
 use crate::soak::Soak;
 
-/// One signal in so long.
+/// The time from one signal to the next.
 const BETWEEN_SIGNALS: Duration = Duration::from_millis(1);
 
 /// Makes the weather, until the soak ends.

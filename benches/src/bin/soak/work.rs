@@ -1,4 +1,4 @@
-//! Work that belongs together: closures that block on other threads, and sets of tasks under a deadline.
+//! Groups of work: closures that block on other threads, and sets of tasks under a deadline.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -23,7 +23,7 @@ pub(crate) fn start(soak: &Arc<Soak>, rng: &mut Rng) -> Vec<JoinHandle<()>> {
     tasks
 }
 
-/// Closures on other threads: awaited, dropped, given too little time; some panic.
+/// Runs closures on other threads: some are awaited, dropped or given too little time; some panic.
 async fn blocker(soak: Arc<Soak>, mut rng: Rng) {
     while soak.running() {
         soak.rest().await;
@@ -54,7 +54,7 @@ async fn blocker(soak: Arc<Soak>, mut rng: Rng) {
     }
 }
 
-/// Sets of tasks under a deadline, which all of them know.
+/// Runs sets of tasks under a deadline, which all the tasks can read.
 async fn foreman(soak: Arc<Soak>, mut rng: Rng) {
     while soak.running() {
         soak.rest().await;

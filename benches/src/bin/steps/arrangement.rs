@@ -1,10 +1,11 @@
-//! How a crowd of timers is arranged, and how the wheel is driven through it, step by step.
+//! How a crowd of timers is arranged, and how the wheel is driven step by step until all have fired.
 //!
 //! Ground rules:
 //!
-//! * All is the same in each run: the numbers, the time that the wheel is told, and so the steps.
-//! * A step is what the driver does under one lock with the budget of the runtime's turn, less the wakers.
-//! * Nothing is timed but the change or the step itself: what is to be done is computed before.
+//! * Everything is the same in each run: the numbers, the time that the wheel is given, and therefore the
+//!   steps.
+//! * A step is what the driver does under one lock with the budget of the runtime's turn, without the wakers.
+//! * Only the change or the step itself is timed: what is to be done is computed before.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -12,20 +13,21 @@ use std::time::Instant;
 use mainspring_bench::layouts::{Layout, MS, Mainspring, Timer, Timers};
 use mainspring_bench::random::Random;
 
-/// So many timers fire and move in one step, at most: the default of `mainspring::Builder::timer_budget`.
+/// The maximum number of timers that fire and move in one step: the default of
+/// `mainspring::Builder::timer_budget`.
 pub(crate) const BUDGET: usize = 512;
 
 const US: u64 = MS / 1000;
 const SECOND: u64 = 1000 * MS;
-/// The deadline, or the first of them: far enough ahead for several levels to be passed.
+/// The deadline, or the first of several: far enough ahead for the timers to pass several levels.
 const BASE: u64 = 5 * SECOND;
 /// All deadlines lie before this.
 const END: u64 = BASE + 61 * SECOND;
-/// A host that is on time comes again after so long, at least: the length of a turn.
+/// A host that is on time waits at least this long before it calls again: the length of a turn.
 const TURN: u64 = 50 * US;
-/// Two bursts as near as this lie in one slot of the lowest level.
+/// Two bursts that are this close lie in one slot of level 2.
 const NEAR: u64 = 10 * US;
-/// One timer in so many is cancelled, or reset.
+/// One timer out of this many is cancelled or reset.
 const CHANGED: usize = 10;
 
 /// An arrangement of timers.
@@ -42,16 +44,16 @@ pub(crate) enum Arrangement {
     Minute,
 }
 
-/// When the host calls. Time stands while the wheel works.
+/// When the host calls. Time stands still while the wheel works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Host {
-    /// When the wheel asks for it, or a turn after the last call.
+    /// When the wheel asks for it, but at least a turn after the last call.
     OnTime,
-    /// Once, when all are due.
+    /// Once, when all timers are due.
     Late,
 }
 
-/// Something that is done with one timer before time goes on.
+/// A change to one timer, made before time goes on.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Insert(u64, u32),
@@ -60,7 +62,7 @@ enum Change {
     BringForward(u64, u32),
 }
 
-/// How long everything took, in nanoseconds, in order.
+/// How long each change and each step took, in nanoseconds, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) changes: Vec<u64>,
@@ -77,7 +79,7 @@ impl Host {
         }
     }
 
-    /// When it calls next, having called at `last`, if the wheel asks for `wake`.
+    /// Returns when the host calls next, if it last called at `last` and the wheel asks for `wake`.
     fn next(self, last: u64, wake: u64) -> u64 {
         match self {
             Host::OnTime => wake.max(last + TURN),
@@ -113,7 +115,7 @@ impl Arrangement {
         }
     }
 
-    /// What is done, in order, with `count` timers, which lie in memory in another order.
+    /// Returns the changes to `count` timers, in order. The order of the timers in memory is another.
     fn changes(self, count: u32) -> Vec<Change> {
         let mut random = Random::new(1);
         let keys = random.order(count);
@@ -149,11 +151,11 @@ impl Arrangement {
         changes
     }
 
-    /// Arms so many timers in this arrangement and has them all fire; `fired` is told of each.
+    /// Arms `count` timers in this arrangement and makes all of them fire; `fired` is called for each.
     pub(crate) fn drive(self, host: Host, count: u32, mut fired: impl FnMut(u32)) -> Times {
         let changes = self.changes(count);
         let (mut timers, mut wheel) = (Timers::new(count), Mainspring::new());
-        // A step for each timer and for each turn of the longest arrangement would be this many.
+        // Enough for a step per timer and per turn of the longest arrangement.
         let most = count as usize + (END / TURN) as usize;
         let mut times = Times { changes: Vec::with_capacity(changes.len()), steps: Vec::with_capacity(most) };
         for change in changes {
@@ -192,7 +194,7 @@ mod tests {
 
     const COUNT: u32 = 3_000;
 
-    /// Who is to fire, by (deadline, sequence number).
+    /// Returns the timers that must fire, by (deadline, sequence number).
     fn expected(arrangement: Arrangement) -> Vec<u32> {
         let mut armed: Vec<Option<(u64, u32)>> = vec![None; COUNT as usize];
         for (change, number) in arrangement.changes(COUNT).into_iter().zip(0..) {
@@ -234,7 +236,7 @@ mod tests {
         let count = |arrangement: Arrangement| expected(arrangement).len();
         assert_eq!(count(Arrangement::Cancelled), (COUNT - COUNT / CHANGED as u32) as usize);
         assert_eq!(count(Arrangement::OneDeadline), COUNT as usize);
-        // All fire at once, and in the order in which they were armed.
+        // All timers fire at once, in the order in which they were armed.
         assert_eq!(expected(Arrangement::BroughtForward), expected(Arrangement::OneDeadline));
         assert_ne!(expected(Arrangement::PutOff), expected(Arrangement::OneDeadline));
         for arrangement in Arrangement::ALL {

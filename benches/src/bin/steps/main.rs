@@ -3,10 +3,10 @@
 //!
 //! Ground rules:
 //!
-//! * Each run of an arrangement is in a process of its own, one at a time, so that memory which a step asks for is as new in
-//!   the last run as in the first.
-//! * Runs take the same steps. The time of a step is the least of all runs: what the system did in between is not the
-//!   wheel's. What a step takes in each run is, be it sorting or a page that the system has to provide.
+//! * Each run of an arrangement is in a process of its own, one at a time. So memory that a step asks for is as new in the
+//!   last run as in the first.
+//! * Runs take the same steps. The time of a step is the minimum of all runs: what the system did in one of them does not
+//!   count. What a step takes in every run does count, whether it is sorting or a page that the system has to provide.
 
 mod arrangement;
 
@@ -20,7 +20,7 @@ use comfy_table::{CellAlignment, Table};
 
 use arrangement::{Arrangement, BUDGET, Host, Times};
 
-/// The first argument of a process that does one run; then arrangement, host, number of timers.
+/// The first argument of a process that does one run. After it come arrangement, host, and number of timers.
 const CHILD: &str = "--child";
 
 /// Looks for the longest step of Mainspring's timing wheel, in several arrangements of timers.
@@ -71,7 +71,7 @@ fn child(arguments: &[String]) -> Result<(), String> {
     io::stdout().write_all(&times.to_bytes()).map_err(|error| format!("cannot write: {error}"))
 }
 
-/// Runs all, and shows what was found.
+/// Runs all arrangements, and prints the results.
 fn table(options: &Options) -> Result<(), String> {
     let chosen: Vec<Arrangement> =
         Arrangement::ALL.into_iter().filter(|one| one.name().contains(&options.only)).collect();
@@ -95,7 +95,7 @@ fn table(options: &Options) -> Result<(), String> {
     let (timers, repeats) = (options.timers, options.repeats);
     let heading = format!("{timers} timers, {BUDGET} a step; each step the least of {repeats} runs.");
     match writeln!(io::stdout(), "{heading}\n\n{table}") {
-        // Who reads it may stop in the middle.
+        // The reader of the output may stop in the middle.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!("cannot print: {error}")),
         _ => Ok(()),
     }
@@ -107,7 +107,7 @@ fn row(arrangement: Arrangement, options: &Options) -> Result<Vec<String>, Strin
     let mut longest_change = u64::MAX;
     for times in hosts {
         let mut times = times?;
-        // The changes are the same for both.
+        // The changes are the same for both hosts.
         longest_change = longest_change.min(times.changes.iter().copied().max().unwrap_or(0));
         let each = times.steps.iter().sum::<u64>() as f64 / f64::from(options.timers);
         let longest = times.steps.iter().zip(1..).max_by_key(|(nanos, _)| **nanos);
@@ -118,7 +118,7 @@ fn row(arrangement: Arrangement, options: &Options) -> Result<Vec<String>, Strin
     Ok([vec![arrangement.name().into(), micros(longest_change)], steps].concat())
 }
 
-/// The least of all runs, for each change and each step.
+/// Returns the minimum of all runs, for each change and each step.
 fn least(arrangement: Arrangement, host: Host, options: &Options) -> Result<Times, String> {
     let mut least = run(arrangement, host, options.timers)?;
     for _ in 1..options.repeats {
@@ -127,7 +127,7 @@ fn least(arrangement: Arrangement, host: Host, options: &Options) -> Result<Time
     Ok(least)
 }
 
-/// One run, in a process of its own.
+/// Does one run, in a process of its own.
 fn run(arrangement: Arrangement, host: Host, timers: u32) -> Result<Times, String> {
     let program = env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
     let output = Command::new(program)
@@ -143,7 +143,7 @@ fn run(arrangement: Arrangement, host: Host, timers: u32) -> Result<Times, Strin
 }
 
 impl Times {
-    /// The number of changes, then all numbers.
+    /// Converts to bytes: the number of changes, then all numbers.
     fn to_bytes(&self) -> Vec<u8> {
         let numbers = [self.changes.len() as u64].into_iter().chain(self.changes.iter().copied());
         numbers.chain(self.steps.iter().copied()).flat_map(u64::to_le_bytes).collect()
@@ -161,7 +161,7 @@ impl Times {
         (changes.len() == count).then(|| Times { changes, steps: numbers.collect() })
     }
 
-    /// The lesser of both, one by one.
+    /// Replaces each time by the lower of the two runs' times.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl Times {
     }
 }
 
-/// Sorts them.
+/// Returns the quantile of `nanos`, and sorts them.
 fn quantile(nanos: &mut [u64], quantile: f64) -> u64 {
     nanos.sort_unstable();
     let index = (nanos.len() as f64 * quantile) as usize;

@@ -1,5 +1,5 @@
-//! W10: how late sleeps end, and how long a request waits for its answer, beside tasks that are always busy; and what
-//! an operation of the busy side takes meanwhile.
+//! W10: how late sleeps end, and how long a request waits for its answer, next to tasks that are always busy; and how
+//! long an operation of the busy side takes.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -19,11 +19,12 @@ use crate::scale::Scale;
 /// The lengths of the sleeps, in microseconds.
 pub(crate) const LENGTHS: [u64; 2] = [1_000, 100];
 
-/// A client waits so long between an answer and the next request, at least and at most.
+/// The minimum and maximum time that a client waits between an answer and the next request.
 const THINK: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(4)];
 
-/// How late sleeps of each of [`LENGTHS`] end that one task makes in a loop beside `busy`: half of the time for each.
-/// On a runtime that fires no timer meanwhile there is one sleep, which ends after the busy side.
+/// Measures how late sleeps of each of [`LENGTHS`] end, which one task makes in a loop next to `busy`. Each length has
+/// half of the time. On a runtime that fires no timer while other tasks are ready, there is one sleep, which ends after
+/// the busy side.
 pub(crate) fn sleeps<P: Peer>(scale: &Scale, busy: Busy) -> Result<Metrics, String> {
     let scale = scale.clone();
     in_task(move |peer: P| async move {
@@ -55,7 +56,8 @@ pub(crate) fn sleeps<P: Peer>(scale: &Scale, busy: Busy) -> Result<Metrics, Stri
     })
 }
 
-/// How long the answers of an echo server take beside `busy`, as its client sees it: a plain thread that runs on `cpu`.
+/// Measures how long the answers of an echo server take next to `busy`. The times are taken by its client, a plain
+/// thread that runs on `cpu`.
 pub(crate) fn answers<P: Peer>(scale: &Scale, busy: Busy, cpu: Option<usize>) -> Result<Metrics, String> {
     let (client, server) = connection().map_err(failed)?;
     let scale = scale.clone();
@@ -75,7 +77,7 @@ pub(crate) fn answers<P: Peer>(scale: &Scale, busy: Busy, cpu: Option<usize>) ->
         for task in tasks {
             task.await;
         }
-        // It ends when the client has gone.
+        // The server ends when the client has gone.
         server.await;
         let answers = client.join().map_err(|_| "the client panicked")?.map_err(failed)?;
         let (nanos, done) = stretch.outcome();
@@ -89,7 +91,7 @@ fn failed(error: io::Error) -> String {
     format!("sockets: {error}")
 }
 
-/// Both ends of a connection.
+/// Returns both ends of a connection.
 fn connection() -> io::Result<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let client = TcpStream::connect(listener.local_addr()?)?;
@@ -108,7 +110,7 @@ async fn serve<P: Peer>(mut stream: P::Stream) {
     }
 }
 
-/// The client: one request at a time, with a pause before each, until `end`, at least one.
+/// The client: one request at a time, with a pause before each, until `end`, but at least one.
 fn ask(mut stream: TcpStream, end: Instant) -> io::Result<Histogram<u64>> {
     let (mut rng, mut answers) = (Rng::new(10), histogram());
     let (request, mut answer) = ([7; BYTES], [0; BYTES]);

@@ -1,5 +1,5 @@
-//! W4, W4s: many tasks of one sleep each, spread over a while; W14: over a millisecond. W4b: many tasks and one
-//! deadline. W4 and W4s also of tokio-util's `DelayQueue`, without tasks.
+//! W4, W4s: many tasks with one sleep each, spread over a while; W14: over a millisecond. W4b: many tasks and one
+//! deadline. W4 and W4s also measure tokio-util's `DelayQueue`, without tasks.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -13,25 +13,25 @@ use super::gate::Gate;
 use crate::measure::{Metrics, Rng, cpu, in_task, wakeups};
 use crate::scale::Scale;
 
-/// So long before the first deadline are the timers made, for each of them. If that turns out not to be enough, the
-/// whole is done again, with a new runtime and more time.
+/// How long before the first deadline the timers are made, per timer. If this lead turns out to be too short,
+/// everything is repeated with a new runtime and a longer lead.
 const LEADS: [Duration; 3] = [Duration::from_micros(2), Duration::from_micros(10), Duration::from_micros(50)];
-/// But at least so long, each time: a thread may have to wait for its CPU.
+/// The minimum lead of each attempt: a thread may have to wait for its CPU.
 const AT_LEAST: [Duration; 3] =
     [Duration::from_millis(30), Duration::from_millis(200), Duration::from_millis(2000)];
 
-/// Over so long the deadlines of W14 are spread: less than a tick of some runtimes, and less time than it takes to fire
-/// them.
+/// The deadlines of W14 are spread over this time. It is less than a tick of some runtimes, and less than the time it
+/// takes to fire the timers.
 pub(crate) const CRUSH: Duration = Duration::from_millis(1);
 
-/// What the tasks of a burst share.
+/// The state that the tasks of a burst share.
 struct Burst {
     registered: Gate,
     fired: Gate,
     first: Cell<Option<Instant>>,
 }
 
-/// Makes one task with one sleep for each deadline, and waits until each has been polled once.
+/// Makes one task with one sleep for each deadline, and waits until every sleep has been polled once.
 async fn start<P: Peer>(peer: &P, deadlines: &[Instant]) -> Rc<Burst> {
     let gate = || Gate::new(deadlines.len());
     let burst = Rc::new(Burst { registered: gate(), fired: gate(), first: Cell::new(None) });
@@ -51,7 +51,7 @@ async fn start<P: Peer>(peer: &P, deadlines: &[Instant]) -> Rc<Burst> {
     burst
 }
 
-/// What `attempt` finds with the shortest lead that is long enough.
+/// Returns the result of `attempt` with the shortest lead that is long enough.
 pub(super) fn in_time(
     count: usize,
     attempt: impl Fn(Duration) -> Option<Metrics>,
@@ -68,8 +68,8 @@ pub(super) fn deadlines(base: Instant, count: usize, spread: Duration) -> Vec<In
     (0..count).map(|_| base + rng.duration(Duration::ZERO, spread)).collect()
 }
 
-/// The CPU time per timer to spawn and register, and from then on until all have fired; the wake-ups of the
-/// latter, and how late the last one was.
+/// Measures the CPU time per timer: first to spawn and register, then until all have fired. For the second part, also
+/// the wake-ups, and how late the last timer was.
 pub(crate) fn spread<P: Peer>(scale: &Scale, count: usize, suffix: &'static str) -> Result<Metrics, String> {
     in_time(count, |lead| spread_out::<P>(scale.spread, lead, count, suffix))
 }
@@ -89,8 +89,8 @@ fn spread_out<P: Peer>(
     })
 }
 
-/// What it cost to register these timers, since `begin` by the CPU's clock, and then to wait for all of them. `None` if
-/// `base`, after which they are due, has come before they were registered.
+/// Returns what it cost to register these timers, since `begin` on the CPU clock, and then to wait for all of them.
+/// Returns `None` if they were not registered before `base`, after which they are due.
 async fn outcome(
     suffix: &str,
     base: Instant,
@@ -102,7 +102,7 @@ async fn outcome(
         return None;
     }
     let (registered, wakeups_before) = (cpu(), wakeups());
-    // What reading the wake-ups cost is not the workload's.
+    // The cost of reading the wake-ups is not part of the workload.
     let resumed = cpu();
     all_fired().await;
     let end = Instant::now();
@@ -118,12 +118,12 @@ async fn outcome(
     ])
 }
 
-/// The same of deadlines within [`CRUSH`].
+/// Measures the same for deadlines within [`CRUSH`].
 pub(crate) fn crush<P: Peer>(scale: &Scale) -> Result<Metrics, String> {
     in_time(scale.crush, |lead| spread_out::<P>(CRUSH, lead, scale.crush, ""))
 }
 
-/// The wall-clock time from the first completion to the last, per timer, and how late the first is.
+/// Measures the wall-clock time from the first completion to the last, per timer, and how late the first is.
 pub(crate) fn at_once<P: Peer>(scale: &Scale) -> Result<Metrics, String> {
     let count = scale.burst;
     in_time(count, |lead| one_deadline::<P>(count, lead))
@@ -146,7 +146,7 @@ fn one_deadline<P: Peer>(count: usize, lead: Duration) -> Option<Metrics> {
     })
 }
 
-/// As [`spread`], with a queue in place of the tasks.
+/// Like [`spread`], with a queue instead of the tasks.
 pub(crate) fn delay_queue(scale: &Scale, count: usize, suffix: &'static str) -> Result<Metrics, String> {
     in_time(count, |lead| queued(scale.spread, lead, count, suffix))
 }

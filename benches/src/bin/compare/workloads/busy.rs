@@ -1,10 +1,10 @@
-//! The busy sides of W10: what runs beside that which is measured, as fast as it can, for a stretch of time.
+//! The busy sides of W10: work that runs next to the measured tasks, as fast as it can, for a stretch of time.
 //!
 //! Ground rules:
 //!
-//! * A busy side ends by the clock, by itself: no timer has to fire for it. A runtime on which nothing else runs
-//!   meanwhile shows that, and still ends.
-//! * What is computed takes a time, not a number of steps, so that it is the same for every peer.
+//! * A busy side ends by the clock; no timer has to fire for it. So a runtime on which nothing else runs in the
+//!   meantime shows that, and the busy side still ends.
+//! * A computation takes a fixed time, not a number of steps, so that it is the same for every peer.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -23,7 +23,7 @@ use super::gate::Gate;
 use crate::scale::Scale;
 
 const BYTES: usize = 64;
-/// What one of a crowd computes between two yields, and one of a herd each time it is woken.
+/// How long a task of a crowd computes between two yields, and a task of a herd each time it is woken.
 const CROWD_COMPUTES: Duration = Duration::from_micros(50);
 const HERD_COMPUTES: Duration = Duration::from_micros(5);
 
@@ -36,21 +36,22 @@ pub(crate) enum Busy {
     Connections,
     /// Many tasks compute between yields.
     Crowd,
-    /// Many tasks wait for one event, and compute when it comes; it comes again when all have.
+    /// Many tasks wait for one event, and compute when it comes. The event comes again when all have computed.
     Herd,
-    /// Two tasks send a message there and back over channels of capacity one: async-channel's, for every peer.
+    /// Two tasks send a message back and forth over channels of capacity one. The channels are async-channel's, for
+    /// every peer.
     Channel,
 }
 
-/// The tasks of a busy side, to be awaited when the stretch is over.
+/// The tasks of a busy side, which are awaited when the stretch is over.
 pub(super) type Tasks = Vec<Pin<Box<dyn Future<Output = ()>>>>;
 
 impl Busy {
-    /// Starts its tasks. None has run when this returns.
+    /// Starts the tasks of the busy side. None has run when this returns.
     ///
     /// # Errors
     ///
-    /// Those of the sockets.
+    /// The errors of the sockets.
     pub(super) fn start<P: Peer>(self, peer: &P, stretch: &Rc<Stretch>, scale: &Scale) -> io::Result<Tasks> {
         let mut tasks = Tasks::new();
         match self {
@@ -62,8 +63,8 @@ impl Busy {
             }
             Busy::Connections => {
                 let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-                // Accepted sockets inherit it. They are reset when they are closed, so that no address stays taken for
-                // a while, and the system does not run out of them.
+                // Accepted sockets inherit this option. So they are reset when they are closed, no address stays in
+                // use for a while, and the system does not run out of addresses.
                 set_socket_linger(&listener, Some(Duration::ZERO))?;
                 tasks.push(Box::pin(peer.spawn(connections(peer.clone(), listener, stretch.clone()))));
             }
@@ -112,7 +113,7 @@ async fn connections<P: Peer>(peer: P, listener: TcpListener, stretch: Rc<Stretc
     while stretch.another() {
         let client = peer.connect(address).await.expect("the loopback connects");
         let server = P::accept(&listener).await.expect("a connection is waiting");
-        // The one that resets.
+        // This end is the one that resets.
         drop(server);
         drop(client);
     }
@@ -138,18 +139,18 @@ async fn answer_each(pinged: Receiver<()>, pong: Sender<()>) {
     }
 }
 
-/// What the tasks of a herd share.
+/// The state that the tasks of a herd share.
 struct Herd {
-    /// How often it was called.
+    /// How often the herd was called.
     call: Cell<u64>,
-    /// Whether the call was the last one, after which there is nothing to do.
+    /// Whether the call was the last, after which there is nothing to do.
     last: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
     done: Gate,
 }
 
 impl Herd {
-    /// Waits for the call after the one of that number.
+    /// Waits for the call after the one with that number.
     async fn called_after(&self, call: u64) {
         poll_fn(|cx| {
             if self.call.get() != call {
@@ -161,12 +162,12 @@ impl Herd {
         .await;
     }
 
-    /// Wakes all.
+    /// Wakes all waiting tasks.
     fn call(&self) {
         self.call.set(self.call.get() + 1);
         let mut waiting = self.waiting.take();
         waiting.drain(..).for_each(Waker::wake);
-        // None has run in between; the memory is kept for the next time.
+        // No task has run in between; the memory is kept for the next call.
         self.waiting.replace(waiting);
     }
 }
@@ -202,47 +203,48 @@ fn compute(length: Duration) {
     while start.elapsed() < length {}
 }
 
-/// A stretch of time in which a busy side works, and what it gets done.
+/// A stretch of time in which a busy side works, and what it achieves.
 #[derive(Debug)]
 pub(super) struct Stretch {
     begin: Cell<Instant>,
     end: Cell<Instant>,
-    /// When the busy side last looked at the clock: when it ended, once it has.
+    /// When the busy side last read the clock. After its end, this is when it ended.
     looked: Cell<Instant>,
     done: Cell<u64>,
 }
 
 impl Stretch {
-    /// The clock is looked at before each of so many operations.
+    /// The clock is read once per this many operations.
     const LOOK: u64 = 64;
 
-    /// One of no length yet.
+    /// Makes a stretch that has no length yet.
     pub(super) fn new() -> Stretch {
         let now = Instant::now();
         Stretch { begin: Cell::new(now), end: Cell::new(now), looked: Cell::new(now), done: Cell::new(0) }
     }
 
-    /// It begins now, and is `length` long.
+    /// Begins the stretch, which is `length` long, now.
     pub(super) fn begin(&self, length: Duration) {
         let now = Instant::now();
         self.begin.set(now);
         self.end.set(now + length);
     }
 
-    /// When it ends.
+    /// Returns when the stretch ends.
     pub(super) fn end(&self) -> Instant {
         self.end.get()
     }
 
-    /// What the busy side has taken, in nanoseconds of wall-clock time, and how many operations it has done.
+    /// Returns how long the busy side has worked, in nanoseconds of wall-clock time, and how many operations it has
+    /// done.
     pub(super) fn outcome(&self) -> (f64, f64) {
         ((self.looked.get() - self.begin.get()).as_nanos() as f64, self.done.get() as f64)
     }
 
-    /// Whether there is time for one more operation, which is counted. There is always time for the first.
+    /// Returns whether there is time for one more operation, and counts it. There is always time for the first.
     fn another(&self) -> bool {
         let done = self.done.get();
-        // Once this is so it stays so, whichever task asks.
+        // Once this is true it stays true, whichever task asks.
         if done > 0 && done.is_multiple_of(Stretch::LOOK) && self.is_over() {
             return false;
         }

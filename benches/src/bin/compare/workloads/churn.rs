@@ -1,4 +1,4 @@
-//! W12: very many tasks whose timers come and go: most of them soon, some far ahead that are given up.
+//! W12: very many tasks whose timers come and go: most fire soon, some are far ahead and given up.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -12,11 +12,12 @@ use crate::scale::Scale;
 
 const SHORTEST: Duration = Duration::from_micros(100);
 const LONGEST: Duration = Duration::from_millis(200);
-/// What is given up lies so far ahead.
+/// How far ahead the timers that are given up lie.
 const FAR: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(60)];
 
-/// The CPU time of an operation, which ends after a short while of random length. Half of them are a sleep so long. Half are
-/// a race of a sleep and a timeout, one of which is far ahead and given up: three times in four the timeout, once the sleep.
+/// Measures the CPU time of an operation, which ends after a short random time. Half of the operations are a sleep of that
+/// length. The other half are a race between a sleep and a timeout, one of which is far ahead and given up: the timeout
+/// three times in four, the sleep once.
 pub(crate) fn churn<P: Peer>(scale: &Scale) -> Metrics {
     let (tasks, operations) = (scale.churning, scale.churns);
     in_task(move |peer: P| async move {

@@ -1,12 +1,13 @@
-//! The clients of a server: a process of their own, plain and the same for every peer, so that the CPU time is the server's
-//! alone.
+//! The clients of a server: a separate process with plain code, the same for every peer, so that the CPU time is the
+//! server's alone.
 //!
 //! Ground rules:
 //!
-//! * A client waits for its answer before it makes its next request. So as many requests are under way as there are clients.
-//! * Clients never sleep, but look at their sockets in turn: to wake a process costs the server as much as its answer, and
-//!   how often one sleeps depends on which of the two happens to be ahead.
-//! * The time until an answer is taken from before its request is sent until its last byte has been read.
+//! * A client waits for its answer before it makes its next request. So the number of requests under way equals the number
+//!   of clients.
+//! * Clients never sleep, but check their sockets in turn. Waking a process costs the server as much as its answer, and how
+//!   often a process sleeps depends on which of the two happens to be ahead.
+//! * The time until an answer runs from before the request is sent until the last byte of the answer has been read.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -18,13 +19,14 @@ use std::time::Instant;
 use crate::child;
 use crate::measure::histogram;
 
-/// What a process of clients does.
+/// The work of a process of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) connections: usize,
-    /// How many requests they make on each.
+    /// How many requests the clients make on each connection.
     pub(crate) rounds: usize,
-    /// Of how many answers they take the time, after a quarter as many, before they [tell](Clients::p99) of it.
+    /// How many answers the clients time before they [report](Clients::p99) on them. They first receive a quarter as many
+    /// without timing them.
     pub(crate) timed: usize,
 }
 
@@ -32,7 +34,7 @@ pub(crate) struct Plan {
 pub(super) struct Clients(Child);
 
 impl Clients {
-    /// Starts this program as one of that kind, with these arguments and a CPU of its own.
+    /// Starts this program as a process of that kind, with these arguments and a CPU of its own.
     pub(super) fn start(kind: &str, arguments: &[String], cpu: Option<usize>) -> Result<Clients, String> {
         let program = env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
         let clients = Command::new(program)
@@ -45,7 +47,8 @@ impl Clients {
         clients.map(Clients).map_err(|error| format!("cannot start the clients: {error}"))
     }
 
-    /// Starts clients of that kind. Returns the server's ends of their connections, in the order in which they use them.
+    /// Starts clients of that kind. Returns the server's ends of their connections, in the order in which the clients use
+    /// them.
     pub(super) fn connect(
         server: &str,
         kind: &str,
@@ -66,7 +69,7 @@ impl Clients {
         Ok((streams, clients))
     }
 
-    /// Waits until they have taken the time of so many answers as they were to: its 99th percentile, in nanoseconds.
+    /// Waits until the clients have timed as many answers as the plan says. Returns the 99th percentile, in nanoseconds.
     pub(super) fn p99(&mut self) -> Result<f64, String> {
         let mut line = String::new();
         let told = self.0.stdout.take().map(|stdout| BufReader::new(stdout).read_line(&mut line));
@@ -87,13 +90,13 @@ impl Clients {
 
 impl Drop for Clients {
     fn drop(&mut self) {
-        // Both fail if it has ended, which is well.
+        // Both calls fail if the process has ended, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Connects so often.
+/// Opens this many connections.
 pub(super) fn connect(server: SocketAddr, connections: usize) -> io::Result<Vec<TcpStream>> {
     let connect = |_| {
         let stream = TcpStream::connect(server)?;
@@ -103,18 +106,20 @@ pub(super) fn connect(server: SocketAddr, connections: usize) -> io::Result<Vec<
     (0..connections).map(connect).collect()
 }
 
-/// What clients send, and what they get for it: so many bytes, which begin like that.
+/// What clients send, and the answer: its length, and the bytes with which it begins.
 pub(super) struct Exchange<'a> {
     pub(super) request: &'a [u8],
     pub(super) answer: usize,
     pub(super) begin: &'a [u8],
 }
 
-/// So many clients carry out the plan on `streams`. Each has its share of the connections and uses them in turn.
+/// Carries out the plan on `streams` with the given number of clients. Each client has its share of the connections and uses
+/// them in turn.
 ///
 /// # Errors
 ///
-/// The sockets', also that the server has gone; and one of kind `Other` if an answer begins otherwise than it should.
+/// The errors of the sockets, including that the server has gone; and one of kind `Other` if an answer begins with the wrong
+/// bytes.
 pub(super) fn ask(
     streams: &mut [TcpStream],
     clients: usize,
@@ -149,7 +154,7 @@ pub(super) fn ask(
         }
         asking.retain(|client| client.round < plan.rounds);
         if idle {
-            // Others may want this CPU.
+            // Other threads may need this CPU.
             thread::yield_now();
         }
     }
@@ -164,7 +169,7 @@ struct Asking {
     stream: usize,
     round: usize,
     sent: Instant,
-    /// So much of the answer has been read.
+    /// How many bytes of the answer have been read.
     read: usize,
 }
 
@@ -176,7 +181,7 @@ impl Asking {
         Ok(Asking { stream, round, sent, read: 0 })
     }
 
-    /// Reads what there is. Whether there is anything.
+    /// Reads the bytes that are there. Returns whether there were any.
     fn read(
         &mut self,
         mut stream: &TcpStream,
@@ -199,14 +204,14 @@ impl Asking {
         Ok(true)
     }
 
-    /// On which connection, and in which round, it makes its next request, if it is one of so many `clients`.
+    /// Returns the connection and the round of the client's next request, given the number of `clients`.
     fn next(&self, clients: usize, streams: usize) -> (usize, usize) {
         let next = self.stream + clients;
         if next < streams { (next, self.round) } else { (next % clients, self.round + 1) }
     }
 }
 
-/// How long the clients have waited.
+/// How long the clients have waited for answers.
 struct Waits {
     warm_up: usize,
     left: usize,
@@ -218,7 +223,8 @@ impl Waits {
         Waits { warm_up: timed / 4, left: timed, histogram: histogram() }
     }
 
-    /// An answer is there; its request was `sent` then. With the last one whose time is taken, the 99th percentile of all.
+    /// Notes an answer, whose request was sent at `sent`. With the last answer that is timed, returns the 99th percentile of
+    /// all.
     fn note(&mut self, sent: Instant) -> Option<u64> {
         if self.warm_up > 0 {
             self.warm_up -= 1;
@@ -231,7 +237,7 @@ impl Waits {
     }
 }
 
-/// A stream on which to read, or write, does not sleep until it can, but tries again.
+/// A stream whose reads and writes do not sleep until they can proceed, but try again.
 pub(super) struct Sleepless(TcpStream);
 
 impl Sleepless {
@@ -275,7 +281,7 @@ mod tests {
 
     const PAIR: Exchange<'static> = Exchange { request: b"ping", answer: 6, begin: b"po" };
 
-    /// A server that answers each request by `answer`, and counts the requests on each connection.
+    /// Starts a server that answers each request with `answer`, and counts the requests on each connection.
     fn served(connections: usize, answer: &'static [u8]) -> (Vec<TcpStream>, thread::JoinHandle<Vec<usize>>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();

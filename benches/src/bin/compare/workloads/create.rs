@@ -1,4 +1,4 @@
-//! W1: a sleep that is made, polled once and dropped. W2: a timeout that is not needed. W2b: one that is
+//! W1: a sleep that is made, polled once and dropped. W2: a timeout that is not needed. W2b: a timeout that is
 //! registered, because its future yields once.
 
 use std::future::{poll_fn, ready};
@@ -13,15 +13,15 @@ use crate::measure::{Metrics, Rng, in_task, live, per_op, wake_itself};
 use crate::scale::Scale;
 
 const LONG: Duration = Duration::from_secs(30);
-/// The other live timers are of the same kind as those that are measured. Were they all later, each new one would be
-/// the earliest, which some runtimes pay for dearly.
+/// The other live timers are of the same kind as the measured ones. If they were all later, each new timer would be
+/// the earliest, which is expensive for some runtimes.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 /// Lets the runtime park once, so that it knows of the other timers.
 const SETTLE: Duration = Duration::from_millis(2);
 
-/// The cost with the `part`-th number of other live timers. The yield at the end of each batch lets the runtime
-/// do what it has put off.
+/// Measures the cost with the `part`-th number of other live timers. The yield at the end of each batch lets the
+/// runtime do work that it has put off.
 pub(crate) fn sleeps<P: Peer>(scale: &Scale, part: usize) -> Metrics {
     let (ops, batches, others) = (scale.ops, scale.batches, scale.live[part]);
     let cost = in_task(move |peer: P| async move {
@@ -47,7 +47,7 @@ pub(crate) fn sleeps<P: Peer>(scale: &Scale, part: usize) -> Metrics {
     vec![(format!("live{part}"), cost)]
 }
 
-/// The cost of a timeout around a future that is ready.
+/// Measures the cost of a timeout around a future that is ready.
 pub(crate) fn unneeded_timeouts<P: Peer>(scale: &Scale) -> Metrics {
     let (ops, batches) = (scale.ops, scale.batches);
     let cost = in_task(move |peer: P| async move {
@@ -62,7 +62,7 @@ pub(crate) fn unneeded_timeouts<P: Peer>(scale: &Scale) -> Metrics {
     vec![("timeout".into(), cost)]
 }
 
-/// What a timeout adds to a future that yields once, with many other live timers.
+/// Measures what a timeout adds to a future that yields once, with many other live timers.
 pub(crate) fn needed_timeouts<P: Peer>(scale: &Scale) -> Metrics {
     let (ops, batches, others) = (scale.ops, scale.batches, scale.live[2]);
     in_task(move |peer: P| async move {

@@ -13,13 +13,13 @@ use crate::scale::Scale;
 
 const SHORTEST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(600);
-/// Ends each part: the runtime parks once, so that what it has put off counts.
+/// Ends each part: the runtime parks once, so that work that it has put off is counted.
 const SETTLE: Duration = Duration::from_millis(1);
 
-/// The CPU time of making a sleep and polling it once, and of dropping it.
+/// Measures the CPU time of making a sleep and polling it once, and of dropping it.
 ///
-/// The memory of the sleeps is there before, and is used in its order when they are made, and in another random order each
-/// time that they are dropped.
+/// The memory of the sleeps is allocated beforehand. It is used in address order when the sleeps are made, and in a new
+/// random order each time they are dropped.
 pub(crate) fn drops<P: Peer>(scale: &Scale) -> Metrics {
     let (count, batches) = (scale.dropped, scale.batches.div_ceil(5));
     in_task(move |peer: P| async move {

@@ -2,9 +2,9 @@
 //!
 //! Ground rules:
 //!
-//! * The server goes over from one kind of read to the other every so many requests, within one process and on
-//!   the same connections, so that whatever disturbs the machine disturbs both. The first requests after each
-//!   change are not measured: reads of the other kind are still waiting.
+//! * The server switches between the two kinds of read after a fixed number of requests, within one process
+//!   and on the same connections, so that a disturbance of the machine affects both. The first requests after
+//!   each switch are not measured, because reads of the other kind are still waiting.
 //! * Each connection has a client of its own ([`Clients`]).
 
 use std::cell::{Cell, RefCell};
@@ -20,11 +20,11 @@ use crate::child;
 use crate::measure::{Metrics, cpu, in_task, median};
 use crate::scale::Scale;
 
-/// What a request, and its answer, has.
+/// The length of a request, and of its answer.
 pub(super) const BYTES: usize = 64;
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The CPU time per request of both kinds, and what the timeout adds, in percent.
+/// Measures the CPU time per request of both kinds, and how much the timeout adds, in percent.
 pub(crate) fn echo<P: Peer>(scale: &Scale, cpu: Option<usize>) -> Result<Metrics, String> {
     let rounds = scale.requests / scale.connections;
     let plan = Plan { connections: scale.connections, rounds, timed: 0 };
@@ -61,7 +61,7 @@ async fn serve<P: Peer>(peer: P, mut stream: P::Stream, ledger: Rc<Ledger>) {
     }
 }
 
-/// Sends back what was read. `None` if the client has gone.
+/// Sends back what was read. Returns `None` if the client has gone.
 pub(super) async fn send_back<P: Peer>(
     stream: &mut P::Stream,
     (count, read): (io::Result<usize>, Vec<u8>),
@@ -75,22 +75,22 @@ pub(super) async fn send_back<P: Peer>(
     result.is_ok().then_some(written)
 }
 
-/// The account of the requests: which kind is on, and what each stretch of one kind has cost.
+/// The account of the requests: which kind is current, and what each stretch of one kind has cost.
 struct Ledger {
     with_timeout: Cell<bool>,
     requests: Cell<usize>,
     begin: Cell<f64>,
-    /// Not measured, and the length of a stretch with them.
+    /// The number of requests that are not measured, and the length of a stretch including them.
     warm_up: usize,
     stretch: usize,
-    /// In turn without and with.
+    /// Alternately without and with a timeout.
     costs: RefCell<Vec<f64>>,
 }
 
 impl Ledger {
     fn new(scale: &Scale) -> Ledger {
         let warm_up = 2 * scale.connections;
-        // At least ten stretches of each kind, and none longer than needed to measure it well.
+        // At least ten stretches of each kind, and none longer than a good measurement needs.
         let stretch = (scale.requests / 20).clamp(2 * warm_up, 4_000);
         Ledger {
             with_timeout: Cell::new(false),
@@ -115,7 +115,7 @@ impl Ledger {
         }
     }
 
-    /// The first stretch of each kind has warmed up, and does not count.
+    /// Returns the figures. The first stretch of each kind is a warm-up, and does not count.
     fn metrics(&self) -> Result<Metrics, String> {
         let costs = self.costs.borrow();
         let pairs: Vec<_> = costs.chunks_exact(2).skip(1).map(|pair| (pair[0], pair[1])).collect();
@@ -131,7 +131,7 @@ impl Ledger {
     }
 }
 
-/// What the process of the clients does.
+/// The work of the process of the clients.
 pub(crate) fn clients(server: SocketAddr, plan: Plan) -> io::Result<()> {
     let request = [7; BYTES];
     let mut streams = clients::connect(server, plan.connections)?;

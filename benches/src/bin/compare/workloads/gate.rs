@@ -1,23 +1,23 @@
-//! A gate that many tasks pass, and one that waits for the last of them.
+//! A gate through which many tasks pass, while one task waits for the last of them.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
-/// Counts until all have passed, and wakes who waits for that. Waiting by yielding instead would keep the tasks of
-/// some runtimes from running at all.
+/// Counts until all have passed, and wakes the task that waits for that. If it waited by yielding instead, the
+/// tasks would not run at all on some runtimes.
 pub(super) struct Gate {
     left: Cell<usize>,
     waiter: RefCell<Option<Waker>>,
 }
 
 impl Gate {
-    /// A gate that `all` are to pass.
+    /// Makes a gate through which `all` must pass.
     pub(super) fn new(all: usize) -> Gate {
         Gate { left: Cell::new(all), waiter: RefCell::default() }
     }
 
-    /// The same for the next `all`.
+    /// Resets the gate for the next `all`.
     pub(super) fn again(&self, all: usize) {
         self.left.set(all);
     }

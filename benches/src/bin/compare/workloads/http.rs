@@ -1,12 +1,13 @@
-//! H: a server of HTTP/1.1 by hyper, with its header timeout and all else as it comes: what a request costs and how long its
-//! client waits, with bodies small and large, over few connections and many; and what a connection weighs on which nothing
-//! happens.
+//! H: an HTTP/1.1 server by hyper, with its header timeout and otherwise default settings: what a request costs and how long
+//! its client waits, with small and large bodies, over few and many connections; and how much memory an idle connection
+//! takes.
 //!
 //! Ground rules:
 //!
-//! * The code is the same for every peer, up to what joins the runtime to hyper, which is what its own project offers.
-//! * However many connections there are, as many requests are under way at a time: with more connections what is measured
-//!   is that a request finds its connection's memory cold.
+//! * The code is the same for every peer, except the adapter between the runtime and hyper, which is the one that the
+//!   runtime's own project offers.
+//! * The number of requests under way at a time does not depend on the number of connections. So with more connections the
+//!   measurement shows the cost of a request that finds its connection's memory cold.
 
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
@@ -31,12 +32,12 @@ use crate::scale::Scale;
 /// A measurement of requests.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
-    /// Bytes of an answer's body.
+    /// The number of bytes in an answer's body.
     body: usize,
     many: bool,
 }
 
-/// One after the other; after them comes the weighing.
+/// The parts are measured one after the other; after them the memory of idle connections is measured.
 pub(crate) const PARTS: [Part; 4] = [
     Part { name: "13 bytes", body: 13, many: false },
     Part { name: "64 KiB", body: 64 << 10, many: false },
@@ -52,7 +53,7 @@ impl Part {
         format!("{}/{}", if self.many { "many" } else { "few" }, self.body)
     }
 
-    /// The key of the time until the answer.
+    /// Returns the key of the time until the answer.
     pub(crate) fn p99_key(&self) -> String {
         format!("{}/p99", self.key())
     }
@@ -62,7 +63,7 @@ impl Part {
     }
 }
 
-/// What this part of the workload yields.
+/// Measures this part of the workload.
 pub(crate) fn http<P: Http>(scale: &Scale, part: usize, cpu: Option<usize>) -> Result<Metrics, String> {
     match PARTS.get(part) {
         Some(part) => requests::<P>(scale, part, cpu),
@@ -70,14 +71,14 @@ pub(crate) fn http<P: Http>(scale: &Scale, part: usize, cpu: Option<usize>) -> R
     }
 }
 
-/// The CPU time per request, and the 99th percentile of the time until the answer.
+/// Measures the CPU time per request, and the 99th percentile of the time until the answer.
 fn requests<P: Http>(scale: &Scale, part: &Part, cpu: Option<usize>) -> Result<Metrics, String> {
-    // What takes longer is measured well by fewer.
+    // Requests that take longer need fewer repetitions.
     let requests = scale.requests / if part.body > 1024 { 8 } else { 1 };
     let meter = Rc::new(Meter::new(requests));
     let counted = meter.clone();
     let answered = Rc::new(move || _ = counted.count());
-    // The clients go on until the server is gone. The server sees more requests than those whose time is taken.
+    // The clients go on until the server has gone. The server sees more requests than those that are timed.
     let plan =
         Plan { connections: 1 + part.connections(scale), rounds: usize::MAX, timed: requests - requests / 4 };
     let (streams, mut clients) = connect(plan, cpu)?;
@@ -92,7 +93,7 @@ fn requests<P: Http>(scale: &Scale, part: &Part, cpu: Option<usize>) -> Result<M
     Ok(vec![(part.key(), cost), (part.p99_key(), clients.p99()?)])
 }
 
-/// Resident bytes for each connection that has had one request and is kept alive.
+/// Measures the resident bytes for each connection that has had one request and is kept alive.
 fn idle<P: Http>(scale: &Scale, cpu: Option<usize>) -> Result<Metrics, String> {
     let count = scale.many_connections;
     let (mut streams, _clients) = connect(Plan { connections: count + 1, rounds: 1, timed: 0 }, cpu)?;
@@ -105,21 +106,22 @@ fn idle<P: Http>(scale: &Scale, cpu: Option<usize>) -> Result<Metrics, String> {
             let stream = peer.adopt(stream).expect("the runtime takes a connected socket");
             peer.detach(serve::<P>(stream, body.clone(), answered.clone()));
         };
-        // What the first connection of all takes is not each connection's. The clients ask in this order.
+        // What the very first connection allocates does not belong to each connection. The clients send their requests in
+        // this order.
         begin(streams.remove(0));
         gate.all_passed().await;
         gate.again(count);
         let before = resident();
         streams.into_iter().for_each(begin);
         gate.all_passed().await;
-        // The last answers are written, and all connections wait for the next request.
+        // After this sleep the last answers are written, and all connections wait for the next request.
         peer.sleep(Duration::from_millis(50)).await;
         let grown = resident().zip(before).map(|(after, before)| (after - before) / count as f64);
         Ok(grown.map(|bytes| ("idle".into(), bytes)).into_iter().collect())
     })
 }
 
-/// Answers all requests of a connection, and tells of each.
+/// Answers all requests of a connection, and calls `answered` for each.
 async fn serve<P: Http>(stream: P::Stream, body: Bytes, answered: Rc<impl Fn() + 'static>) {
     let service = service_fn(move |_request| {
         answered();
@@ -127,17 +129,19 @@ async fn serve<P: Http>(stream: P::Stream, body: Bytes, answered: Rc<impl Fn() +
         async { Ok::<_, Infallible>(answer) }
     });
     let mut builder = http1::Builder::new();
-    // The client may be gone at the end, and its connection in the middle of something.
+    // At the end the client may have gone, with its connection in the middle of a request or an answer.
     let _ = builder.timer(P::timer()).serve_connection(P::io(stream), service).await;
 }
 
-/// The server's ends of the connections. The first is asked once and alone, for how long an answer is; then it stays idle.
+/// Returns the server's ends of the connections. The first has one request, alone, to learn the length of an answer; then it
+/// stays idle.
 fn connect(plan: Plan, cpu: Option<usize>) -> Result<(Vec<TcpStream>, Clients), String> {
     allow_descriptors(plan.connections)?;
     Clients::connect("the server", child::HTTP_CLIENTS, plan, cpu)
 }
 
-/// Lets this process have so many sockets, and those that it has anyway.
+/// Raises the limit of descriptors so that this process can have this many sockets besides the descriptors that it has
+/// anyway.
 fn allow_descriptors(sockets: usize) -> Result<(), String> {
     #[cfg(unix)]
     {
@@ -153,7 +157,7 @@ fn allow_descriptors(sockets: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// What the process of the clients does; then, or before, the server ends.
+/// The work of the process of the clients. The server ends after it or before it.
 pub(crate) fn clients(server: SocketAddr, plan: Plan) -> io::Result<()> {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     allow_descriptors(plan.connections).map_err(io::Error::other)?;
@@ -170,14 +174,14 @@ fn ask(mut streams: Vec<TcpStream>, plan: Plan) -> io::Result<()> {
     first.write_all(REQUEST)?;
     let exchange = Exchange { request: REQUEST, answer: length(first)?, begin: BEGIN };
     clients::ask(rest, AT_ONCE, plan, &exchange)?;
-    // Kept alive, idle, until the server ends.
+    // The connection is kept alive, idle, until the server ends.
     first.read_exact(&mut [0])
 }
 
-/// How an answer begins.
+/// The beginning of every answer.
 const BEGIN: &[u8] = b"HTTP/1.1 200 ";
 
-/// Reads an answer whole. Returns how long it is, as all of them are.
+/// Reads a whole answer. Returns its length, which is that of all answers.
 fn length(stream: &mut impl Read) -> io::Result<usize> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

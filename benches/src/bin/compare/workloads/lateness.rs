@@ -1,4 +1,4 @@
-//! W5: how late single sleeps end, beside a bare timerfd. W5b: many tasks that sleep again and again.
+//! W5: how late single sleeps end, next to a bare timerfd. W5b: many tasks that sleep again and again.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,13 +13,13 @@ use crate::scale::Scale;
 /// The lengths, in microseconds.
 pub(crate) const LENGTHS: [u64; 7] = [50, 100, 250, 500, 1_000, 1_500, 5_000];
 
-/// The thread is put to sleep for so long, at most, between two sleeps, so that they begin at any phase of a
-/// runtime's ticks.
+/// Between two sleeps the thread is put to sleep for a random time up to this, so that the sleeps begin at any phase of
+/// a runtime's ticks.
 const APART: Duration = Duration::from_millis(1);
-/// Not measured.
+/// How many sleeps are not measured.
 const WARM_UP: usize = 3;
 
-/// How late sleeps of each of [`LENGTHS`] end.
+/// Measures how late sleeps of each of [`LENGTHS`] end.
 pub(crate) fn single<P: Peer>(scale: &Scale) -> Metrics {
     let samples = scale.samples;
     in_task(move |peer: P| async move {
@@ -42,7 +42,8 @@ pub(crate) fn single<P: Peer>(scale: &Scale) -> Metrics {
     })
 }
 
-/// How late an absolute timerfd in an epoll set ends the wait of a plain loop: what the system allows.
+/// Measures how late an absolute timerfd in an epoll set ends the wait of a plain loop. This shows what the system
+/// allows.
 #[cfg(target_os = "linux")]
 pub(crate) fn timerfd(scale: &Scale) -> Result<Metrics, String> {
     use rustix::event::epoll;
@@ -86,8 +87,8 @@ pub(crate) fn timerfd(scale: &Scale) -> Result<Metrics, String> {
     Ok(metrics)
 }
 
-/// The CPU time per sleep of tasks, few or many, that sleep 1 to 20 ms again and again; how late they end; wake-ups per
-/// second.
+/// Measures the CPU time per sleep of tasks, few or many, that sleep 1 to 20 ms again and again; how late the sleeps
+/// end; and the wake-ups per second.
 pub(crate) fn looping<P: Peer>(scale: &Scale, part: usize) -> Metrics {
     struct Shared {
         counts: Cell<bool>,

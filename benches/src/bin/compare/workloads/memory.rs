@@ -1,5 +1,5 @@
-//! M: what a sleep weighs: itself; boxed and live; with the task it is in. Each part in a process of its own, so that
-//! memory which an earlier part gave back does not hide what a later one takes.
+//! M: how much memory a sleep takes: on its own; boxed and live; and together with its task. Each part runs in a
+//! process of its own, so that memory which an earlier part has freed does not hide what a later part takes.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -12,15 +12,15 @@ use super::{FAR, FARTHER};
 use crate::measure::{Metrics, Rng, in_task, resident};
 use crate::scale::Scale;
 
-/// Resident bytes per live sleep in a box; the pointers to the boxes are not counted.
+/// Measures the resident bytes per live sleep in a box; the pointers to the boxes are not counted.
 pub(crate) fn boxed<P: Peer>(scale: &Scale) -> Metrics {
     let count = scale.weighed;
     in_task(move |peer: P| async move {
         let size = size_of_val(&peer.sleep(FAR)) as f64;
         let mut rng = Rng::new(8);
         let mut sleeps: Vec<Option<Pin<Box<_>>>> = Vec::with_capacity(count);
-        // What the runtime allocates for its first timer is not the timer's. Written, so that the pages of
-        // the pointers are resident before.
+        // What the runtime allocates for its first timer must not be counted. The pointers are written, so that their
+        // pages are resident beforehand.
         peer.sleep(Duration::from_millis(1)).await;
         sleeps.resize_with(count, || None);
         for sleep in &mut sleeps {
@@ -43,7 +43,7 @@ pub(crate) fn boxed<P: Peer>(scale: &Scale) -> Metrics {
     })
 }
 
-/// Resident bytes per task that does nothing but sleep.
+/// Measures the resident bytes per task that does nothing but sleep.
 pub(crate) fn tasks<P: Peer>(scale: &Scale) -> Metrics {
     let count = scale.weighed;
     P::run(async |peer: P| {
@@ -56,7 +56,7 @@ pub(crate) fn tasks<P: Peer>(scale: &Scale) -> Metrics {
                 let sleep = main.sleep(rng.duration(FAR, FARTHER));
                 main.detach(sleep);
             }
-            // Every task has had its turn when this one has had a few.
+            // When this task has run a few times, every other task has run.
             for _ in 0..3 {
                 main.sleep(Duration::from_millis(1)).await;
             }

@@ -1,22 +1,22 @@
-//! A meter of CPU time for tasks that do one operation after the other: it counts those of all tasks together.
+//! A meter of CPU time for tasks that do one operation after another: it counts the operations of all tasks together.
 
 use std::cell::Cell;
 
 use super::gate::Gate;
 use crate::measure::cpu;
 
-/// Of as many operations as are measured, one in so many is done before, to warm up.
+/// The number of measured operations per warm-up operation.
 const WARM_UP: usize = 4;
 
-/// Measures a fixed number of operations, after a number that warm up. All that is done in that time counts, by whom it
-/// may be done: what a runtime puts off and does now and then is in it.
+/// Measures a fixed number of operations, after a number of warm-up operations. All work that is done in that time
+/// counts, whatever does it. So work that a runtime puts off and does now and then is included.
 pub(super) struct Meter {
     measured: usize,
-    /// What is left of the operations that warm up, then of those that are measured.
+    /// How many operations remain: first of the warm-up, then of the measurement.
     left: Cell<usize>,
-    /// The CPU's clock when the measured ones began.
+    /// The CPU clock when the measured operations began.
     begin: Cell<Option<f64>>,
-    /// The CPU time of a measured one.
+    /// The CPU time of a measured operation.
     cost: Cell<f64>,
     over: Gate,
 }
@@ -27,14 +27,14 @@ impl Meter {
         Meter { measured, left, begin: Cell::new(None), cost: Cell::new(0.0), over: Gate::new(1) }
     }
 
-    /// Counts an operation that has been done. Whether there is another to do.
+    /// Counts an operation that has been done. Returns whether there is another to do.
     pub(super) fn count(&self) -> bool {
         let left = self.left.get();
         if left > 1 {
             self.left.set(left - 1);
             return true;
         }
-        // Nobody stops at once: what others do after the last one is not counted.
+        // The tasks do not all stop at once: operations that other tasks do after the last one are not counted.
         if left == 0 {
             return false;
         }
@@ -53,7 +53,7 @@ impl Meter {
         }
     }
 
-    /// Waits for the last operation. The CPU time of one, in nanoseconds.
+    /// Waits for the last operation. Returns the CPU time of one operation, in nanoseconds.
     pub(super) async fn cost(&self) -> f64 {
         self.over.all_passed().await;
         self.cost.get()
@@ -73,7 +73,7 @@ mod tests {
             let start = cpu();
             while cpu() - start < nanos {}
         };
-        // Two warm up, and take longer than all the rest.
+        // Two operations are the warm-up, and take longer than all the rest.
         busy(20e6);
         assert!(meter.count());
         busy(20e6);

@@ -1,4 +1,4 @@
-//! The workloads, each written once for every peer; what is run for which peer is decided here.
+//! The workloads, each written once for every peer. This module decides what runs for which peer.
 
 use std::time::Duration;
 
@@ -33,21 +33,21 @@ mod reset;
 mod tasks;
 mod ticks;
 
-/// What other live timers wait for: nothing that is reached while anything is measured.
+/// The deadlines of other live timers: they are not reached during any measurement.
 const FAR: Duration = Duration::from_secs(600);
 const FARTHER: Duration = Duration::from_secs(1_200);
 
-/// What of which workload is to be run.
+/// Which part of which workload to run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Order<'a> {
     pub(crate) workload: Id,
     pub(crate) part: usize,
     pub(crate) scale: &'a Scale,
-    /// Where processes that help should run.
+    /// The CPU on which helper processes run.
     pub(crate) helper_cpu: Option<usize>,
 }
 
-/// Runs it, in this process.
+/// Runs the part, in this process.
 ///
 /// # Errors
 ///

@@ -1,8 +1,8 @@
 //! P: how long the tasks wait for the runtime while many timers cascade and fire.
 //!
-//! A task that yields in a loop notes the longest time between two of its polls, over so many polls as make
-//! about one turn of the runtimes that look at their timers that often; the other tasks that were polled in
-//! between, each of which a timer woke, are in it.
+//! A task that yields in a loop notes the longest time between two of its polls. It does so for each group of
+//! polls that make about one turn of the runtimes that check their timers that often. The polls of other
+//! tasks in between, each of which a timer woke, are included.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use super::gate::Gate;
 use crate::measure::{Metrics, Rng, histogram, in_task, percentiles, wake_itself};
 use crate::scale::Scale;
 
-/// The timers are spread over so long.
+/// The time over which the timers are spread.
 const SPREAD: Duration = Duration::from_secs(60);
-/// A turn: so often tokio and Mainspring poll tasks before they look at the clock and the sockets.
+/// A turn: tokio and Mainspring poll this many tasks before they check the clock and the sockets.
 const POLLS: usize = 61;
-/// Between the making of the timers and the measurement.
+/// The time between making the timers and the measurement.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// The percentiles of the longest pause in a turn.
+/// Measures the percentiles of the longest pause in a turn.
 pub(crate) fn pauses<P: Peer>(scale: &Scale) -> Metrics {
     let (timers, watch) = (scale.pause_timers, scale.pause_watch);
     in_task(move |peer: P| async move {
@@ -33,7 +33,7 @@ pub(crate) fn pauses<P: Peer>(scale: &Scale) -> Metrics {
                 sleep.await;
             });
         }
-        // Where a timer's task goes before new ones, they might not have begun.
+        // On a runtime that runs the tasks of timers before new tasks, the new ones might not have begun.
         gate.all_passed().await;
         peer.sleep(SETTLE).await;
         let mut pauses = histogram();

@@ -1,12 +1,12 @@
-//! W16: a proxy over TCP, between clients and servers that are one process beside it, plain and the same for every peer, so
-//! that the CPU time is the proxy's alone. They never sleep, for the reason given in [`Clients`].
+//! W16: a proxy over TCP. Its clients and servers are together in another process with plain code, the same for every peer,
+//! so that the CPU time is the proxy's alone. They never sleep, for the reason given in [`Clients`].
 //!
 //! Ground rules:
 //!
-//! * The ends say when a stretch begins and when its last byte has arrived, by a byte on a connection of its own, and go on
-//!   when the proxy has looked at its CPU clock.
-//! * Stretches of the kinds take turns on the same connections, so that whatever disturbs the machine disturbs all. The first
-//!   of each kind has warmed up, and does not count.
+//! * The two ends report when a stretch begins and when its last byte has arrived, by a byte on a separate connection. They
+//!   go on when the proxy has read its CPU clock.
+//! * Stretches of the different kinds take turns on the same connections, so that a disturbance of the machine affects all
+//!   kinds. The first stretch of each kind is a warm-up, and does not count.
 //! * All bytes are accounted for at the end.
 
 use std::cell::RefCell;
@@ -22,7 +22,7 @@ use crate::child;
 use crate::measure::{Metrics, cpu, in_task, median};
 use crate::scale::Scale;
 
-/// What messages have.
+/// The lengths of messages.
 const SMALL: usize = 64;
 const LARGE: usize = 64 * 1024;
 
@@ -32,16 +32,16 @@ const STRETCHES: usize = 10;
 /// The kinds of stretches, in the order in which they take turns.
 const KINDS: [&str; 3] = ["small", "large", "flood"];
 
-/// What the ends say: a stretch begins, or has ended.
+/// What the ends report: a stretch begins, or has ended.
 const BEGIN: u8 = 1;
 const END: u8 = 0;
 
-/// The CPU time for each message of each kind.
+/// Measures the CPU time per message of each kind.
 pub(crate) fn proxy<P: Proxies>(scale: &Scale, helper_cpu: Option<usize>) -> Result<Metrics, String> {
     let failed = |error: io::Error| format!("the proxy's sockets: {error}");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    // A large message takes the time of many small ones.
+    // A large message takes as long as many small ones.
     let rounds = [40, 200].map(|part| (scale.requests / part / scale.connections).max(1));
     let arguments = [address.to_string(), scale.connections.to_string(), rounds[0].to_string()];
     let mut ends =
@@ -114,7 +114,8 @@ async fn note<P: Proxies>(mut control: P::Stream, costs: &RefCell<Vec<f64>>) {
     }
 }
 
-/// What the process at both ends does: so many `connections`, and in each stretch so many rounds of messages of each size.
+/// The work of the process at both ends: it opens `connections`, and in each stretch sends the given numbers of rounds of
+/// messages of each size.
 pub(crate) fn ends(proxy: SocketAddr, connections: usize, small: usize, large: usize) -> io::Result<()> {
     let mut streams = clients::connect(proxy, 1 + 2 * connections)?;
     let mut control = streams.remove(0);
@@ -136,13 +137,13 @@ pub(crate) fn ends(proxy: SocketAddr, connections: usize, small: usize, large: u
     Ok(())
 }
 
-/// Says it, and waits until it was heard.
+/// Sends a byte, and waits until it has been received.
 fn tell(control: &mut TcpStream, what: u8) -> io::Result<()> {
     control.write_all(&[what])?;
     control.read_exact(&mut [0])
 }
 
-/// Sends a message on each connection, then answers each with itself, and again.
+/// Sends a message on each connection, then sends each back, and repeats this.
 fn there_and_back(
     clients: &mut [Sleepless],
     servers: &mut [Sleepless],

@@ -1,4 +1,4 @@
-//! W17: a queue of values with a deadline each, of which each is moved once and half are taken out before their time.
+//! W17: a queue of values, each with a deadline. Each is moved once, and half of them are removed before their time.
 
 use std::time::Instant;
 
@@ -8,20 +8,20 @@ use super::burst::{deadlines, in_time};
 use crate::measure::{Metrics, Rng, cpu, histogram, in_task, percentiles, wakeups};
 use crate::scale::Scale;
 
-/// The lateness of one in so many values is noted, so that reading the clock is not what is measured.
+/// The lateness of one value out of this many is noted, so that it is not the reading of the clock that is measured.
 const NOTED: usize = 16;
 
-/// The CPU time to put a value in, and in random order to move one and to take one out; and from then on for each that comes out,
-/// how late they are, and the wake-ups.
+/// Measures the CPU time to insert a value, and in random order to move one and to remove one; then, per value that comes out,
+/// the CPU time, how late the values are, and the wake-ups.
 pub(crate) fn queue<P: Queues>(scale: &Scale) -> Result<Metrics, String> {
     let (count, spread) = (scale.queued, scale.spread);
-    // Three operations for each.
+    // Three operations for each value.
     in_time(3 * count, |lead| {
         in_task(move |_: P| async move {
             let base = Instant::now() + lead;
             let zero = P::now() + base.saturating_duration_since(Instant::now());
             let whens = deadlines(base, 2 * count, spread);
-            // Where each is put first, and then where each is moved.
+            // The first deadline of each value, and then the deadline to which it is moved.
             let moments: Vec<_> = whens.iter().map(|when| zero + (*when - base)).collect();
             let (first, last) = moments.split_at(count);
             let mut order: Vec<usize> = (0..count).collect();

@@ -1,11 +1,11 @@
-//! W15: many tasks that make requests of a server, which is a task too, each under a timeout of its own that is not needed:
-//! the answer comes first.
+//! W15: many tasks that make requests to a server, which is a task, too. Each request has a timeout of its own that does
+//! not expire: the answer comes first.
 //!
 //! Ground rules:
 //!
 //! * A request is a number in a queue and a waker in a place of the client's own, the same for every peer. It allocates
-//!   nothing: what a request costs beside the timeout is what the runtime takes to wake and to poll.
-//! * Every client has a request on the way at any time. So the server, when it is woken, finds those of many.
+//!   nothing. So apart from the timeout, a request costs what the runtime needs to wake and to poll.
+//! * Every client always has a request under way. So when the server is woken, it finds the requests of many clients.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -22,7 +22,7 @@ use crate::scale::Scale;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// The CPU time of a request, its timeout and its answer.
+/// Measures the CPU time of a request, its timeout and its answer.
 pub(crate) fn requests<P: Peer>(scale: &Scale) -> Metrics {
     let (clients, requests) = (scale.clients, scale.exchanges);
     in_task(move |peer: P| async move {
@@ -45,9 +45,9 @@ pub(crate) fn requests<P: Peer>(scale: &Scale) -> Metrics {
     })
 }
 
-/// Where the clients ask and the server answers.
+/// The counter at which the clients ask and the server answers.
 struct Counter {
-    /// Who has asked and has no answer yet, in order.
+    /// The clients that have asked and have no answer yet, in order.
     asked: RefCell<Vec<usize>>,
     /// Wakes the server, if it waits.
     server: Cell<Option<Waker>>,
@@ -86,7 +86,7 @@ impl Counter {
         .await;
     }
 
-    /// Waits until somebody has asked, and puts all who have into `asked`, which is empty.
+    /// Waits until a client has asked, and moves all clients that have asked into `asked`, which is empty.
     async fn next(&self, asked: &mut Vec<usize>) {
         poll_fn(|cx| {
             if self.asked.borrow().is_empty() {

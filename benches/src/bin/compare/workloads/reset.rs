@@ -1,4 +1,4 @@
-//! W3: one sleep reset again and again; W3b: many, in random order; W3c: to an earlier time. W3b also of
+//! W3: one sleep that is reset again and again; W3b: many, in random order; W3c: to an earlier time. W3b also measures
 //! tokio-util's `DelayQueue`.
 
 use std::future::poll_fn;
@@ -15,14 +15,14 @@ use crate::scale::Scale;
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// The cost of a reset to 30 s from now and a poll, the reading of the clock included.
+/// Measures the cost of a reset to 30 s from now and a poll, including reading the clock.
 pub(crate) fn later<P: Resets>(scale: &Scale) -> Metrics {
     one::<P>(scale, |_| LONG, |_, _| P::now() + LONG)
 }
 
-/// The cost of a reset to a millisecond before the last, and a poll.
+/// Measures the cost of a reset to a millisecond before the last deadline, and a poll.
 pub(crate) fn earlier<P: Resets>(scale: &Scale) -> Metrics {
-    // Stays far ahead to the last.
+    // The sleep stays far ahead to the end.
     let first = |resets: usize| FARTHER + resets as u32 * Duration::from_millis(1);
     one::<P>(scale, first, |_, last| last - Duration::from_millis(1))
 }
@@ -63,8 +63,8 @@ fn one<P: Resets>(
     vec![("reset".into(), cost)]
 }
 
-/// The cost of a reset to 30 s from now and a poll, of many sleeps in random order, each in a box of its own: with one
-/// reading of the clock for all, and with one for each.
+/// Measures the cost of a reset to 30 s from now and a poll, for many sleeps in random order, each in a box of its
+/// own: with one reading of the clock for all, and with one for each.
 pub(crate) fn many<P: Resets>(scale: &Scale) -> Metrics {
     let (count, batches) = (scale.live[2], scale.batches.div_ceil(3));
     in_task(move |peer: P| async move {
@@ -94,7 +94,7 @@ pub(crate) fn many<P: Resets>(scale: &Scale) -> Metrics {
     })
 }
 
-/// As [`many`]; there is nothing to poll.
+/// Like [`many`]; there is nothing to poll.
 pub(crate) fn delay_queue(scale: &Scale) -> Metrics {
     let (count, batches) = (scale.live[2], scale.batches.div_ceil(3));
     in_task(move |_: Tokio| async move {

@@ -1,5 +1,6 @@
-//! W8: a task that is spawned, finishes at once and is awaited; a task that yields, by waking itself, which is the
-//! same for every peer, and with the runtime's own `yield_now`. All from within one task.
+//! W8: a task that is spawned, finishes at once and is awaited; a task that yields by waking itself, which is the
+//! same for every peer; and one that yields with the runtime's own `yield_now`. Everything is done from within one
+//! task.
 
 use std::future::ready;
 use std::hint::black_box;
@@ -9,7 +10,7 @@ use mainspring_bench::peers::Peer;
 use crate::measure::{Metrics, in_task, per_op, wake_itself};
 use crate::scale::Scale;
 
-/// The cost of each.
+/// Measures the cost of each.
 pub(crate) fn tasks<P: Peer>(scale: &Scale) -> Metrics {
     let (ops, batches) = (scale.ops, scale.batches);
     in_task(move |peer: P| async move {

@@ -1,4 +1,5 @@
-//! W6: many intervals of one period, their phases spread over it. W13: very many of a long one, and how late they tick.
+//! W6: many intervals of one period, with their phases spread over it. W13: very many intervals of a long period, and how
+//! late they tick.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use crate::scale::Scale;
 
 const PERIOD: Duration = Duration::from_millis(10);
 
-/// The CPU time per tick, and wake-ups per second.
+/// Measures the CPU time per tick, and the wake-ups per second.
 pub(crate) fn intervals<P: Peer>(scale: &Scale) -> Metrics {
     let (tasks, watch) = (scale.tasks, scale.watch);
     in_task(move |peer: P| async move {
@@ -40,7 +41,7 @@ pub(crate) fn intervals<P: Peer>(scale: &Scale) -> Metrics {
     })
 }
 
-/// What the tasks of W13 are to do with a tick.
+/// What the tasks of W13 do with a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Count it.
@@ -51,8 +52,8 @@ enum Stage {
     Over,
 }
 
-/// The CPU time per tick, and how late ticks are: one after the other, so that reading the clock at each tick is not in
-/// the first.
+/// Measures the CPU time per tick, and then how late ticks are. These are separate measurements, so that the first does
+/// not include reading the clock at each tick.
 pub(crate) fn seconds<P: Peer>(scale: &Scale) -> Metrics {
     let (tasks, period, watch) = (scale.ticking, scale.period, scale.watch);
     in_task(move |peer: P| async move {
@@ -80,8 +81,8 @@ pub(crate) fn seconds<P: Peer>(scale: &Scale) -> Metrics {
                 }
             });
         }
-        // Each has ticked once by then. That is not only to warm up: from now on they are registered in the order in which
-        // they tick.
+        // By then each interval has ticked once. This is not only a warm-up: from now on the intervals are registered in
+        // the order in which they tick.
         peer.sleep_until(start + period).await;
         let (ticks_before, begin) = (ticks.get(), cpu());
         peer.sleep(watch).await;
