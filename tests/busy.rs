@@ -184,9 +184,9 @@ fn with_one_queue_tasks_go_first_in_first_out_whoever_woke_them() {
         let order = Rc::new(RefCell::new(Vec::new()));
         runtime.block_on(async {
             let wakers: Rc<RefCell<Vec<Waker>>> = Rc::default();
-            for name in ["yields", "is woken"] {
+            let tasks = ["yields", "is woken"].map(|name| {
                 let (order, wakers) = (order.clone(), wakers.clone());
-                drop(spawn(async move {
+                spawn(async move {
                     if name == "yields" {
                         wakers.borrow().iter().for_each(Waker::wake_by_ref);
                         yield_now().await;
@@ -201,9 +201,11 @@ fn with_one_queue_tasks_go_first_in_first_out_whoever_woke_them() {
                         .await;
                     }
                     order.borrow_mut().push(name);
-                }));
+                })
+            });
+            for task in tasks {
+                task.await.unwrap();
             }
-            sleep(ms(1)).await;
         });
         // The task that is woken is queued before the other yields, whether there is one queue or two.
         assert_eq!(*order.borrow(), ["is woken", "yields"], "{priority}");

@@ -9,7 +9,7 @@ use mainspring::net::{TcpListener, TcpStream, UdpSocket};
 use mainspring::task::unconstrained;
 use mainspring::time::sleep_until_wall;
 use mainspring::{Runtime, sleep, spawn};
-use net_support::{in_child, run};
+use net_support::{has_alarm, in_child, run};
 use socket2::{Domain, Socket, Type};
 use std::cell::Cell;
 use std::fs::File;
@@ -96,8 +96,7 @@ fn a_connect_that_is_dropped_closes_its_descriptor() {
         return;
     }
     run(async {
-        // The runtime's alarm is made for the first sleep, and must be counted from the start.
-        sleep(Duration::from_millis(1)).await;
+        has_alarm().await;
         // A listener whose queue is full makes further clients wait.
         let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();

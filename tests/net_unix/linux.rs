@@ -2,7 +2,7 @@
 
 use crate::Place;
 use crate::common::{LONG, is_ready, ms};
-use crate::net_support::{in_child, no_child_begins, run};
+use crate::net_support::{has_alarm, in_child, no_child_begins, run};
 use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::net::unix::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use mainspring::task::yield_now;
@@ -126,8 +126,7 @@ fn descriptors_and_unix_sockets_that_are_dropped_are_closed() {
     }
     run(async {
         let place = Place::new("closed");
-        // The runtime's alarm is made for the first sleep, and must be counted from the start.
-        sleep(ms(1)).await;
+        has_alarm().await;
         let before = open();
         for _ in 0..200 {
             let (reader, _writer) = rustix::pipe::pipe().unwrap();
