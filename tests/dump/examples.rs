@@ -79,7 +79,7 @@ fn the_watchdog_names_the_task_that_blocks() {
 #[test]
 fn the_example_ends() {
     let _watchdog = watchdog(2 * LONG);
-    let (mut child, lines) = start("dump", &["--duration", "50ms"]);
+    let (mut child, lines) = start("dump", &["--duration", "500ms"]);
     assert!(child.0.wait().expect("it ends").success());
     let text = lines.iter().collect::<Vec<_>>().join("\n");
     assert!(text.contains("tasks:     6 alive") && text.contains("lateness:  1 timer,"), "{text}");
