@@ -2,14 +2,16 @@
 //! process of their own, because the limit and the count belong to the process.
 #![cfg(all(feature = "net", target_os = "linux"))]
 
+mod common;
 mod net_support;
 
+use common::{cpu, has_alarm};
 use futures::future::join_all;
 use mainspring::net::{TcpListener, TcpStream, UdpSocket};
 use mainspring::task::unconstrained;
 use mainspring::time::sleep_until_wall;
 use mainspring::{Runtime, sleep, spawn};
-use net_support::{has_alarm, in_child, run};
+use net_support::{in_child, run};
 use socket2::{Domain, Socket, Type};
 use std::cell::Cell;
 use std::fs::File;
@@ -25,12 +27,6 @@ use std::time::{Duration, Instant, SystemTime};
 /// How many descriptors this process has open.
 fn open() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
-/// How much processor time this thread has used.
-fn cpu() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
 }
 
 /// tokio #4782, #6221; libuv's test-emfile.

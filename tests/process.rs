@@ -338,7 +338,7 @@ fn a_child_that_is_dropped_runs_on_and_is_reaped_when_it_ends() {
         for pid in pids {
             reaped(pid).await;
         }
-        while Handle::current().metrics().tasks_alive() > 0 {
+        while common::metrics().tasks_alive() > 0 {
             sleep(ms(1)).await;
         }
     });
@@ -458,9 +458,8 @@ fn thousands_of_children_leave_no_descriptor_and_no_zombie() {
         for n in 0..4 {
             round(n).await;
         }
-        // The runtime's alarm is made for the first park that has an end.
-        let metrics = || Handle::current().metrics();
-        while metrics().tasks_alive() > 0 || metrics().wakeups_by_timer() == 0 {
+        common::has_alarm().await;
+        while common::metrics().tasks_alive() > 0 {
             sleep(ms(1)).await;
         }
         let before = descriptors();
@@ -468,7 +467,7 @@ fn thousands_of_children_leave_no_descriptor_and_no_zombie() {
             round(n).await;
         }
         // The children that were dropped while they ran.
-        while Handle::current().metrics().tasks_alive() > 0 {
+        while common::metrics().tasks_alive() > 0 {
             sleep(ms(1)).await;
         }
         assert_eq!(descriptors(), before);

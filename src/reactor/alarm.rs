@@ -173,7 +173,7 @@ mod timerfd {
         /// Begins sleeps at these times, in nanoseconds, each of which may last as long as `timeout`. Returns how often the
         /// alarm was set.
         fn settings(alarm: &mut Alarm, times: impl Iterator<Item = u64>, timeout: Duration) -> usize {
-            let poll = mio::Poll::new().expect("a poller");
+            let poll = poller();
             let before = alarm.settings;
             for now in times {
                 alarm
@@ -182,14 +182,17 @@ mod timerfd {
             alarm.settings - before
         }
 
+        fn poller() -> mio::Poll {
+            mio::Poll::new().expect("a poller")
+        }
+
         fn alarm() -> Alarm {
-            let poll = mio::Poll::new().expect("a poller");
-            Alarm::new(poll.registry(), ClockId::Monotonic).expect("an alarm")
+            Alarm::new(poller().registry(), ClockId::Monotonic).expect("an alarm")
         }
 
         #[test]
         fn it_is_made_for_the_first_sleep_that_has_an_end_and_again_where_it_could_not_be_had() {
-            let poll = mio::Poll::new().expect("a poller");
+            let poll = poller();
             let mut alarm = alarm();
             for until in [Until::Now, Until::Event] {
                 alarm.set(poll.registry(), until);
@@ -225,7 +228,7 @@ mod timerfd {
             settings(&mut alarm, many(HOUR), SECOND);
             assert_eq!(settings(&mut alarm, many(HOUR + 1000 * MICRO), SECOND), 0);
             assert_eq!(alarm.set_to.map(|at| at < HOUR + NANOS_PER_SEC + 1000 * MICRO), Some(true));
-            alarm.set(mio::Poll::new().expect("a poller").registry(), Until::Event);
+            alarm.set(poller().registry(), Until::Event);
             assert!(alarm.set_to.is_some(), "it was set for a sleep without an end");
             // Sleeps may become few before it has rung.
             assert_eq!(settings(&mut alarm, [HOUR + NANOS_PER_SEC / 2].into_iter(), SECOND), 1);

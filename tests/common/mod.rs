@@ -259,6 +259,14 @@ pub(crate) fn metrics() -> Metrics {
     Handle::current().metrics()
 }
 
+/// Sleeps until a timer has ended a park. The runtime's alarm is made for the first park that has an end: a test that counts
+/// descriptors needs it from the start.
+pub(crate) async fn has_alarm() {
+    while metrics().wakeups_by_timer() == 0 {
+        mainspring::sleep(ms(1)).await;
+    }
+}
+
 /// Lets the runtime take at least one whole turn: the root is polled once per turn.
 pub(crate) async fn turn() {
     for _ in 0..2 {

@@ -75,12 +75,3 @@ pub(crate) fn in_child(name: &str, descriptors: usize) -> bool {
     assert!(status.success(), "{name}: {status}");
     false
 }
-
-/// Sleeps until a timer has ended a park. The runtime's alarm is made for the first park that has an end: a test that counts
-/// descriptors needs it from the start.
-pub(crate) async fn has_alarm() {
-    let metrics = || mainspring::Handle::current().metrics();
-    while metrics().wakeups_by_timer() == 0 {
-        mainspring::sleep(Duration::from_millis(1)).await;
-    }
-}

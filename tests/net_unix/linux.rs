@@ -1,8 +1,8 @@
 //! What only Linux has: abstract names, a peer's process, full queues, and a count of the descriptors that are open.
 
 use crate::Place;
-use crate::common::{LONG, is_ready, ms};
-use crate::net_support::{has_alarm, in_child, no_child_begins, run};
+use crate::common::{LONG, has_alarm, is_ready, ms};
+use crate::net_support::{in_child, no_child_begins, run};
 use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::net::unix::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use mainspring::task::yield_now;
