@@ -140,6 +140,97 @@ fn bytes_behind_urgent_data_are_not_forgotten() {
     });
 }
 
+/// The same, where the program has taken the urgent byte before the runtime heard of it.
+#[test]
+#[cfg(target_os = "linux")]
+fn bytes_behind_urgent_data_that_was_taken_are_not_forgotten() {
+    run(async {
+        let (mut ours, mut theirs) = pair().await;
+        theirs.set_nodelay(true).unwrap();
+        let mut buf = [0; 100];
+        assert!(is_pending(pin!(ours.read(&mut buf))).await);
+        // Not a short read: the stream still counts as ready.
+        theirs.write_all(b"1234").unwrap();
+        ours.read_exact(&mut buf[..4]).await.unwrap();
+        theirs.write_all(b"before").unwrap();
+        SockRef::from(&theirs).send_out_of_band(b"!").unwrap();
+        theirs.write_all(b"behind").unwrap();
+        let take = || SockRef::from(&ours).recv_out_of_band(&mut [std::mem::MaybeUninit::uninit()]);
+        assert_eq!(ours.async_io(mainspring::io::Interest::Readable, take).await.unwrap(), 1);
+        sleep(Duration::from_millis(5)).await;
+        let mut got = Vec::new();
+        while got.len() < 12 {
+            let n = ours.read(&mut buf).await.unwrap();
+            assert_ne!(n, 0);
+            got.extend_from_slice(&buf[..n]);
+        }
+        assert_eq!(got, b"beforebehind");
+    });
+}
+
+/// A formatter's output is foreign code: here it makes a socket of the same runtime.
+#[test]
+fn a_socket_can_be_printed_by_code_that_uses_the_runtime() {
+    use std::fmt::Write;
+    struct Connects(String);
+    impl Write for Connects {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            drop(TcpListener::from_std(listener).unwrap());
+            self.0.push_str(text);
+            Ok(())
+        }
+    }
+    run(async {
+        let (ours, _theirs) = pair().await;
+        let mut out = Connects(String::new());
+        write!(out, "{ours:?}").unwrap();
+        let port = ours.local_addr().unwrap().port().to_string();
+        assert!(out.0.contains(&port) && out.0.len() < 200, "{}", out.0);
+    });
+}
+
+/// A short time to linger must not become none, which resets the connection.
+#[test]
+fn a_time_to_linger_is_rounded_up() {
+    run(async {
+        let (ours, mut theirs) = pair().await;
+        let seconds = |secs| Some(Duration::from_secs(secs));
+        for (set, expected) in [
+            (Duration::from_nanos(1), 1),
+            (Duration::from_millis(999), 1),
+            (Duration::from_secs(3), 3),
+            (Duration::from_millis(3_001), 4),
+        ] {
+            ours.set_linger(Some(set)).unwrap();
+            assert_eq!(ours.linger().unwrap(), seconds(expected), "{set:?}");
+        }
+        for long in [Duration::from_secs(1 << 32), Duration::MAX] {
+            ours.set_linger(Some(long)).unwrap();
+            assert!(ours.linger().unwrap() > seconds(60_000), "{long:?}");
+        }
+        ours.set_linger(None).unwrap();
+        assert_eq!(ours.linger().unwrap(), None);
+        ours.set_linger(Some(Duration::ZERO)).unwrap();
+        drop(ours);
+        assert_eq!(theirs.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    });
+}
+
+#[test]
+fn dropping_the_reading_half_ends_nothing() {
+    run(async {
+        let (ours, mut theirs) = pair().await;
+        let (reader, mut writer) = ours.into_split();
+        drop(reader);
+        theirs.write_all(b"nobody reads this").unwrap();
+        writer.write_all(b"hello").await.unwrap();
+        let mut buf = [0; 5];
+        theirs.read_exact(&mut buf).unwrap();
+        assert_eq!(&buf, b"hello");
+    });
+}
+
 /// tokio #2218.
 #[test]
 fn a_reset_wakes_both_halves() {

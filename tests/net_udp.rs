@@ -12,6 +12,7 @@ use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 async fn bind() -> UdpSocket {
@@ -51,6 +52,57 @@ fn datagrams_there_and_back() {
         }
         assert_eq!(b.recv(&mut buf).await.unwrap(), 5);
         assert_eq!(&buf[..5], b"hello");
+    });
+}
+
+#[test]
+fn a_connected_socket_receives_from_its_peer_only() {
+    run(async {
+        let (a, b) = pair().await;
+        let stranger = bind().await;
+        stranger.send_to(b"stranger", a.local_addr().unwrap()).await.unwrap();
+        b.send(b"peer").await.unwrap();
+        let mut buf = [0; 100];
+        assert_eq!(a.recv(&mut buf).await.unwrap(), 4);
+        assert_eq!(&buf[..4], b"peer");
+    });
+}
+
+/// Not on Windows, which reports an error.
+#[test]
+#[cfg(unix)]
+fn bytes_that_do_not_fit_are_lost() {
+    run(async {
+        let (a, b) = pair().await;
+        let mut buf = [0; 3];
+        for _ in 0..2 {
+            b.send(b"first").await.unwrap();
+        }
+        b.send(b"2nd").await.unwrap();
+        assert_eq!(a.recv(&mut buf).await.unwrap(), 3);
+        assert_eq!(&buf, b"fir");
+        assert_eq!(a.recv_from(&mut buf).await.unwrap(), (3, b.local_addr().unwrap()));
+        assert_eq!(&buf, b"fir");
+        assert_eq!(a.recv(&mut buf).await.unwrap(), 3);
+        assert_eq!(&buf, b"2nd");
+    });
+}
+
+#[test]
+fn the_poll_and_try_forms_that_name_an_address_do_so() {
+    run(async {
+        let (a, b) = (bind().await, bind().await);
+        let (at_a, at_b) = (a.local_addr().unwrap(), b.local_addr().unwrap());
+        let mut buf = [0; 100];
+        assert_eq!(a.try_peek_from(&mut buf).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert!(poll_fn(|cx| Poll::Ready(a.poll_peek_from(cx, &mut buf).is_pending())).await);
+        assert_eq!(poll_fn(|cx| b.poll_send_to(cx, b"hello", at_a)).await.unwrap(), 5);
+        assert_eq!(poll_fn(|cx| a.poll_peek_from(cx, &mut buf)).await.unwrap(), (5, at_b));
+        assert_eq!(&buf[..5], b"hello");
+        assert_eq!(a.try_peek_from(&mut buf[5..]).unwrap(), (5, at_b));
+        assert_eq!(&buf[5..10], b"hello");
+        // It is still there.
+        assert_eq!(a.recv_from(&mut buf).await.unwrap(), (5, at_b));
     });
 }
 
@@ -168,5 +220,22 @@ fn options_are_set_and_read_back() {
         socket.set_multicast_ttl_v4(3).unwrap();
         assert_eq!(socket.multicast_ttl_v4().unwrap(), 3);
         assert!(socket.take_error().unwrap().is_none());
+    });
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_group_is_joined_and_left() {
+    run(async {
+        let (group, local) = (Ipv4Addr::new(239, 1, 2, 3), Ipv4Addr::LOCALHOST);
+        let socket = bind().await;
+        // Only a member can leave.
+        assert_eq!(
+            socket.leave_multicast_v4(&group, &local).unwrap_err().kind(),
+            ErrorKind::AddrNotAvailable
+        );
+        socket.join_multicast_v4(&group, &local).unwrap();
+        assert_eq!(socket.join_multicast_v4(&group, &local).unwrap_err().kind(), ErrorKind::AddrInUse);
+        socket.leave_multicast_v4(&group, &local).unwrap();
     });
 }

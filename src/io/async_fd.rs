@@ -112,6 +112,8 @@ pub struct AsyncFd<T: AsFd> {
     registered: Registered<Fd<T>>,
     /// The only way that is watched; `None` means both.
     only: Option<Way>,
+    /// It was put into non-blocking mode here.
+    is_nonblocking: bool,
 }
 
 impl<T: AsFd> AsyncFd<T> {
@@ -123,10 +125,11 @@ impl<T: AsFd> AsyncFd<T> {
     /// The system's; `inner` is dropped then. One of kind [`Unsupported`](ErrorKind::Unsupported) means that the poller
     /// does not accept such a descriptor, for example a [regular file](Self#regular-files) on Linux; one of kind
     /// [`AlreadyExists`](ErrorKind::AlreadyExists), which Linux reports, that this runtime watches this very descriptor
-    /// already; and one of kind [`Other`](ErrorKind::Other) that there is no runtime on this thread.
+    /// already; and one of kind [`Other`](ErrorKind::Other) that there is no runtime on this thread. (A socket of
+    /// [`net`](crate::net) is watched from the moment when it first has to wait. If an `AsyncFd` has its descriptor by then, the
+    /// socket fails with `AlreadyExists` instead.)
     pub fn new(inner: T) -> io::Result<AsyncFd<T>> {
-        rustix::io::ioctl_fionbio(&inner, true)?;
-        AsyncFd::unchanged(inner, None)
+        AsyncFd::nonblocking(inner, None)
     }
 
     /// Like [`new`](Self::new), but watches only one direction; waiting for the other is an error. It saves the wake-ups
@@ -152,8 +155,12 @@ impl<T: AsFd> AsyncFd<T> {
     /// # .unwrap();
     /// ```
     pub fn with_interest(inner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+        AsyncFd::nonblocking(inner, Some(interest))
+    }
+
+    fn nonblocking(inner: T, interest: Option<Interest>) -> io::Result<AsyncFd<T>> {
         rustix::io::ioctl_fionbio(&inner, true)?;
-        AsyncFd::unchanged(inner, Some(interest))
+        Ok(AsyncFd { is_nonblocking: true, ..AsyncFd::unchanged(inner, interest)? })
     }
 
     /// Watches a descriptor, for one direction or for both, and leaves its mode as it is: for a descriptor that is in
@@ -188,7 +195,7 @@ impl<T: AsFd> AsyncFd<T> {
     pub fn unchanged(inner: T, interest: impl Into<Option<Interest>>) -> io::Result<AsyncFd<T>> {
         let only = interest.into().map(Interest::way);
         let registered = Registered::watched(&context::io()?, Fd(inner), only).map_err(explain)?;
-        Ok(AsyncFd { registered, only })
+        Ok(AsyncFd { registered, only, is_nonblocking: false })
     }
 
     /// Returns a reference to the watched object.
@@ -199,7 +206,7 @@ impl<T: AsFd> AsyncFd<T> {
     }
 
     /// Returns a mutable reference to the watched object. If another descriptor is put in its place, that one is not
-    /// watched.
+    /// watched, and the poller keeps the old one until that is closed.
     ///
     /// ```
     /// # mainspring::block_on(async {
@@ -377,23 +384,15 @@ impl<T: AsFd> AsyncFd<T> {
     }
 }
 
-/// Turns the poller's refusals into errors that say what to do.
+/// Turns the poller's refusal of a descriptor that is always ready into an error that says what to do.
 fn explain(error: io::Error) -> io::Error {
-    let (kind, message) = match error.kind() {
-        // The poller checks no permissions, so this error means that it does not watch such descriptors.
-        ErrorKind::PermissionDenied => (
-            ErrorKind::Unsupported,
-            "the system's poller does not watch such a descriptor: a regular file or a directory is always ready. Read it \
-             on another thread, with `task::unblock` or the crate `async-fs`",
-        ),
-        ErrorKind::AlreadyExists => (
-            ErrorKind::AlreadyExists,
-            "this runtime already watches this descriptor: share the `AsyncFd` or socket that watches it, or watch a copy \
-             (`try_clone_to_owned`)",
-        ),
-        _ => return error,
-    };
-    io::Error::new(kind, message)
+    // The poller checks no permissions, so this error means that it does not watch such descriptors.
+    if error.kind() != ErrorKind::PermissionDenied {
+        return error;
+    }
+    let message = "the system's poller does not watch such a descriptor: a regular file or a directory is always ready. Read it \
+                   on another thread, with `task::unblock` or the crate `async-fs`";
+    io::Error::new(ErrorKind::Unsupported, message)
 }
 
 impl<T: AsFd> AsFd for AsyncFd<T> {
@@ -442,6 +441,13 @@ where
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Mostly there is nothing to flush, so it is tried at once, unless that might block.
+        if self.is_nonblocking {
+            match self.get_ref().flush() {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                flushed => return Poll::Ready(flushed),
+            }
+        }
         self.poll_io(cx, Interest::Writable, |mut fd| fd.flush())
     }
 

@@ -66,13 +66,16 @@ lend! {
     "The system's socket, for calls of your own. It is non-blocking.
 
 Make calls that read, write or accept inside `try_io`, `async_io` or `poll_io`. Otherwise the socket is not told when such a call
-would block: `readable` and `writable` then return at once, and a loop around them spins.";
+would block: `readable` and `writable` then return at once, and a loop around them spins. And if such a call takes urgent data, bytes
+behind that data may not be noticed.
+
+To let an [`AsyncFd`](crate::io::AsyncFd) wait for the descriptor, too, give it a copy (`try_clone_to_owned`).";
     [TcpSocket] |it| it.socket,
     "The system's socket, for options that [`TcpSocket`] does not have.";
 }
 
 /// Takes over a TCP socket that is neither connected nor listening, such as a socket of the crate `socket2`. This is not
-/// checked: for any other socket, the system's errors report it later.
+/// checked. With a socket of another kind some operations fail, and others may wait although there is something to read.
 impl From<Owned> for TcpSocket {
     fn from(socket: Owned) -> TcpSocket {
         TcpSocket { socket: socket.into() }
@@ -103,6 +106,7 @@ macro_rules! perform {
             /// `op` was called. The errors of `op`; and an error of kind [`Other`](io::ErrorKind::Other) after the runtime has
             /// shut down.
             pub fn try_io<R>(&self, interest: Interest, mut op: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+                self.registered.expect_urgent();
                 self.registered.try_io(interest.way(), |$it| {
                     let $op = &mut op;
                     $perform
@@ -124,6 +128,7 @@ macro_rules! perform {
                     let $op = &mut op;
                     $perform
                 };
+                self.registered.expect_urgent();
                 self.registered.async_io(interest.way(), perform).await
             }
 
@@ -138,6 +143,7 @@ macro_rules! perform {
                 interest: Interest,
                 mut op: impl FnMut() -> io::Result<R>,
             ) -> Poll<io::Result<R>> {
+                self.registered.expect_urgent();
                 self.registered.poll_io(cx, interest.way(), |$it| {
                     let $op = &mut op;
                     $perform
@@ -176,7 +182,8 @@ macro_rules! wait {
             ///
             /// # Errors
             ///
-            /// Fails only after the runtime has shut down.
+            /// Fails after the runtime has shut down, and if the system's poller refuses to watch the socket, because memory or
+            /// watches are used up, or because an [`AsyncFd`](crate::io::AsyncFd) watches the same descriptor.
             ///
             /// # Cancel safety
             ///
@@ -205,7 +212,7 @@ macro_rules! wait {
             ///
             /// # Errors
             ///
-            /// Fails only after the runtime has shut down.
+            /// As for [`readable`](Self::readable).
             ///
             /// # Cancel safety
             ///
@@ -218,7 +225,7 @@ macro_rules! wait {
             ///
             /// # Errors
             ///
-            /// Fails only after the runtime has shut down.
+            /// As for [`readable`](Self::readable).
             pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 self.registered.poll_ready(cx, Way::Read)
             }
@@ -227,7 +234,7 @@ macro_rules! wait {
             ///
             /// # Errors
             ///
-            /// Fails only after the runtime has shut down.
+            /// As for [`readable`](Self::readable).
             pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 self.registered.poll_ready(cx, Way::Write)
             }

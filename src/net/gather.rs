@@ -10,6 +10,9 @@ const MOST: usize = 1024;
 
 /// Writes from `bufs` in turn, with one system call. Returns how many bytes the system took.
 pub(super) fn write(mut socket: impl Write, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    // The system takes the first buffers of a long list only. If these were empty, it would seem to have no room for the others.
+    let start = bufs.iter().position(|buf| !buf.is_empty()).unwrap_or(bufs.len());
+    let bufs = &bufs[start..];
     let mut filled = bufs.iter().filter(|buf| !buf.is_empty());
     let first = filled.next();
     if filled.next().is_none() {
@@ -38,6 +41,8 @@ mod tests {
         took: Vec<u8>,
         single: usize,
         vectored: usize,
+        /// Bytes in the first buffer of the last list.
+        first: usize,
     }
 
     impl Write for &mut Socket {
@@ -50,6 +55,7 @@ mod tests {
 
         fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
             self.vectored += 1;
+            self.first = bufs[0].len();
             let all: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
             let count = all.len().min(self.room);
             self.took.extend(&all[..count]);
@@ -87,6 +93,10 @@ mod tests {
             let (socket, count) = written(usize::MAX, bufs);
             assert_eq!((count, socket.single, socket.vectored), (2 * MOST, 1, 0));
         }
+        // The system takes no more than about a thousand buffers at a time.
+        let empty: Vec<&[u8]> = vec![&[]; 2_000];
+        let (socket, count) = written(usize::MAX, &[&empty[..], &[&large, &large]].concat());
+        assert_eq!((count, socket.first, socket.vectored), (4 * MOST, 2 * MOST, 1));
         for bufs in [&[][..], &[&[][..], &[]]] {
             let (socket, count) = written(usize::MAX, bufs);
             assert_eq!((count, socket.single, socket.vectored), (0, 1, 0));

@@ -25,7 +25,8 @@
 //!
 //! * A key that the poller knew is retired after its source was taken out of the poller, and freed only by `deliver`, once
 //!   the batch that may still name it has been handed out. So a new source never gets an event that was meant for the key's
-//!   last owner (mio #219).
+//!   last owner (mio #219). If the program has replaced the source's descriptor, the poller keeps the old one, and the key is
+//!   never freed.
 //! * The lock is held for bookkeeping only: no waker is woken, cloned or dropped under it. The lock of a
 //!   direction may be taken inside it, never the other way round.
 //! * Once closed, always closed: nothing is registered any more, and all sources that were registered are marked.
@@ -202,6 +203,13 @@ impl Io {
             sources.slots[key].take()
         };
         drop(sources);
+        // This may drop the last reference to a waker.
+        drop(source);
+    }
+
+    /// Empties a slot whose key the poller goes on naming. The key is never reused.
+    pub(super) fn abandon(&self, key: usize) {
+        let source = lock(&self.sources).slots[key].take();
         // This may drop the last reference to a waker.
         drop(source);
     }

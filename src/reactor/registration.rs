@@ -29,14 +29,16 @@ use crate::sync::{AtomicU8, Ordering};
 #[cfg(unix)]
 use crate::sync::{Mutex, lock};
 use mio::{Interest, Token};
+use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
+#[cfg(unix)]
+use std::os::fd::RawFd;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 /// A socket, or anything else with a descriptor, and its place in the reactor. It leaves the reactor before it is closed.
-#[derive(Debug)]
 pub(crate) struct Registered<S: Watched> {
     /// `None` only after [`into_inner`](Self::into_inner) and in `drop`.
     socket: Option<S>,
@@ -46,9 +48,16 @@ pub(crate) struct Registered<S: Watched> {
     key: usize,
     /// The ways that the poller watches, a bit each; none while the socket is not in the poller.
     entered: AtomicU8,
-    /// The thread that holds this lock puts the socket into the poller.
+    /// The descriptor that the poller knows, once there is one. The thread that holds this lock puts the socket into the poller.
     #[cfg(unix)]
-    entering: Mutex<()>,
+    watched: Mutex<Option<RawFd>>,
+}
+
+/// Only the socket: what else there is lies behind locks, and a formatter's output is foreign code.
+impl<S: Watched + fmt::Debug> fmt::Debug for Registered<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.socket().fmt(f)
+    }
 }
 
 // A panic of a waker leaves each direction as it was before or as it is after.
@@ -74,6 +83,8 @@ fn interest(ways: u8) -> Interest {
 const READS: u8 = bit(Way::Read);
 const WRITES: u8 = bit(Way::Write);
 const BOTH: u8 = READS | WRITES;
+/// The poller knows another descriptor than the socket's, and cannot be asked to forget it.
+const REPLACED: u8 = 1 << 2;
 
 const fn bit(way: Way) -> u8 {
     1 << way as u8
@@ -105,7 +116,7 @@ impl<S: Watched> Registered<S> {
             key,
             entered: AtomicU8::new(0),
             #[cfg(unix)]
-            entering: Mutex::new(()),
+            watched: Mutex::new(None),
         };
         #[cfg(not(unix))]
         let registered = registered.enter_at_once()?;
@@ -117,16 +128,18 @@ impl<S: Watched> Registered<S> {
     #[cold]
     fn enter(&self, ways: u8) -> io::Result<()> {
         // If two operations have to wait, the poller may refuse the first; then the second asks for itself.
-        let _entering = lock(&self.entering);
+        let mut watched = lock(&self.watched);
         let before = self.entered.load(Ordering::Relaxed);
         let after = before | ways;
         if after != before {
             let (token, interest) = (Token(self.key), interest(after));
-            self.io.enter(|registry| match before {
+            let entered = self.io.enter(|registry| match before {
                 0 => self.socket().register(registry, token, interest),
                 _ => self.socket().reregister(registry, token, interest),
-            })?;
+            });
+            entered.map_err(explain)?;
             self.entered.store(after, Ordering::Relaxed);
+            *watched = Some(self.socket().number());
         }
         Ok(())
     }
@@ -149,10 +162,26 @@ impl<S: Watched> Registered<S> {
 
     /// Takes the socket out of the poller, if it is there.
     fn leave(&self, socket: &mut S) -> io::Result<()> {
-        if self.entered.load(Ordering::Relaxed) == 0 {
+        if self.entered.load(Ordering::Relaxed) == 0 || self.is_replaced(socket) {
             return Ok(());
         }
         self.io.leave(|registry| socket.deregister(registry))
+    }
+
+    /// Returns whether the program has put another descriptor in the place of the one that the poller knows. The number of the old
+    /// one may be another's by now, so nothing can be taken out of the poller.
+    #[cfg(unix)]
+    fn is_replaced(&self, socket: &S) -> bool {
+        let is_replaced = lock(&self.watched).is_some_and(|watched| watched != socket.number());
+        if is_replaced {
+            self.entered.fetch_or(REPLACED, Ordering::Relaxed);
+        }
+        is_replaced
+    }
+
+    #[cfg(not(unix))]
+    fn is_replaced(&self, _socket: &S) -> bool {
+        false
     }
 
     /// Takes the socket out of the reactor.
@@ -282,6 +311,13 @@ impl<S: Watched> Registered<S> {
         self.enter(if way == Way::Read { READS } else { BOTH }).err().map(Err)
     }
 
+    /// To be called before a call of the program's own on this stream. It may take urgent data, which the poller then does not
+    /// announce, so from here on a short read no longer says that the stream is empty.
+    #[cfg(feature = "net")]
+    pub(crate) fn expect_urgent(&self) {
+        self.source.read.readiness.expect_urgent();
+    }
+
     /// How many async methods wait for `way`.
     #[cfg(test)]
     pub(super) fn waiters(&self, way: Way) -> usize {
@@ -296,8 +332,22 @@ impl<S: Watched> Drop for Registered<S> {
             // descriptor. The place in the slab is given back nevertheless.
             let _ = self.leave(&mut socket);
         }
-        self.io.retire(self.key, self.entered.load(Ordering::Relaxed) != 0);
+        match self.entered.load(Ordering::Relaxed) {
+            entered if entered & REPLACED != 0 => self.io.abandon(self.key),
+            entered => self.io.retire(self.key, entered != 0),
+        }
     }
+}
+
+/// Turns the poller's refusal of a descriptor that it has already into an error that says what to do.
+#[cfg(unix)]
+fn explain(error: io::Error) -> io::Error {
+    if error.kind() != ErrorKind::AlreadyExists {
+        return error;
+    }
+    let message = "this runtime already watches this descriptor: share the `AsyncFd` or socket that watches it, or watch a copy \
+                   (`try_clone_to_owned`)";
+    io::Error::new(ErrorKind::AlreadyExists, message)
 }
 
 /// Tries the operation until there is a result or nothing is ready (`None`).
@@ -367,12 +417,17 @@ mod fd {
 
     /// What the poller can watch: mio's [`Source`], except that it needs no exclusive access.
     pub(crate) trait Watched {
+        fn number(&self) -> RawFd;
         fn register(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()>;
         fn reregister(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()>;
         fn deregister(&self, registry: &Registry) -> io::Result<()>;
     }
 
     impl<S: AsRawFd> Watched for S {
+        fn number(&self) -> RawFd {
+            self.as_raw_fd()
+        }
+
         fn register(&self, registry: &Registry, token: Token, interest: Interest) -> io::Result<()> {
             SourceFd(&self.as_raw_fd()).register(registry, token, interest)
         }

@@ -224,8 +224,8 @@ pub(super) const READY: u64 = 1 << 0;
 pub(super) const CLOSED: u64 = 1 << 1;
 /// The reactor is gone. Every operation fails, for good.
 const SHUTDOWN: u64 = 1 << 2;
-/// Urgent data was announced. A read stops short at the mark of that data although there is more behind it, so from here on a
-/// short read no longer says that the socket is empty.
+/// Urgent data was announced, or may have been taken. A read stops short at the mark of that data although there is more behind
+/// it, so from here on a short read no longer says that the socket is empty.
 pub(super) const URGENT: u64 = 1 << 3;
 
 const TICK: u64 = 1 << 4;
@@ -287,6 +287,13 @@ impl Readiness {
         if self.load().0 & URGENT == 0 {
             self.clear_bits(seen, READY);
         }
+    }
+
+    /// Urgent data may be taken before it is announced. The tick need not move: no clear can erase this bit.
+    #[cfg(feature = "net")]
+    pub(super) fn expect_urgent(&self) {
+        // Relaxed: it says of no other memory anything.
+        self.0.fetch_or(URGENT, Ordering::Relaxed);
     }
 
     /// The reactor is gone. The tick need not move: no clear can erase this bit.

@@ -46,6 +46,22 @@ fn a_descriptor_that_is_watched_already_is_refused_and_its_copy_is_not() {
     });
 }
 
+/// A socket is watched from when it first has to wait. If its descriptor is watched by then, it says so.
+#[test]
+#[cfg(feature = "net")]
+fn a_socket_whose_descriptor_is_watched_says_so_when_it_has_to_wait() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let (socket, _peer) = mainspring::net::unix::UnixStream::pair().unwrap();
+        let watching = AsyncFd::new(std::os::fd::AsFd::as_fd(&socket)).unwrap();
+        let error = socket.try_read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        assert!(error.to_string().contains("watch a copy"), "{error}");
+        drop(watching);
+        assert_eq!(socket.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    });
+}
+
 #[test]
 fn a_timerfd_is_awaited() {
     let _watchdog = watchdog(LONG);

@@ -198,3 +198,48 @@ fn what_a_pipe_has_to_tell_comes_before_time_jumps() {
         assert!(start.elapsed() >= HOUR);
     });
 }
+
+/// There is nothing to flush, so there is nothing to wait for.
+#[test]
+fn a_flush_does_not_wait_for_room() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let (_reader, writer) = pipe();
+        let mut writer = AsyncFd::new(writer).unwrap();
+        let much = vec![0; 1 << 20];
+        assert!(timeout(ms(10), writer.write_all(&much)).await.is_err());
+        writer.flush().await.unwrap();
+        writer.close().await.unwrap();
+    });
+}
+
+/// Code in blocking mode may block in a flush, so it waits for room.
+#[test]
+fn a_flush_waits_where_it_might_block() {
+    struct Flushes<'a>(&'a UnixStream);
+    impl std::os::fd::AsFd for Flushes<'_> {
+        fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+    impl Write for &Flushes<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            (&mut &*self.0).write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            (&mut &*self.0).write(b"x").map(drop)
+        }
+    }
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        while (&mut &ours).write(&[0; 4096]).is_ok() {}
+        ours.set_nonblocking(false).unwrap();
+        let mut socket = AsyncFd::unchanged(Flushes(&ours), None).unwrap();
+        assert!(timeout(ms(10), socket.flush()).await.is_err());
+        theirs.set_nonblocking(true).unwrap();
+        while (&mut &theirs).read(&mut [0; 4096]).is_ok() {}
+        socket.flush().await.unwrap();
+    });
+}

@@ -83,6 +83,22 @@ fn a_connect_waits_while_the_backlog_is_full() {
     });
 }
 
+#[test]
+fn a_connect_that_waits_for_the_backlog_fails_with_its_runtime() {
+    let place = Place::new("orphan");
+    let _full = {
+        let listener = std::os::unix::net::UnixListener::bind(&place).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        (std::os::unix::net::UnixStream::connect(&place).unwrap(), listener)
+    };
+    let mut connecting = Box::pin(UnixStream::connect(&place));
+    run(async {
+        assert!(!is_ready(&mut connecting).await);
+    });
+    let error = futures::executor::block_on(connecting).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Other);
+}
+
 /// No event reports that there is room again in a queue that other sockets had filled.
 #[test]
 fn a_send_waits_while_others_have_filled_the_receivers_queue() {

@@ -47,7 +47,10 @@ fn sockets_of_the_standard_library_are_converted_both_ways() {
     };
     outside(UnixStream::pair().unwrap_err());
     outside(UnixDatagram::unbound().unwrap_err());
-    outside(UnixListener::bind(Place::new("outside")).unwrap_err());
+    let nowhere = Place::new("outside");
+    outside(UnixListener::bind(&nowhere).unwrap_err());
+    outside(UnixDatagram::bind(&nowhere).unwrap_err());
+    assert!(!nowhere.0.exists(), "a refused bind left a file");
     outside(futures::executor::block_on(UnixStream::connect(&place)).unwrap_err());
 }
 

@@ -15,6 +15,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+/// The longest time to linger, in seconds. (The system's type has 31 bits, on Windows 16.)
+const LONGEST_LINGER: u64 = if cfg!(windows) { u16::MAX as u64 } else { i32::MAX as u64 };
+
 /// A TCP connection.
 ///
 /// Read and write it through [`AsyncRead`] and [`AsyncWrite`], with the methods that the `futures` crate
@@ -147,7 +150,8 @@ impl TcpStream {
         split::into_split(self, |stream| stream.shutdown(Shutdown::Write))
     }
 
-    /// Reads the bytes that are there, without waiting. Returns 0 at the end of the stream, and for an empty buffer.
+    /// Reads the bytes that are there, without waiting. Returns 0 at the end of the stream, and for an
+    /// empty buffer, for which bytes must be there, too.
     ///
     /// # Errors
     ///
@@ -281,7 +285,7 @@ impl TcpStream {
         SockRef::from(self.registered.socket()).linger()
     }
 
-    /// Sets how long the system goes on sending after the stream was closed, in whole seconds. `None` leaves
+    /// Sets how long the system goes on sending after the stream was closed, in whole seconds, rounded up. `None` leaves
     /// that to the system, which sends in the background. Zero discards unsent bytes and resets the connection.
     ///
     /// Any other value makes closing *block* for up to that time. If the stream is dropped on the runtime's
@@ -291,6 +295,9 @@ impl TcpStream {
     ///
     /// The system's errors.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
+        // Rounded down, a fraction of a second would be zero; and so would be more seconds than the system's type holds.
+        let whole = |time: Duration| time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
+        let linger = linger.map(|time| Duration::from_secs(whole(time).min(LONGEST_LINGER)));
         SockRef::from(self.registered.socket()).set_linger(linger)
     }
 

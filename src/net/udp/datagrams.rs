@@ -35,7 +35,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the call would have to wait; wait with [`writable`](Self::writable).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if no room is known to be there: wait with [`writable`](Self::writable).
     /// Otherwise as for `send`.
     pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Write, |socket| socket.send(buf))
@@ -69,7 +69,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the call would have to wait; wait with [`readable`](Self::readable).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if no datagram is known to be there: wait with [`readable`](Self::readable).
     /// Otherwise as for `recv`.
     pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Read, |socket| socket.recv(buf))
@@ -108,7 +108,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the call would have to wait; wait with [`writable`](Self::writable).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if no room is known to be there: wait with [`writable`](Self::writable).
     /// Otherwise as for `send_to`.
     pub fn try_send_to(&self, buf: &[u8], target: SocketAddr) -> io::Result<usize> {
         self.registered.try_io(Way::Write, |socket| socket.send_to(buf, target))
@@ -145,7 +145,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the call would have to wait; wait with [`readable`](Self::readable).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if no datagram is known to be there: wait with [`readable`](Self::readable).
     /// Otherwise as for `recv_from`.
     pub fn try_recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.registered.try_io(Way::Read, |socket| socket.recv_from(buf))
@@ -178,7 +178,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the call would have to wait; wait with [`readable`](Self::readable).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if no datagram is known to be there: wait with [`readable`](Self::readable).
     /// Otherwise as for `peek`.
     pub fn try_peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Read, |socket| socket.peek(buf))
@@ -215,7 +215,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the call would have to wait; wait with [`readable`](Self::readable).
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if no datagram is known to be there: wait with [`readable`](Self::readable).
     /// Otherwise as for `peek_from`.
     pub fn try_peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.registered.try_io(Way::Read, |socket| socket.peek_from(buf))

@@ -97,8 +97,8 @@ impl UdpSocket {
         self.registered.into_inner().map(Into::into)
     }
 
-    /// Sets the address that [`send`](Self::send) sends to. From now on, datagrams are received from this address only. The
-    /// first of the addresses that the system accepts is taken; no packet is sent.
+    /// Sets the address that [`send`](Self::send) sends to. From now on, datagrams from other addresses are discarded, except for
+    /// those that have arrived already. The first of the addresses that the system accepts is taken; no packet is sent.
     ///
     /// # Errors
     ///

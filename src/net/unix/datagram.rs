@@ -1,13 +1,14 @@
 //! A Unix socket for datagrams.
 
 use super::{Pauses, SocketAddr};
-use crate::reactor::{Fd, Registered, Way};
+use crate::reactor::{Fd, Io, Registered, Way};
 use crate::runtime::context;
 use crate::time::timeout;
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::os::unix::net;
 use std::path::Path;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// A Unix socket for datagrams. No datagram is lost or arrives out of order.
@@ -42,7 +43,7 @@ impl UnixDatagram {
     /// The system's errors, such as [`AddrInUse`](ErrorKind::AddrInUse) if there is a file already, and an error of kind
     /// [`Other`](ErrorKind::Other) outside a runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<UnixDatagram> {
-        UnixDatagram::from_std(net::UnixDatagram::bind(path)?)
+        UnixDatagram::bind_addr(&SocketAddr::from_pathname(path)?)
     }
 
     /// Like [`bind`](Self::bind), with an address that is a path or an [abstract name](super).
@@ -51,7 +52,9 @@ impl UnixDatagram {
     ///
     /// As for `bind`.
     pub fn bind_addr(addr: &SocketAddr) -> io::Result<UnixDatagram> {
-        UnixDatagram::from_std(net::UnixDatagram::bind_addr(addr)?)
+        // First, so that no file is left if there is no runtime.
+        let io = context::io()?;
+        UnixDatagram::new(&io, net::UnixDatagram::bind_addr(addr)?)
     }
 
     /// Makes a socket without an address: it can send, but no receiver can answer.
@@ -79,8 +82,12 @@ impl UnixDatagram {
     ///
     /// The system's errors, and an error of kind [`Other`](ErrorKind::Other) outside a runtime.
     pub fn from_std(socket: net::UnixDatagram) -> io::Result<UnixDatagram> {
+        UnixDatagram::new(&context::io()?, socket)
+    }
+
+    fn new(io: &Arc<Io>, socket: net::UnixDatagram) -> io::Result<UnixDatagram> {
         socket.set_nonblocking(true)?;
-        Ok(UnixDatagram { registered: Registered::new(&context::io()?, Fd(socket))? })
+        Ok(UnixDatagram { registered: Registered::new(io, Fd(socket))? })
     }
 
     /// Gives the socket back to the standard library. It stays in non-blocking mode: call
@@ -93,7 +100,8 @@ impl UnixDatagram {
         Ok(self.registered.into_inner()?.0)
     }
 
-    /// Sets the address that [`send`](Self::send) sends to. From now on, datagrams are received from this address only.
+    /// Sets the address that [`send`](Self::send) sends to. From now on, datagrams from
+    /// other addresses are discarded, except for those that have arrived already.
     ///
     /// # Errors
     ///
@@ -138,7 +146,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) if the call would have to wait; wait with [`writable`](Self::writable).
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if no room is known to be there: wait with [`writable`](Self::writable).
     /// Otherwise as for `send`.
     pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Write, |socket| socket.send(buf))
@@ -171,7 +179,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) if the call would have to wait; wait with [`readable`](Self::readable).
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if no datagram is known to be there: wait with [`readable`](Self::readable).
     /// Otherwise as for `recv`.
     pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.registered.try_io(Way::Read, |socket| socket.recv(buf))
@@ -284,7 +292,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) if the call would have to wait; wait with [`readable`](Self::readable).
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if no datagram is known to be there: wait with [`readable`](Self::readable).
     /// Otherwise as for `recv_from`.
     pub fn try_recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.registered.try_io(Way::Read, |socket| socket.recv_from(buf))

@@ -2,11 +2,12 @@
 
 use super::{SocketAddr, UnixStream};
 use crate::net::Incoming;
-use crate::reactor::{Fd, Registered, Way};
+use crate::reactor::{Fd, Io, Registered, Way};
 use crate::runtime::context;
 use std::io;
 use std::os::unix::net;
 use std::path::Path;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// A Unix socket that listens for connections.
@@ -44,7 +45,7 @@ impl UnixListener {
     /// The system's errors, such as [`AddrInUse`](io::ErrorKind::AddrInUse) if there is a file already, and an error of kind
     /// [`Other`](io::ErrorKind::Other) outside a runtime.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<UnixListener> {
-        UnixListener::from_std(net::UnixListener::bind(path)?)
+        UnixListener::bind_addr(&SocketAddr::from_pathname(path)?)
     }
 
     /// Like [`bind`](Self::bind), with an address that is a path or an [abstract name](super).
@@ -53,7 +54,9 @@ impl UnixListener {
     ///
     /// As for `bind`.
     pub fn bind_addr(addr: &SocketAddr) -> io::Result<UnixListener> {
-        UnixListener::from_std(net::UnixListener::bind_addr(addr)?)
+        // First, so that no file is left if there is no runtime.
+        let io = context::io()?;
+        UnixListener::new(&io, net::UnixListener::bind_addr(addr)?)
     }
 
     /// Takes over a listener of the standard library, and sets it to non-blocking mode.
@@ -62,8 +65,12 @@ impl UnixListener {
     ///
     /// The system's errors, and an error of kind [`Other`](io::ErrorKind::Other) outside a runtime.
     pub fn from_std(listener: net::UnixListener) -> io::Result<UnixListener> {
+        UnixListener::new(&context::io()?, listener)
+    }
+
+    fn new(io: &Arc<Io>, listener: net::UnixListener) -> io::Result<UnixListener> {
         listener.set_nonblocking(true)?;
-        Ok(UnixListener { registered: Registered::new(&context::io()?, Fd(listener))? })
+        Ok(UnixListener { registered: Registered::new(io, Fd(listener))? })
     }
 
     /// Gives the listener back to the standard library. It stays in non-blocking mode: call

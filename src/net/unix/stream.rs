@@ -11,7 +11,7 @@ use crate::net::gather;
 use crate::net::split::{self, OwnedReadHalf, OwnedWriteHalf};
 use crate::reactor::{Fd, Io, Registered, Way};
 use crate::runtime::context;
-use crate::time::sleep;
+use crate::time::try_sleep;
 use futures_io::{AsyncRead, AsyncWrite};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
@@ -81,7 +81,9 @@ impl UnixStream {
             let permit = coop::permit().await;
             match mio::net::UnixStream::connect_addr(addr) {
                 // Waiting is free.
-                Err(error) if error.kind() == ErrorKind::WouldBlock => sleep(pauses.next()).await,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    try_sleep(pauses.next()).await.map_err(io::Error::other)?;
+                }
                 connected => {
                     permit.spend();
                     return UnixStream::new(&io, connected?.into());
@@ -145,7 +147,8 @@ impl UnixStream {
         split::into_split(self, |stream| stream.shutdown(Shutdown::Write))
     }
 
-    /// Reads the bytes that are there, without waiting. Returns 0 at the end of the stream, and for an empty buffer.
+    /// Reads the bytes that are there, without waiting. Returns 0 at the end of the stream, and for an
+    /// empty buffer, for which bytes must be there, too.
     ///
     /// # Errors
     ///

@@ -44,6 +44,10 @@ struct Fake;
 
 #[cfg(unix)]
 impl Watched for Fake {
+    fn number(&self) -> std::os::fd::RawFd {
+        -1
+    }
+
     fn register(&self, _: &Registry, _: Token, _: Interest) -> Result<()> {
         Ok(())
     }

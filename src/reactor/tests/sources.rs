@@ -276,6 +276,39 @@ fn a_source_taken_out_gets_no_more_events_and_can_come_back() {
     assert!(is_ready(&source, Way::Read));
 }
 
+/// The program puts another descriptor into the source's place, and keeps the old one.
+#[test]
+fn a_replaced_descriptor_harms_neither_a_newcomer_nor_the_owner_of_the_other_one() {
+    for takes_out in [false, true] {
+        let mut reactor = Reactor::new().unwrap();
+        let (innocent, mut to_innocent) = pair(&reactor);
+        let (woken, waker) = counter();
+        wait(&innocent, Way::Read, &waker);
+        let (mut source, mut peer) = pair(&reactor);
+        wait(&source, Way::Read, Waker::noop());
+        let number = innocent.socket().number;
+        let _old = std::mem::replace(source.socket_mut(), Fd { owner: None, number });
+        if takes_out {
+            assert_eq!(source.into_inner().unwrap().number, number);
+        } else {
+            drop(source);
+        }
+        settle(&mut reactor);
+        // The innocent source is still watched.
+        to_innocent.write_all(b"x").unwrap();
+        settle(&mut reactor);
+        assert_eq!(woken.get(), 1);
+        // And a new source gets no event of the old descriptor.
+        let (newcomer, _silent) = pair(&reactor);
+        let (disturbed, waker) = counter();
+        wait(&newcomer, Way::Read, &waker);
+        peer.write_all(b"x").unwrap();
+        settle(&mut reactor);
+        assert_eq!(disturbed.get(), 0);
+        assert!(!is_ready(&newcomer, Way::Read));
+    }
+}
+
 struct Panics;
 
 impl Wake for Panics {
