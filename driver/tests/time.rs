@@ -49,6 +49,23 @@ fn a_clock_that_goes_back_fires_nothing_early_and_loses_no_timer() {
 }
 
 #[test]
+fn a_reset_on_another_thread_counts_the_time_left_from_now_while_the_driver_is_parked() {
+    let mut f = Fixture::new();
+    let [mut one, mut other] = [1, 2].map(|days| f.armed(days * DAY, Waker::noop()));
+    assert!(f.driver.next_wake().is_some());
+    // Nobody has read the clock since.
+    f.clock.advance(Duration::from_secs(3_600));
+    let at = f.clock.now().get() + 2 * MS;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            one.as_mut().reset(Nanos::new(at));
+            other.as_mut().reset(Nanos::new(at + MS / 2));
+        });
+    });
+    assert_eq!(f.driver.next_wake(), Some(Nanos::new(at)), "2 ms allow 16 µs, not half a millisecond");
+}
+
+#[test]
 fn fifty_days_at_once_fire_each_timer_once_and_in_order() {
     let mut f = Fixture::starting_at(40 * DAY + 7);
     let start = f.clock.now().get();
