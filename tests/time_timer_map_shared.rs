@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::channel::oneshot;
-use mainspring::spawn;
 use mainspring::task::{unconstrained, yield_now};
 use mainspring::time::timer_map::TimerMapHandle;
-use mainspring::time::{Instant, TimerMap, advance, sleep, timeout};
+use mainspring::time::{Instant, TimerMap, Tolerance, advance, sleep, timeout};
+use mainspring::{Builder, spawn};
 
 use common::{Dropped, HOUR, LONG, Probe, manual, ms, paused, us, watchdog};
 
@@ -481,4 +481,25 @@ fn calls_that_never_wait_do_not_starve_the_other_tasks() {
         assert_eq!(calls.get(), 10_000);
         assert!(other.get() >= 10_000 / 130, "{} turns", other.get());
     });
+}
+
+#[test]
+fn the_share_of_the_time_counts_from_when_a_handle_has_moved_an_entry() {
+    let _dog = watchdog(LONG);
+    let half = Tolerance::Fixed { ratio: 0.5, max: Duration::MAX };
+    let runtime = Builder::new().timer_tolerance(half).build().unwrap();
+    let mut map = runtime.block_on(async { TimerMap::new() });
+    let handle = map.handle();
+    map.insert("first", (), HOUR);
+    map.insert("second", (), HOUR);
+    assert!(poll(&Probe::new(), &mut map).is_pending());
+    std::thread::sleep(ms(1_000));
+    // Slack is kept in steps: 32.2 s, 34.4 s. Code that counted from the last poll would come to the next step.
+    let first = Instant::now() + ms(68_250);
+    handle.reset_at("first", first).unwrap();
+    handle.reset_at("second", first + Duration::from_secs(33)).unwrap();
+    assert!(runtime.block_on(poll_fn(|cx| Poll::Ready(map.poll_expired(cx).is_pending()))));
+    let before = Instant::now();
+    let wake = runtime.next_wake().expect("it waits for a timer");
+    assert!(before + wake <= first, "it sleeps on, for {wake:?}");
 }

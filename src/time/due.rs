@@ -116,10 +116,16 @@ impl<T> Due<T> {
         self.agenda.insert(value, at)
     }
 
+    /// Gives an entry another time. Returns whether the entry is there. Call [`sooner`](Due::sooner) afterwards, unless a
+    /// poll does this.
+    pub(super) fn move_to(&mut self, key: Key, at: Nanos) -> bool {
+        self.tell_time();
+        self.agenda.reset(key, at)
+    }
+
     /// Gives an entry another time. Returns whether the entry is there.
     pub(super) fn reset(&mut self, key: Key, at: Nanos) -> bool {
-        self.tell_time();
-        let there = self.agenda.reset(key, at);
+        let there = self.move_to(key, at);
         if there {
             self.sooner(at);
         }

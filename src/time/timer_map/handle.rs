@@ -218,7 +218,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
                 Command::Insert { key, value, at } => drop(self.put(key, value, at)),
                 Command::Reset { key, at } => {
                     if let Some(entry) = self.find(&key) {
-                        self.due.agenda.reset(entry, at);
+                        self.due.move_to(entry, at);
                     }
                 }
                 Command::Remove { key } => {
