@@ -567,6 +567,26 @@ fn a_tolerance_gathers_and_load_widens_the_default_one() {
 }
 
 #[test]
+fn a_slack_that_was_set_is_as_wide_for_a_near_entry_until_a_tolerance_is_set() {
+    let mut agenda = Agenda::new();
+    agenda.set_slack(Duration::from_millis(5));
+    let pair = |agenda: &mut Agenda<u64>, at: u64| {
+        for at in [at, at + 4_000_000] {
+            agenda.insert(at, Nanos::new(at));
+        }
+        let wake = agenda.next_wake().expect("there are entries").get();
+        wake - at
+    };
+    assert_eq!(pair(&mut agenda, 1_000), 4_000_000);
+    // It goes on after everything was taken out.
+    drop(agenda.take_all());
+    assert_eq!(pair(&mut agenda, 1_000), 4_000_000);
+    agenda.clear();
+    agenda.set_tolerance(Tolerance::Fixed { ratio: 1.0, max: Duration::from_millis(5) });
+    assert_eq!(pair(&mut agenda, 1_000), 0);
+}
+
+#[test]
 fn the_end_of_time_does_not_come() {
     let mut agenda = Agenda::new();
     let never = agenda.insert('n', Nanos::NEVER);

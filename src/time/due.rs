@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use mainspring_driver::agenda::{Agenda, Entry, Key, Popped};
-use mainspring_driver::{Handle as Timers, Nanos, TimerEntry, Tolerance};
+use mainspring_driver::{Handle as Timers, Nanos, TimerEntry};
 
 use super::error::{Error, Kind};
 use super::instant::{self, Instant};
@@ -69,7 +69,7 @@ impl<T> Due<T> {
     /// Lets entries come out up to `most` late, whatever the runtime's tolerance.
     pub(super) fn tolerance(mut self, most: Duration) -> Due<T> {
         self.asked = true;
-        self.agenda.set_tolerance(Tolerance::Fixed { ratio: 1.0, max: most });
+        self.agenda.set_slack(most);
         self
     }
 

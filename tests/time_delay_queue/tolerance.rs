@@ -51,6 +51,24 @@ fn a_value_is_gathered_if_the_tolerance_allows() {
 }
 
 #[test]
+fn a_queues_own_tolerance_is_as_wide_for_a_value_that_is_due_sooner() {
+    let _dog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let first = Instant::now() + Duration::from_secs(60);
+    let second = first + Duration::from_secs(100);
+    let filled = |seconds| {
+        runtime.block_on(async {
+            let mut queue = DelayQueue::new().tolerance(Duration::from_secs(seconds));
+            queue.insert_at((), first);
+            queue.insert_at((), second);
+            queue
+        })
+    };
+    assert!(gathers(&runtime, filled(120), first, second));
+    assert!(!gathers(&runtime, filled(90), first, second));
+}
+
+#[test]
 fn what_is_left_of_the_tolerance_gathers_other_queues() {
     let _dog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();

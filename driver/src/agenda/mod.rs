@@ -24,7 +24,7 @@ use std::time::Duration;
 use pages::Pages;
 
 use crate::Nanos;
-use crate::slack::{SlackPolicy, Tolerance};
+use crate::slack::{Slack, SlackPolicy, Tolerance};
 use crate::wheel::{Due, Place, Rank, Store, Wheel};
 
 /// The number of entries that leave the wheel together.
@@ -152,6 +152,8 @@ pub struct Agenda<T> {
     latest: Nanos,
     next_number: NonZeroU64,
     slack: SlackPolicy,
+    /// The slack of each entry, if it does not follow from the tolerance.
+    fixed: Option<Slack>,
 }
 
 #[derive(Debug)]
@@ -208,6 +210,7 @@ impl<T> Agenda<T> {
             latest: Nanos::ZERO,
             next_number: NonZeroU64::MIN,
             slack,
+            fixed: None,
         }
     }
 
@@ -248,6 +251,24 @@ impl<T> Agenda<T> {
     #[track_caller]
     pub fn set_tolerance(&mut self, tolerance: Tolerance) {
         self.slack.set(tolerance);
+        self.fixed = None;
+    }
+
+    /// Lets [`next_wake`](Agenda::next_wake) lie up to `most` after the deadline of an entry, however near that deadline is.
+    /// Replaces the [tolerance](Agenda::set_tolerance), and applies to the same entries.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring_driver::{Agenda, Nanos};
+    ///
+    /// let mut agenda = Agenda::new();
+    /// agenda.set_slack(Duration::from_millis(5));
+    /// agenda.insert("a", Nanos::new(1_000_000));
+    /// agenda.insert("b", Nanos::new(5_000_000));
+    /// assert_eq!(agenda.next_wake(), Some(Nanos::new(5_000_000)));
+    /// ```
+    pub fn set_slack(&mut self, most: Duration) {
+        self.fixed = Some(Slack::at_most(most));
     }
 
     /// Tells the agenda what time it is. A time before the latest that it was told changes nothing.
@@ -274,7 +295,7 @@ impl<T> Agenda<T> {
         self.next_number = number.saturating_add(1);
         let slot = Slot { number, deadline, place: Place::NOWHERE, value };
         let index = self.entries.insert(slot);
-        let rank = Rank::new(number.get(), self.slack.give(None, self.latest, deadline));
+        let rank = Rank::new(number.get(), self.slack.give(self.fixed, self.latest, deadline));
         self.wheel.get_or_insert_with(|| Wheel::new(self.latest));
         let (wheel, mut owners) = self.parts().expect("made above");
         wheel.insert(&mut owners, index, deadline, rank);
@@ -298,7 +319,7 @@ impl<T> Agenda<T> {
         let earlier = deadline < slot.deadline;
         slot.deadline = deadline;
         if earlier {
-            let slack = self.slack.give(None, self.latest, deadline);
+            let slack = self.slack.give(self.fixed, self.latest, deadline);
             let (wheel, mut owners) = self.parts().expect("an entry has a wheel");
             let found = wheel.refile(&mut owners, key.index, deadline, slack);
             assert!(found, "the wheel does not find an entry");
@@ -416,6 +437,7 @@ impl<T> Agenda<T> {
             next_number: self.next_number,
             latest: self.latest,
             slack: self.slack.clone(),
+            fixed: self.fixed,
             ..Agenda::new()
         };
         rest.reserve(self.entries.reserved());
