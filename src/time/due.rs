@@ -187,6 +187,10 @@ impl<T> Due<T> {
         let mut moves = MOVES_PER_POLL;
         loop {
             if self.agenda.is_empty() {
+                // Nothing is due, but memory may be released.
+                if let Some(timers) = &self.timers {
+                    self.agenda.pop_due_within(timers.latest(), &mut moves);
+                }
                 self.disarm();
                 return if end { Poll::Ready(None) } else { self.wait(cx, Nanos::NEVER) };
             }

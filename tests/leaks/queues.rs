@@ -1,11 +1,13 @@
 //! Values that go through a `DelayQueue` or a `TimerMap` allocate nothing in steady state, and a burst gives its memory back.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::common::{HOUR, LONG, ms, us, watchdog};
 use crate::counting::live_bytes;
 use crate::{alone, steady};
-use mainspring::time::{DelayQueue, Instant, TimerMap};
+use mainspring::time::{DelayQueue, Instant, TimerMap, sleep};
 
 #[test]
 fn values_that_go_through_a_delay_queue_allocate_nothing() {
@@ -87,4 +89,31 @@ fn a_timer_maps_burst_gives_its_memory_back() {
         let left = live_bytes() - before;
         assert!(left * 20 < full, "{left} of {full} bytes are left");
     });
+}
+
+#[test]
+fn an_empty_timer_map_gives_the_memory_of_a_burst_back_as_it_is_polled() {
+    let _alone = alone();
+    let runtime = mainspring::Builder::new().start_paused(true).build().unwrap();
+    for closed in [false, true] {
+        runtime.block_on(async {
+            let mut map = TimerMap::new();
+            let before = live_bytes();
+            for key in 0..50_000u64 {
+                map.insert(key, [key; 8], HOUR);
+            }
+            let full = live_bytes() - before;
+            assert!((0..50_000).all(|key| map.remove(&key).is_some()));
+            if closed {
+                map.close();
+            }
+            for _ in 0..1_000 {
+                sleep(Duration::from_secs(1)).await;
+                let polled = poll_fn(|cx| Poll::Ready(map.poll_expired(cx))).await;
+                assert_eq!(polled.is_ready(), closed);
+            }
+            let left = live_bytes() - before;
+            assert!(left * 20 < full, "{left} of {full} bytes are left");
+        });
+    }
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::common::{Dropped, HOUR, manual, panicked};
+use crate::common::{Dropped, HOUR, manual, panicked, paused};
 use crate::ignore;
 use mainspring::time::delay_queue::Key;
-use mainspring::time::{DelayQueue, TimerMap};
+use mainspring::time::{DelayQueue, TimerMap, sleep};
 
 #[test]
 fn memory_is_reserved_kept_and_given_back() {
@@ -63,5 +63,24 @@ fn a_dropped_queue_drops_its_values() {
         queue.insert(dropped.token(), Duration::ZERO);
         drop(queue);
         assert_eq!(dropped.count(), 2);
+    });
+}
+
+#[test]
+fn an_empty_queue_gives_the_memory_of_a_burst_back_as_it_is_polled() {
+    paused().block_on(async {
+        let mut queue = DelayQueue::new();
+        let keys: Vec<Key> = (0..20_000).map(|n| queue.insert(n, HOUR)).collect();
+        keys.iter().for_each(|key| ignore(queue.remove(key)));
+        let full = queue.capacity();
+        let mut most = 0;
+        for _ in 0..400 {
+            sleep(Duration::from_secs(1)).await;
+            let before = queue.capacity();
+            assert!(queue.next_expired().await.is_none());
+            most = most.max(before - queue.capacity());
+        }
+        assert!(queue.capacity() <= full / 50, "{} of {full} are left", queue.capacity());
+        assert!(most <= 128, "in small steps");
     });
 }

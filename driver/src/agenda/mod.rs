@@ -115,8 +115,8 @@ pub enum Popped<T> {
 /// any entry that comes due later.
 ///
 /// Nothing is allocated before the first insertion, and nothing while entries come and go in similar numbers;
-/// the memory of a burst is released in small steps as time passes. A value that is taken out is gone at
-/// once.
+/// the memory of a burst is released in small steps, a few pages of sixty-four entries whenever [`pop_due`](Agenda::pop_due)
+/// finds nothing that is due, if it is no longer needed after a second or two. A value that is taken out is gone at once.
 ///
 /// ```
 /// use mainspring_driver::{Agenda, Nanos};

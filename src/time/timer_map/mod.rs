@@ -450,7 +450,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
             cx.waker().wake_by_ref();
         }
         let polled = self.due.poll(cx, closed && all);
-        if polled.is_pending() {
+        if !matches!(polled, Poll::Ready(Some(_))) {
             // Nothing was due, so time has passed: a good moment to release memory.
             self.index.follow(self.due.agenda.capacity());
         }
