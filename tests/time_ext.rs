@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use common::{HOUR, LONG, Probe, metrics, ms, orphan, panicked, watchdog, without_yielding};
+use common::{HOUR, LONG, Probe, metrics, ms, orphan, panicked, paused, watchdog, without_yielding};
 use futures::channel::mpsc;
 use futures::stream::{self, FusedStream};
 use futures::{FutureExt, Stream, StreamExt, poll};
@@ -202,6 +202,26 @@ fn after_the_end_nobody_is_woken() {
         let woken = probe.wakes();
         assert!(items.as_mut().poll_next(&mut cx).is_ready());
         sleep(ms(30)).await;
+        assert_eq!(probe.wakes(), woken);
+    });
+}
+
+#[test]
+fn after_the_end_the_time_of_an_earlier_item_wakes_nobody() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let probe = Probe::new();
+        let waker = probe.waker();
+        let mut cx = Context::from_waker(&waker);
+        let (mut send, receive) = mpsc::channel(1);
+        let mut items = pin!(receive.timeout(ms(5)));
+        assert!(items.as_mut().poll_next(&mut cx).is_pending());
+        send.try_send(1).unwrap();
+        drop(send);
+        assert_eq!(items.as_mut().poll_next(&mut cx), Poll::Ready(Some(Ok(1))));
+        assert_eq!(items.as_mut().poll_next(&mut cx), Poll::Ready(None));
+        let woken = probe.wakes();
+        sleep(HOUR).await;
         assert_eq!(probe.wakes(), woken);
     });
 }

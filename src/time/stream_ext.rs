@@ -195,8 +195,8 @@ impl<S: Stream> Stream for StreamTimeout<S> {
         let mut this = self.project();
         let had_budget = coop::has_budget_remaining();
         if let Poll::Ready(item) = this.stream.poll_next(cx) {
-            if item.is_none() && *this.clock == ItemClock::Running {
-                // No task must be woken after the end.
+            if item.is_none() && *this.clock != ItemClock::Fresh {
+                // No task must be woken after the end. Also if the item before it has stopped the clock, the sleep is armed.
                 let never = this.delay.now() + Duration::MAX;
                 this.delay.reset(never);
             }
