@@ -205,3 +205,17 @@ fn time_that_is_paused_under_it_takes_it_along() {
         assert!(wall_now() >= deadline);
     });
 }
+
+#[test]
+fn at_the_end_of_the_systems_times_the_time_of_day_stops() {
+    let later = |at: SystemTime, bit: u32| at.checked_add(Duration::from_secs(1_u64 << bit)).unwrap_or(at);
+    let last = (0..64_u32).rev().fold(SystemTime::UNIX_EPOCH, later);
+    let runtime = Builder::new().start_paused(true).wall_clock(last - ms(10_000)).build().unwrap();
+    runtime.block_on(async {
+        for n in 1..=8 {
+            advance(ms(3_000)).await;
+            let left = last.duration_since(wall_now()).unwrap_or_default();
+            assert_eq!(left, ms(10_000).saturating_sub(n * ms(3_000)));
+        }
+    });
+}

@@ -163,7 +163,7 @@ pub(super) fn ahead_of_std() -> i64 {
 }
 
 /// Goes `distance` nanoseconds from `start`, or as far as `step` can.
-fn go<T: Copy>(start: T, distance: u64, step: fn(&T, Duration) -> Option<T>) -> T {
+pub(super) fn go<T: Copy>(start: T, distance: u64, step: fn(&T, Duration) -> Option<T>) -> T {
     if let Some(there) = step(&start, Duration::from_nanos(distance)) {
         return there;
     }

@@ -91,13 +91,8 @@ impl RuntimeClock {
     /// The time of day. It stops where the range of the system's type ends.
     pub(crate) fn wall_now(&self) -> SystemTime {
         let Some((wall, at)) = self.wall.get() else { return SystemTime::now() };
-        let mut passed = self.timers.now().saturating_duration_since(*at);
-        loop {
-            match wall.checked_add(passed) {
-                Some(wall) => return wall,
-                None => passed /= 2,
-            }
-        }
+        let passed = self.timers.now().saturating_nanos_since(*at);
+        instant::go(*wall, passed, SystemTime::checked_add)
     }
 
     /// By how many nanoseconds this clock's instants are ahead of std's, whose count is the process's.
