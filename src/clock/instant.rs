@@ -142,18 +142,18 @@ impl Instant {
         Instant::now() - *self
     }
 
-    /// The moment `duration` later. `None` if `duration` is more than 292 years, or if the moment lies more than that from the
-    /// first moment that the process asked for.
+    /// The moment `duration` later. `None` if that moment lies more than 292 years from the first moment that the process
+    /// asked for.
     pub fn checked_add(&self, duration: Duration) -> Option<Instant> {
-        let nanos = i64::try_from(duration.as_nanos()).ok()?;
-        self.0.checked_add(nanos).map(Instant)
+        let nanos = u64::try_from(duration.as_nanos()).ok()?;
+        self.0.checked_add_unsigned(nanos).map(Instant)
     }
 
-    /// The moment `duration` earlier. `None` if `duration` is more than 292 years, or if the moment lies more than that from the
-    /// first moment that the process asked for.
+    /// The moment `duration` earlier. `None` if that moment lies more than 292 years from the first moment that the process
+    /// asked for.
     pub fn checked_sub(&self, duration: Duration) -> Option<Instant> {
-        let nanos = i64::try_from(duration.as_nanos()).ok()?;
-        self.0.checked_sub(nanos).map(Instant)
+        let nanos = u64::try_from(duration.as_nanos()).ok()?;
+        self.0.checked_sub_unsigned(nanos).map(Instant)
     }
 }
 
@@ -189,9 +189,11 @@ pub(crate) fn to_nanos(instant: Instant) -> Nanos {
     }
 }
 
+/// The nanoseconds in `duration`, at most 2^64 - 1: no two instants are further apart, so a sum with that saturates as a sum
+/// with any longer duration does.
 #[inline]
-fn nanos(duration: Duration) -> i64 {
-    from_nanos(Nanos::from_duration(duration)).0
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or_else(|_| rarely(u64::MAX))
 }
 
 impl fmt::Debug for Instant {
@@ -218,7 +220,7 @@ impl Add<Duration> for Instant {
     type Output = Instant;
     #[inline]
     fn add(self, duration: Duration) -> Instant {
-        Instant(self.0.checked_add(nanos(duration)).unwrap_or_else(|| rarely(i64::MAX)))
+        Instant(self.0.checked_add_unsigned(nanos(duration)).unwrap_or_else(|| rarely(i64::MAX)))
     }
 }
 
@@ -233,7 +235,7 @@ impl Sub<Duration> for Instant {
     type Output = Instant;
     #[inline]
     fn sub(self, duration: Duration) -> Instant {
-        Instant(self.0.checked_sub(nanos(duration)).unwrap_or_else(|| rarely(i64::MIN)))
+        Instant(self.0.checked_sub_unsigned(nanos(duration)).unwrap_or_else(|| rarely(i64::MIN)))
     }
 }
 
@@ -261,15 +263,30 @@ mod tests {
         let now = Instant::now();
         for far in [Duration::MAX, Duration::from_millis(u64::MAX), Duration::from_millis(i64::MAX as u64)] {
             assert_eq!(now + far, Instant(i64::MAX));
-            assert_eq!(now - far - far, Instant(i64::MIN));
+            assert_eq!(now - far, Instant(i64::MIN));
+            assert_eq!(now + far - far, Instant(i64::MIN), "the end of time less for ever");
             assert_eq!(now.checked_add(far), None);
         }
         let mut at = Instant(i64::MAX) - Duration::from_nanos(1);
         at += Duration::from_secs(1);
         assert_eq!(at, Instant(i64::MAX));
         at -= Duration::MAX;
-        assert_eq!(at, Instant(0));
+        assert_eq!(at, Instant(i64::MIN));
         assert_eq!(Instant(i64::MAX) - Instant(i64::MIN), Duration::from_nanos(u64::MAX));
+    }
+
+    #[test]
+    fn the_distance_of_two_moments_leads_from_one_to_the_other() {
+        let moments = [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX].map(Instant);
+        for (n, &early) in moments.iter().enumerate() {
+            for &late in &moments[n..] {
+                assert_eq!((early + (late - early), late - (late - early)), (late, early));
+                assert_eq!(early.checked_add(late - early), Some(late));
+                assert_eq!(late.checked_sub(late - early), Some(early));
+            }
+        }
+        assert_eq!(Instant(1).checked_add(Duration::from_nanos(i64::MAX as u64)), None);
+        assert_eq!(Instant(-2).checked_sub(Duration::from_nanos(i64::MAX as u64)), None);
     }
 
     #[test]
