@@ -42,6 +42,22 @@ fn it_is_as_exact_as_any_sleep() {
 }
 
 #[test]
+fn a_tolerance_does_not_put_off_the_look_at_the_clock() {
+    let _watchdog = watchdog(LONG);
+    let wake_of = |wait: Duration, tolerance: Duration| {
+        let runtime = Builder::new().build().unwrap();
+        let company = runtime.spawn(sleep(HOUR));
+        let waiting = runtime.spawn(sleep_until_wall(SystemTime::now() + wait).tolerance(tolerance));
+        while runtime.turn(Duration::ZERO) {}
+        let wake = runtime.next_wake().expect("it waits for a timer");
+        assert!(!waiting.is_finished() && !company.is_finished());
+        wake
+    };
+    // Ten seconds to the look, and one of tolerance; without company before, it is not used.
+    assert!(wake_of(2 * HOUR, 2 * HOUR) <= ms(11_000));
+}
+
+#[test]
 fn one_that_is_past_is_ready_at_once() {
     block_on(async {
         let before = metrics();

@@ -15,6 +15,8 @@
 //!   read again.
 //! * No wait is longer than [`RECHECK`], because the wall clock may be set. It ends at a multiple of that: however many
 //!   sleeps wait, they share one wake-up.
+//! * Only the last wait has the whole tolerance that was asked for. The others have at most [`LOOK_TOLERANCE`], so that a
+//!   change of the wall clock is noticed in time all the same.
 
 use std::fmt;
 use std::pin::Pin;
@@ -37,6 +39,9 @@ const RECHECK: Duration = Duration::from_secs(10);
 /// The time that is left is waited for in one piece if it is no longer than this.
 const LAST_PIECE: Duration = Duration::from_millis(100);
 
+/// The look at the wall clock may be so late, whatever the tolerance of the sleep.
+const LOOK_TOLERANCE: Duration = Duration::from_secs(1);
+
 /// The maximum number of times that a poll reads the clock.
 const LOOKS: usize = 4;
 
@@ -48,7 +53,8 @@ const LOOKS: usize = 4;
 /// * If the clock is set forward, past the deadline, the sleep ends when that is noticed; if the clock is set back, the
 ///   sleep waits longer. A sleep that has ended stays ended. While the clock is slewed (it runs a little fast or slow
 ///   until it is right again), the sleep follows it.
-/// * A change of the clock is noticed within ten seconds: nearly all systems can only be polled for it. So while the
+/// * A change of the clock is noticed within ten seconds (eleven, if a [tolerance](WallSleep::tolerance) of a second or more
+///   was asked for): nearly all systems can only be polled for it. So while the
 ///   deadline is further off than that, the clock is read every ten seconds, by all such sleeps of a runtime at the same
 ///   moments. Without a change, this is as exact as any sleep.
 ///
@@ -78,7 +84,7 @@ const LOOKS: usize = 4;
 #[track_caller]
 pub fn sleep_until_wall(deadline: SystemTime) -> WallSleep {
     let clock = WallClock::Runtime(clock::current_clock());
-    WallSleep { deadline, delay: Sleep::new(When::Never), phase: Phase::Looking, clock }
+    WallSleep { deadline, delay: Sleep::new(When::Never), phase: Phase::Looking, clock, tolerance: None }
 }
 
 pin_project! {
@@ -102,6 +108,8 @@ pin_project! {
         delay: Sleep,
         phase: Phase,
         clock: WallClock,
+        // That of the last wait, if it was set.
+        tolerance: Option<Duration>,
     }
 }
 
@@ -151,9 +159,10 @@ impl WallSleep {
         self.phase == Phase::Done
     }
 
-    /// Lets the runtime end this sleep up to `most` late; see [`Sleep::tolerance`].
+    /// Lets the runtime end this sleep up to `most` late; see [`Sleep::tolerance`]. A look at the wall clock before that is
+    /// at most a second late.
     pub fn tolerance(self, most: Duration) -> WallSleep {
-        WallSleep { delay: self.delay.tolerance(most), ..self }
+        WallSleep { tolerance: Some(most), ..self }
     }
 
     /// Ends this sleep as exactly as the system can; see [`Sleep::precise`].
@@ -178,7 +187,12 @@ impl Future for WallSleep {
                 return Poll::Ready(());
             }
             if *this.phase == Phase::Looking {
-                let at = next_look(this.delay.now(), left, may_be_set);
+                let now = this.delay.now();
+                let at = next_look(now, left, may_be_set);
+                if let Some(most) = *this.tolerance {
+                    let is_last = at == now + left;
+                    this.delay.as_mut().set_tolerance(if is_last { most } else { most.min(LOOK_TOLERANCE) });
+                }
                 this.delay.as_mut().reset(at);
                 *this.phase = Phase::Waiting;
             }
