@@ -13,7 +13,7 @@ use std::time::Duration;
 use common::{HOUR, LONG, metrics, ms, panicked, paused, watchdog};
 use futures::future::join;
 use futures::poll;
-use mainspring::task::{Builder, JoinSet, yield_now};
+use mainspring::task::{Builder, JoinSet, unblock, yield_now};
 use mainspring::time::{Instant, deadline, remaining, timeout};
 use mainspring::{Handle, block_on, sleep, spawn};
 
@@ -318,5 +318,36 @@ fn a_deadline_that_is_given_up_in_the_middle_is_over() {
         );
         assert_eq!(left.await, Ok(Some(SECOND * 9 + ms(1))), "what is shorter counts");
         assert!(polls >= 2);
+    });
+}
+
+#[test]
+fn a_runtime_that_runs_inside_a_scope_knows_no_deadline() {
+    let _watchdog = watchdog(LONG);
+    let inner = paused();
+    let left = deadline(after(SECOND), async {
+        let root = inner.block_on(async { remaining() });
+        let task = inner.block_on(inner.spawn(async { remaining() })).unwrap();
+        let turned = inner.spawn(async { spawn(async { remaining() }).await.unwrap() });
+        while inner.turn(Duration::ZERO) {}
+        assert!(remaining().is_some(), "it is in force again");
+        [root, task, inner.block_on(turned).unwrap()]
+    });
+    assert_eq!(futures::executor::block_on(left), Ok([None; 3]));
+    assert_eq!(remaining(), None);
+}
+
+#[test]
+fn what_a_thread_or_the_runtime_itself_does_inherits_nothing() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Rc::new(paused());
+    let inside = runtime.clone();
+    runtime.block_on(async move {
+        let left = deadline(after(SECOND), async {
+            let on_a_thread = unblock(remaining).await;
+            let task = inside.spawn(async { (remaining(), spawn(async { remaining() }).await.unwrap()) });
+            (on_a_thread, task.await.unwrap(), remaining())
+        });
+        assert_eq!(left.await, Ok((None, (None, None), Some(SECOND))));
     });
 }

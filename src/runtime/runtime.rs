@@ -27,6 +27,7 @@ use super::context::{BlockOnGuard, guarded};
 use super::event_loop::EventLoop;
 use super::handle::{Handle, Shared};
 use super::inspect::Snapshot;
+use super::spawn::DeadlineScope;
 use crate::clock::system::ClockId;
 use crate::clock::{Clock, RuntimeClock};
 use crate::executor::{End, Executor, Local};
@@ -195,6 +196,7 @@ impl Runtime {
         };
         self.handle.io().assert_own_process();
         let _entered = self.handle.enter();
+        let _no_deadline = DeadlineScope::leave();
         let _local = self.executor.enter();
         let mut event_loop = self.event_loop.borrow_mut();
         let counters = self.handle.counters();

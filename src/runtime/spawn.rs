@@ -293,8 +293,8 @@ pub(crate) fn deadline_in_force() -> Option<Instant> {
     IN_FORCE.with(Cell::get)
 }
 
-/// While it lives, a deadline is in force on this thread.
-#[must_use = "the deadline is in force until this is dropped"]
+/// While it lives, another deadline is in force on this thread than before, or none.
+#[must_use = "the deadline before is in force again when this is dropped"]
 pub(crate) struct DeadlineScope {
     before: Option<Instant>,
 }
@@ -307,6 +307,11 @@ impl DeadlineScope {
             in_force.set(Some(before.map_or(at, |before| before.min(at))));
             DeadlineScope { before }
         })
+    }
+
+    /// Puts the deadline in force out of force, for tasks that have not inherited it.
+    pub(super) fn leave() -> DeadlineScope {
+        DeadlineScope { before: IN_FORCE.take() }
     }
 }
 

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use super::Runtime;
 use super::context::BlockOnGuard;
+use super::spawn::DeadlineScope;
 
 impl Runtime {
     /// Takes one turn, for a program whose thread belongs to another loop: looks at the I/O, fires the timers that are due,
@@ -80,6 +81,7 @@ impl Runtime {
         };
         self.handle().io().assert_own_process();
         let _entered = self.handle().enter();
+        let _no_deadline = DeadlineScope::leave();
         let _local = self.executor.enter();
         let mut event_loop = self.event_loop.borrow_mut();
         event_loop.begin(self.handle(), &self.executor, true);
