@@ -25,6 +25,18 @@ fn both(test: impl AsyncFn()) {
 }
 
 #[test]
+fn an_advance_to_that_is_dropped_after_its_first_poll_has_moved_the_clock() {
+    both(async || {
+        let start = Instant::now();
+        let mut jump = Box::pin(advance_to(start + HOUR));
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        let _ = futures::poll!(jump.as_mut());
+        drop(jump);
+        assert_eq!(start.elapsed(), HOUR);
+    });
+}
+
+#[test]
 fn it_stops_at_every_deadline_on_the_way_in_order() {
     both(async || {
         let trace = Trace::start();
