@@ -173,7 +173,7 @@ impl<T> Due<T> {
     ///
     /// # Panics
     ///
-    /// If there is no runtime to wait in, or it was dropped.
+    /// If an entry has to be waited for, and the runtime was dropped.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, end: bool) -> Poll<Option<Entry<T>>> {
         let permit = ready!(coop::poll_proceed(cx));
         let entry = ready!(self.poll_due(cx, end));

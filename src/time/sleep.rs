@@ -131,9 +131,11 @@ pin_project! {
     ///
     /// # Panics
     ///
-    /// If it was made outside a runtime and is polled outside one, or if its runtime was dropped before the
-    /// deadline, or before the first poll. The message says where the sleep was made. [`try_sleep`] returns an error
-    /// instead.
+    /// * If it was made outside a runtime and is polled outside one.
+    /// * If its runtime was dropped while it waited, even if its deadline had passed by then and the runtime had not noticed
+    ///   that; or before it waited, unless its deadline has passed by the runtime's latest reading of the clock.
+    ///
+    /// The message says where the sleep was made. [`try_sleep`] returns an error instead.
     ///
     /// # Cancel safety
     ///
@@ -317,8 +319,9 @@ impl Sleep {
 
     /// Moves the deadline, to any moment. The sleep then waits for that moment, even if it had ended.
     ///
-    /// Moving it to a later moment takes no lock. If it is moved to a past moment, the sleep is ready at its next poll,
-    /// and a task that waits for it is woken.
+    /// Moving it to a later moment takes no lock, and so it keeps the tolerance that it had, which the runtime computed from
+    /// its [length](super#how-exact) when it was armed. If it is moved to a past moment, the sleep is ready at its next poll, and
+    /// a task that waits for it is woken.
     ///
     /// ```
     /// use std::pin::pin;
@@ -455,8 +458,7 @@ pin_project! {
     ///
     /// # Errors
     ///
-    /// If it was made outside a runtime and is polled outside one, or if its runtime was dropped before the
-    /// deadline.
+    /// Where a [`Sleep`] would panic: if it is in no runtime, or its runtime was dropped.
     ///
     /// # Cancel safety
     ///

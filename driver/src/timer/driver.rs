@@ -294,8 +294,10 @@ impl Driver {
         Processed { fired, more }
     }
 
-    /// Closes the driver: every waiting timer is woken and resolves to [`Shutdown`](crate::Shutdown), and
-    /// so does every timer that is polled later, unless it fired before. Closing the driver again does nothing.
+    /// Closes the driver: every timer that is armed is woken and resolves to [`Shutdown`](crate::Shutdown), even if its deadline
+    /// has passed and no [`process`](Driver::process) has fired it. So does every timer that would be armed later: one that
+    /// was not armed and is polled before its deadline. (If that has passed by the latest reading of the clock, the
+    /// timer is ready without an error.) A timer that fired before stays ready. Closing the driver again does nothing.
     ///
     /// # Panics
     ///
