@@ -71,6 +71,14 @@ use super::{RuntimeClock, rarely};
 /// process asked for, and std's at the first or last moment that it has on this platform (on Linux and macOS it has all
 /// moments of this type).
 ///
+/// # Beyond 292 years
+///
+/// A runtime's time may be advanced further than that, up to some 580 years. There [`now`](Instant::now) stays at the last
+/// moment of this type, which as a deadline means never: what waits for a moment (`sleep_until`, `timeout_at`, `deadline`,
+/// `sleep_until_wall`, further ticks of an interval, further items of a stream with a throttle or a timeout) waits for
+/// ever. What waits for a length of time (`sleep`, `timeout`, a value that is inserted into a queue or a map to come out
+/// after a duration) goes on.
+///
 /// # Examples
 ///
 /// ```

@@ -169,7 +169,8 @@ impl TestClock {
         self.unpark_all();
     }
 
-    /// Advances the clock by `duration`. It stops just before the end of time, in some 580 years.
+    /// Advances the clock by `duration`. Calls on several threads add up. The clock stops just before the end of time, in some
+    /// 580 years; an [`Instant`] reaches only [292 years](Instant#beyond-292-years).
     pub fn advance(&self, duration: Duration) {
         self.state.time.advance(duration);
         self.unpark_all();

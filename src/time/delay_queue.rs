@@ -95,11 +95,12 @@ impl<T> Expired<T> {
 ///   order of insertion. A reset keeps a value's place in that order. A value that is inserted for a time that has
 ///   passed already may come out after other values that were due by then.
 /// * A value may come out as late as a sleep may end, including its [tolerance](super#how-exact): values that are due at about
-///   the same time come out at one wake-up.
+///   the same time come out at one wake-up. In virtual time each comes out at its own moment, except if time is
+///   [paused](super::pause) while a task waits for the queue already.
 /// * Every duration is legal: `Duration::MAX` means never.
 /// * A key is never used again: an old key finds nothing.
 /// * No memory is allocated when a value comes out, and none at all while values come and go in similar numbers. Memory
-///   that a burst needed is released in small steps.
+///   that a burst needed is released in small steps, as the queue is polled.
 /// * One timer of the runtime serves the whole queue. Moving a value to a later time touches nothing else.
 /// * Only its owner feeds it. A [`TimerMap`](super::TimerMap), whose keys are the user's own, can be fed from other
 ///   threads.
@@ -176,7 +177,7 @@ impl<T> DelayQueue<T> {
     ///     let mut queue = DelayQueue::new().tolerance(Duration::from_millis(5));
     ///     queue.insert("expired", Duration::from_millis(1));
     ///     queue.insert("expired, too", Duration::from_millis(5));
-    ///     // The thread sleeps once.
+    ///     // The thread sleeps once, until the second one is due.
     ///     assert_eq!(queue.next_expired().await.unwrap().into_inner(), "expired");
     ///     assert_eq!(queue.next_expired().await.unwrap().into_inner(), "expired, too");
     /// });
@@ -308,8 +309,8 @@ impl<T> DelayQueue<T> {
     ///
     /// # Panics
     ///
-    /// If there is no runtime to wait in, or the queue's runtime was dropped. The message says where the queue was
-    /// made.
+    /// If a value has to be waited for, and the queue's runtime was dropped. (A value that was due by then still comes
+    /// out, and an empty queue is at its end, with and without a runtime.) The message says where the queue was made.
     #[track_caller]
     pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
         self.due.poll(cx, true).map(|entry| entry.map(Expired::new))
@@ -363,7 +364,9 @@ impl<T> DelayQueue<T> {
     /// Releases all memory that holds no value, including reserved memory. Values lie on pages of sixty-four, and are
     /// not moved: a page with one value stays, and later values are put there first.
     ///
-    /// Without this call, a burst's memory is released in small steps as time passes; pages that were reserved stay.
+    /// Without this call, a burst's memory is released in small steps: up to two pages in each poll that finds nothing due, once
+    /// they have not been needed for a second or two. A queue that is never polled keeps them, and pages that were reserved
+    /// stay.
     pub fn shrink_to_fit(&mut self) {
         self.due.agenda.shrink_to_fit();
     }

@@ -15,7 +15,9 @@
 //! Never early: when a sleep of `d` ends, at least `d` has passed. Deadlines are kept to the nanosecond. How late a
 //! sleep ends depends on the system's wake-up (some tens of microseconds on Linux), on what else runs on the thread, and
 //! on the sleep's tolerance. So that timers end together instead of waking the processor one by one, a park may outlast
-//! a deadline by 1/128 of its length, at most a millisecond; under load by more (see [`Tolerance`]).
+//! a deadline by 1/128 of its length, at most a millisecond; under load by more (see [`Tolerance`]). The length is the time
+//! from when the timer is armed to its deadline. A sleep, or a value of a queue, that is moved to a later time keeps what
+//! it had: one of half a minute that is moved, shortly before its end, to 3 ms from then may still be a millisecond late.
 //! [`Sleep::tolerance`] sets the tolerance for one timer, [`DelayQueue::tolerance`] for the values of a queue;
 //! [`Sleep::precise`] removes it, and [`Builder::timer_tolerance`](crate::Builder::timer_tolerance) sets the default.
 //!
@@ -92,9 +94,11 @@
 //! * A stream's [`timeout`](StreamExt::timeout) reports again and again that the time is up while no item comes.
 //! * An interval's period can be changed ([`Interval::set_period`]), and its ticks can be spread
 //!   ([`Interval::set_jitter`]).
-//! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order. [`advance`] stops at the
-//!   deadlines on its way instead of skipping them; [`advance_to`] jumps. A ready socket comes before the jump, and the
-//!   jump can be [switched off](crate::Builder::auto_advance).
+//! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order. (There is one exception: if the
+//!   earliest value of a [`DelayQueue`] or [`TimerMap`] is removed or moved to a later time while a task waits for it, time
+//!   still stops once at the old moment, and the task is polled there.) [`advance`] stops at the deadlines on its way
+//!   instead of skipping them; [`advance_to`] jumps. A ready socket comes before the jump, and the jump can be [switched
+//!   off](crate::Builder::auto_advance).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
 mod deadline;

@@ -37,6 +37,11 @@ use crate::runtime::{Handle, Hold, context};
 /// [`stand_still`] is held meanwhile (see [an example](super#while-other-threads-work)). And a task that never waits,
 /// such as a loop around `yield_now`, keeps virtual time from moving at all.
 ///
+/// A [`DelayQueue`](super::DelayQueue) or [`TimerMap`](super::TimerMap) for which a task waits at the call has chosen by its
+/// tolerance, in real time, when it is polled next. It keeps that moment, so the values that are due before it come out late in
+/// virtual time too, by at most that tolerance. From that poll on its values come out exactly. Pause before a task waits
+/// for it, or make it [`precise`](super::DelayQueue::precise).
+///
 /// # Panics
 ///
 /// If time is paused already, if this thread is in no runtime, or if the runtime uses a
@@ -94,8 +99,9 @@ pub fn is_paused() -> bool {
 /// future is ready, the clock shows exactly the moment of its first poll plus `duration`, and everything that was due
 /// by then has run.
 ///
-/// Every duration is legal; time stops just before its end, after some 580 years. Sleeps that were made but never
-/// polled are not waited for, so nothing happens at their deadlines: spawn them, or poll them once.
+/// Every duration is legal; time stops just before its end, after some 580 years. An [`Instant`] reaches only [292
+/// years](Instant#beyond-292-years). Sleeps that were made but never polled are not waited for, so nothing happens at their
+/// deadlines: spawn them, or poll them once.
 ///
 /// Several advances that are under way at once do not add up: each ends at its own moment, in order. While one is under
 /// way, time moves whether or not it may move on its own.

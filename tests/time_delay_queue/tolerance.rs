@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::common::{LONG, ms, us, watchdog};
-use mainspring::time::{DelayQueue, Instant, Tolerance};
+use mainspring::time::{DelayQueue, Instant, Tolerance, pause};
 use mainspring::{Builder, Runtime};
 
 /// Polls the queue, which waits, and returns whether the runtime would sleep until `second` for it, or only until `first`.
@@ -164,5 +164,27 @@ fn virtual_time_stops_at_each_value() {
         }
         let mut cx = Context::from_waker(Waker::noop());
         assert!(matches!(queue.poll_expired(&mut cx), Poll::Ready(None)));
+    });
+}
+
+#[test]
+fn a_pause_while_a_task_waits_delays_the_values_of_that_wait_by_no_more_than_the_tolerance() {
+    let _dog = watchdog(LONG);
+    mainspring::block_on(async {
+        let start = Instant::now();
+        let mut queue = DelayQueue::new().tolerance(ms(100));
+        for at in [60_000, 60_050, 61_000, 61_050] {
+            queue.insert_at(at, start + ms(at));
+        }
+        let waits = mainspring::spawn(async move {
+            while let Some(expired) = queue.next_expired().await {
+                let most = if *expired.get_ref() < 61_000 { ms(100) } else { Duration::ZERO };
+                assert!(expired.deadline().elapsed() <= most, "{expired:?}, at {:?}", start.elapsed());
+            }
+        });
+        mainspring::task::yield_now().await;
+        pause();
+        waits.await.unwrap();
+        assert_eq!(start.elapsed(), ms(61_050));
     });
 }

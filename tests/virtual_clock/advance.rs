@@ -11,7 +11,8 @@ use std::time::Duration;
 use mainspring::runtime::Builder;
 use mainspring::task::yield_now;
 use mainspring::time::{
-    Instant, MissedTickBehavior, advance, advance_to, interval, sleep, sleep_until, stand_still, timeout,
+    DelayQueue, Instant, MissedTickBehavior, advance, advance_to, interval, sleep, sleep_until, stand_still,
+    timeout,
 };
 use mainspring::{Runtime, spawn};
 
@@ -33,6 +34,24 @@ fn an_advance_to_that_is_dropped_after_its_first_poll_has_moved_the_clock() {
         let _ = futures::poll!(jump.as_mut());
         drop(jump);
         assert_eq!(start.elapsed(), HOUR);
+    });
+}
+
+#[test]
+fn beyond_292_years_a_length_of_time_ends_and_a_moment_does_not_come() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        advance(YEAR * 300).await;
+        let last = Instant::now();
+        sleep(HOUR).await;
+        let mut queue = DelayQueue::new();
+        queue.insert((), HOUR);
+        assert!(timeout(2 * HOUR, queue.next_expired()).await.is_ok());
+        assert_eq!(Instant::now(), last);
+        assert!(timeout(2 * HOUR, sleep_until(last + HOUR)).await.is_err());
+        let mut ticks = interval(HOUR);
+        assert_eq!(ticks.tick().await, last);
+        assert!(timeout(2 * HOUR, ticks.tick()).await.is_err());
     });
 }
 

@@ -28,7 +28,9 @@ use crate::coop;
 
 /// Makes an [`Interval`] that ticks at once, and then every `period`.
 ///
-/// An interval that is made outside a runtime starts at its first poll. With `Duration::MAX` it ticks once.
+/// An interval that is made outside a runtime starts at its first poll. (If it is [reset](Interval::reset) before that, it has
+/// a given moment, as [`interval_at`] has: its own runtime is not known, so "now" is the current moment of the thread that
+/// resets it, outside a runtime by the system's clock.) With `Duration::MAX` it ticks once.
 ///
 /// # Panics
 ///
@@ -292,7 +294,9 @@ impl Interval {
     ///
     /// The random numbers differ for each interval, and in each run of the program, unless the interval has a
     /// [seed](Interval::set_jitter_seed) or the runtime [has one](crate::Builder::seed), as a runtime that [starts
-    /// paused](crate::Builder::start_paused) has: then two runs are the same.
+    /// paused](crate::Builder::start_paused) has: then two runs are the same. Its runtime is the one in which it first draws:
+    /// at this call, or at its first poll if it is made by [`interval`] outside a runtime. An [`interval_at`] that gets its
+    /// jitter outside a runtime draws there, and needs a seed of its own.
     ///
     /// ```
     /// use std::time::Duration;

@@ -6,7 +6,7 @@
 //! * The user's key lies in the agenda, once, with its value; the index has only hashes. Entries with the same hash
 //!   form a chain, from `heads` through [`Item::after`].
 //! * The user's `Hash`, `Eq` and `Borrow` run before anything is changed, so that a panic in them breaks nothing.
-//! * The table's memory follows the agenda's, which releases the memory of a burst as time passes.
+//! * The table's memory follows the agenda's, which releases the memory of a burst as the map is polled.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

@@ -46,11 +46,12 @@ const COMMANDS_PER_POLL: usize = 1024;
 ///   a new place.
 /// * An entry comes out once: as an expiry, from `remove`, or from [`drain`](TimerMap::drain).
 /// * A value may come out as late as a sleep may end, including its [tolerance](super#how-exact): values that are due at about
-///   the same time come out at one wake-up.
+///   the same time come out at one wake-up. In virtual time each comes out at its own moment, except if time is
+///   [paused](super::pause) while a task waits for the map already.
 /// * Every duration is legal: `Duration::MAX` means never, an entry with zero comes out at the next poll.
 /// * After a stall, all entries that came due meanwhile come out, in order.
 /// * No memory is allocated when an entry comes out, and none at all while entries come and go in similar numbers. A
-///   removed entry is gone at once; memory that a burst needed is released in small steps as time passes.
+///   removed entry is gone at once; memory that a burst needed is released in small steps, as the map is polled.
 /// * One timer of the runtime serves the whole map. Resetting to a later time touches nothing else.
 ///
 /// A map belongs to the runtime in which it was made or, if it was made outside a runtime, in which it is first used.
@@ -440,7 +441,8 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     ///
     /// # Panics
     ///
-    /// If there is no runtime to wait in, or the map's runtime was dropped. The message says where the map was made.
+    /// If an entry has to be waited for, and the map's runtime was dropped. (An entry that was due by then still comes out, and
+    /// an empty map waits or ends, with and without a runtime.) The message says where the map was made.
     #[track_caller]
     pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<(K, V)>> {
         // In this order, because commands that were sent before the map was closed still count.
