@@ -372,6 +372,52 @@ fn two_runs_in_paused_time_are_the_same_whatever_polls_take() {
 }
 
 #[test]
+fn a_turn_in_which_time_is_paused_ends_although_a_task_is_always_ready() {
+    let _watchdog = watchdog(LONG);
+    // More than fit into a turn.
+    const MANY: u32 = 100_000;
+    // If the first poll takes long, time stands still where the turn is over in any case. So there are several.
+    for _ in 0..20 {
+        let runtime = Runtime::new().unwrap();
+        let task = runtime.spawn(async {
+            mainspring::time::pause();
+            for _ in 0..MANY {
+                yield_now().await;
+            }
+        });
+        assert!(runtime.turn(Duration::ZERO) && !task.is_finished());
+    }
+    block_on(async {
+        mainspring::time::pause();
+        let before = Handle::current().metrics().turns();
+        for _ in 0..MANY {
+            yield_now().await;
+        }
+        let turns = Handle::current().metrics().turns() - before;
+        assert!(turns >= u64::from(MANY / 61), "{turns} turns");
+    });
+}
+
+#[test]
+fn no_turn_has_more_polls_than_the_program_has_set() {
+    let _watchdog = watchdog(LONG);
+    for paused in [false, true] {
+        for interval in [1, 10] {
+            let runtime = Builder::new().start_paused(paused).event_interval(interval).build().unwrap();
+            runtime.block_on(async {
+                let before = Handle::current().metrics();
+                for _ in 0..1_000 {
+                    yield_now().await;
+                }
+                let after = Handle::current().metrics();
+                let turns = after.turns() - before.turns();
+                assert!((turns + 1) * interval as u64 >= 1_000, "{turns} turns of at most {interval} polls");
+            });
+        }
+    }
+}
+
+#[test]
 fn time_that_is_paused_later_forgets_what_was_measured() {
     let _watchdog = watchdog(LONG);
     let run = |slow: bool| {

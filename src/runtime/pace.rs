@@ -24,7 +24,8 @@
 //!   them. Nor does it end the turn while timers have had more than their share: no timer would fire.
 //! * Under another event loop there is no [`LONGEST`], since what that loop finds need not wait.
 //! * If time is paused, or is advanced by the program, the clock says nothing about how long polls take. Then a count of
-//!   polls bounds the turn and the lanes: two runs do the same.
+//!   polls bounds the turn and the lanes: two runs do the same. If time is paused during a turn, the turn
+//!   ends.
 
 use mainspring_driver::Nanos;
 
@@ -155,6 +156,10 @@ impl Pace {
         self.ready = self.ready.saturating_sub(taken.max(1));
         if self.counted {
             return self.left == 0;
+        }
+        // Time was paused in this turn: the clock stands still, and would never end it.
+        if handle.timers().is_paused() {
+            return true;
         }
         let now = handle.timers().now();
         executor.charge(now.get().saturating_sub(self.read.get()));
