@@ -248,9 +248,11 @@ const APART: u64 = SLICE / 8;
 /// The maximum number of results that are taken between two readings of the clock.
 const MOST: u16 = 16;
 
-/// The maximum number of times that one poll is refused a result. Code that still goes on asking does not return when it
-/// should: it is an executor of its own.
-const REFUSALS: u32 = 1024;
+/// The maximum number of times that one poll is refused a result. Code that still goes on asking does not return when
+/// it should: it is an executor of its own. The number is large because a poll may rightly ask as often as it has
+/// futures: a `select_all` asks once for each. It delays an executor by some milliseconds, once in each poll of its
+/// task.
+const REFUSALS: u32 = 100_000;
 
 /// Until when a poll may take results.
 #[derive(Clone, Copy, Debug)]

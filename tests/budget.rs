@@ -7,6 +7,7 @@
 mod common;
 
 use common::{HOUR, LONG, compute, ms, us, watchdog};
+use futures::future::select_all;
 use futures::{SinkExt, StreamExt, channel::mpsc};
 use mainspring::task::{consume_budget, cooperative, has_budget_remaining, unconstrained, yield_now};
 use mainspring::time::{StreamExt as _, timeout_at};
@@ -138,6 +139,30 @@ fn a_task_is_told_when_its_budget_is_used_up() {
         assert!(results <= 128, "{results} results in one poll");
         yield_now().await;
         assert!(has_budget_remaining());
+    });
+}
+
+#[test]
+fn a_task_that_polls_more_futures_than_its_budget_allows_lets_others_run() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let turns = Rc::new(Cell::new(0));
+        let counter = turns.clone();
+        let other = spawn(async move {
+            loop {
+                counter.set(counter.get() + 1);
+                yield_now().await;
+            }
+        });
+        let many = spawn(async {
+            for _ in 0..1_500 {
+                select_all((0..1_500).map(|_| Box::pin(sleep(Duration::ZERO)))).await;
+            }
+        });
+        many.await.unwrap();
+        other.abort();
+        // At most 128 results in one poll.
+        assert!(turns.get() >= 10, "{} turns", turns.get());
     });
 }
 

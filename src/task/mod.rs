@@ -51,9 +51,10 @@
 //! first. After that, the next leaf future wakes the task and is pending, so that other tasks get their turn.
 //! [`unconstrained`] opts out.
 //!
-//! Futures of other crates do not know the budget. If such a future may be ready each time, as a channel's may, wrap it in
-//! [`cooperative`], or call [`consume_budget`] once per iteration. An executor that runs inside a task, such as
-//! `futures::executor::block_on`, has no budget: with one it would poll on forever.
+//! Futures of other crates do not know the budget. If such a future may be ready each time, as a channel's may, wrap it
+//! in [`cooperative`], or call [`consume_budget`] once per iteration. An executor that runs inside a task, such as
+//! `futures::executor::block_on`, has no budget: with one it would poll on forever. It is recognised because it goes on
+//! polling, which takes some milliseconds in each poll of its task that goes beyond the budget.
 //!
 //! # Work that blocks
 //!
