@@ -11,8 +11,10 @@
 //! * The budget belongs to the thread. [`fresh`] renews it around each poll of a task.
 //! * The slice belongs to the thread too. The runtime sets it when it reads the clock, which it does not do before each poll.
 //! * The clock is read after every few results: after the number of results that is expected to fit into an eighth of a
-//!   slice, or into the rest of the slice, judging by recent results. The time that a result is expected to take grows at
-//!   once and shrinks in small steps, because short and long results often alternate.
+//!   slice, or into the rest of the slice, judging by recent results. The time that a result is expected to take grows
+//!   at once and shrinks in small steps, because short and long results often alternate. The first two readings in a
+//!   poll come after at most [`FIRST`] results each, because the recent results may be those of another task, and
+//!   shorter. A poll with a single result need not read the clock.
 //! * Outside a task (a foreign executor, a plain thread) there is no limit. An executor that runs inside a task is recognised
 //!   because it goes on polling although it is refused ([`REFUSALS`] times). From then on it has no limit.
 //! * Only a result that was really taken is charged: a leaf that turns out to be pending is charged nothing.
@@ -248,6 +250,10 @@ const APART: u64 = SLICE / 8;
 /// The maximum number of results that are taken between two readings of the clock.
 const MOST: u16 = 16;
 
+/// The maximum number of results before the first reading of the clock in a poll, and between that reading and the
+/// second.
+const FIRST: u16 = 2;
+
 /// The maximum number of times that one poll is refused a result. Code that still goes on asking does not return when
 /// it should: it is an executor of its own. The number is large because a poll may rightly ask as often as it has
 /// futures: a `select_all` asks once for each. It delays an executor by some milliseconds, once in each poll of its
@@ -297,7 +303,7 @@ struct Budget {
     each: Cell<u64>,
     /// Results between two readings of the clock, computed from that time; fewer than the limit.
     every: Cell<u16>,
-    /// Results before the first reading in a poll; no more than between two readings.
+    /// Results before the first reading in a poll, if there is a slice; no more than between two readings.
     first: Cell<u16>,
     /// The latest reading.
     looked: Cell<Nanos>,
@@ -312,7 +318,7 @@ thread_local! {
             refused: Cell::new(0),
             each: Cell::new(APART / (MOST / 2) as u64),
             every: Cell::new(MOST / 2),
-            first: Cell::new(MOST / 2),
+            first: Cell::new(FIRST),
             looked: Cell::new(Nanos::ZERO),
             slice: Cell::new(None),
         }
@@ -353,6 +359,9 @@ impl Budget {
                 }
             }
             next = self.within(slice.until.get().saturating_sub(now.get()));
+            if between == 0 {
+                next = next.min(FIRST);
+            }
         }
         if over {
             self.end();
@@ -457,7 +466,7 @@ pub(crate) fn take_exhausted() -> bool {
 pub(crate) fn set_slice(slice: Option<Slice>) {
     BUDGET.with(|budget| {
         budget.slice.set(slice);
-        budget.first.set(slice.map_or(budget.every.get(), |slice| budget.within(slice.length)));
+        budget.first.set(slice.map_or(budget.every.get(), |slice| budget.within(slice.length).min(FIRST)));
     });
 }
 

@@ -118,12 +118,39 @@ fn the_clock_is_looked_at_as_often_as_results_of_the_same_poll_were_long() {
     // An eighth of a slice is the time of four results.
     assert_eq!(poll(2 * MOST, 3_000), 4);
     // The first reading in a poll comes too late.
-    assert_eq!([poll(4, 50_000), poll(2, 150_000), poll(1, 150_000)], [2, 1, 1]);
+    assert_eq!([poll(2, 150_000), poll(2, 150_000), poll(1, 150_000)], [2, 1, 1]);
     // No reading is too late again: the expected time shrinks by a quarter with each reading.
     assert_eq!([poll(2, 1_000), poll(2, 1_000), poll(2, 1_000)], [1, 1, 2]);
     assert!((0..20).any(|_| poll(LIMIT / 2, 1_000) >= 12));
     assert_eq!(poll(LIMIT / 2, 1_000), 12);
     assert_eq!(poll(LIMIT, 1), MOST);
+    set_slice(None);
+}
+
+#[test]
+fn a_poll_of_long_results_ends_in_time_although_other_polls_take_short_ones() {
+    for each in [20_000, 45_000, 99_000, 1_000_000] {
+        for _ in 0..50 {
+            (0..20).for_each(|_| {
+                set_slice(Some(slice(SLICE)));
+                assert_eq!(take_for(100), u64::from(LIMIT));
+            });
+            set_slice(Some(slice(SLICE)));
+            let took = take_for(each) * each;
+            // The clock is read after two results and after four. Here a result is charged before its time passes.
+            assert!(took <= SLICE.max(each) + 3 * each, "results of {each} ns were taken for {took} ns");
+        }
+    }
+    set_slice(None);
+}
+
+#[test]
+fn a_poll_with_one_result_does_not_read_the_clock() {
+    fn never() -> Nanos {
+        panic!("the clock was read")
+    }
+    set_slice(Some(Slice { until: Nanos::new(SLICE), length: SLICE, now: never }));
+    fresh(|| assert!(take()));
     set_slice(None);
 }
 
@@ -174,12 +201,13 @@ fn results_that_take_longer_than_short_slices_are_noticed() {
         set_slice(Some(slice(SLICE)));
         take_for(100);
     });
-    let taken = [(); 8].map(|()| {
+    let every = [(); 8].map(|()| {
         set_slice(Some(slice(5_000)));
-        take_for(100_000)
+        // Here a result is charged before its time passes.
+        assert_eq!(take_for(100_000), 2);
+        BUDGET.with(|budget| budget.every.get())
     });
-    // Here a result is charged before its time passes.
-    assert!(taken[0] > 4 && taken[7] == 2, "{taken:?}");
+    assert!(every[0] > 4 && every[7] == 1, "{every:?}");
     set_slice(None);
 }
 
