@@ -30,9 +30,9 @@ use std::task::{Context, Poll, ready};
 /// Lets every other ready task run before this one goes on.
 ///
 /// The calling task goes to the back of the lane of tasks that yielded; see [`spawn`](crate::spawn#in-which-order-tasks-run).
-/// Before it goes on, each task that is ready now gets its turn. Only if those tasks have work for more than ten milliseconds
-/// is the time shared between them and the tasks that yielded. If it is time to look at sockets and timers, that is done
-/// first, too.
+/// Before it goes on, each task that is ready now gets its turn. Only if those tasks have work for more than ten
+/// milliseconds, or those of them that a timer woke for more than two, is the time shared between them and the tasks
+/// that yielded. If it is time to look at sockets and timers, that is done first, too.
 ///
 /// # Cancel safety
 ///

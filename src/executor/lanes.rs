@@ -12,12 +12,13 @@
 //! served lane has caught up. So a lane with little work is always served at once, and if several lanes have more work than
 //! the thread can do, each gets an equal share of the time.
 //!
-//! A task that yields expects all tasks that were ready before it to go first. So tasks that yielded are taken in batches. Until
-//! the tasks that were woken, or exhausted their budget, before the batch have had their turn, their lanes may be ahead by
-//! [`HOLD`]. If some were woken before it, then, as the batch begins, the lane of tasks that yielded gives up the time that it is
-//! behind all other lanes, except for [`LEAD`]. So next to tasks that wake each other continuously, a task that only yields has
-//! one turn per round, and not half of the time. (Tasks that exhaust their budgets take as long as they may: time is shared with
-//! them.)
+//! A task that yields expects all tasks that were ready before it to go first. So tasks that yielded are taken in
+//! batches. Until the tasks in the lanes `Woken` and `Exhausted` that were there before the batch have had their turn,
+//! these lanes may be ahead by [`HOLD`]. If some were in `Woken`, then, as the batch begins, the lane of tasks that
+//! yielded gives up the time that it is behind all other lanes, except for [`LEAD`]. So next to tasks that wake each
+//! other continuously, a task that only yields has one turn per round, and not half of the time. (Tasks that exhaust
+//! their budgets take as long as they may: time is shared with them. So it is with tasks that timers wake, and their
+//! lane may be ahead by [`LEAD`] only: with [`HOLD`] it would have more than its share where polls are short.)
 //!
 //! The clock is not read for each poll. A poll is charged at once with what recent polls of its lane cost. When the clock
 //! is read ([`charge`](Lanes::charge)), the time that has really passed replaces these estimates, and corrects them.
