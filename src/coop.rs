@@ -478,7 +478,7 @@ pub(crate) fn fresh<R>(f: impl FnOnce() -> R) -> R {
 
 /// Runs `f` without a limit.
 #[inline]
-fn unlimited<R>(f: impl FnOnce() -> R) -> R {
+pub(crate) fn unlimited<R>(f: impl FnOnce() -> R) -> R {
     with(|_| Left::NO_LIMIT, f)
 }
 

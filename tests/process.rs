@@ -4,9 +4,10 @@
 mod common;
 
 use common::{LONG, ms, orphan, watchdog};
-use futures::future::join_all;
+use futures::future::{Either, join_all, select};
 use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::process::{Child, Command, Stdio};
+use mainspring::task::consume_budget;
 #[cfg(target_os = "linux")]
 use mainspring::{Handle, Runtime, time::Instant};
 use mainspring::{block_on, sleep, spawn, timeout};
@@ -64,6 +65,22 @@ fn the_status_is_that_of_the_child() {
             // Killing a child that has ended is no error, and hits no other process.
             child.kill().await.unwrap();
         }
+    });
+}
+
+#[test]
+fn the_end_of_a_child_is_noticed_beside_a_branch_that_uses_the_budget_up() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let greedy = async {
+            loop {
+                consume_budget().await;
+            }
+        };
+        // The first poll closes its input, and finds it running.
+        let mut child = cat();
+        let either = timeout(LONG / 10, select(Box::pin(greedy), Box::pin(child.wait()))).await;
+        assert!(matches!(either, Ok(Either::Right((Ok(_), _)))), "it was missed");
     });
 }
 

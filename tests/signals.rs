@@ -4,8 +4,10 @@
 mod common;
 
 use common::{LONG, ms, orphan, watchdog};
+use futures::future::{Either, select};
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use mainspring::signal::{Signal, SignalKind, ctrl_c, signal};
+use mainspring::task::consume_budget;
 use mainspring::{Runtime, block_on, spawn, timeout};
 use std::ffi::c_int;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -107,6 +109,32 @@ fn a_signal_is_received_whether_it_comes_before_or_while_somebody_waits() {
         let mut signals = waits.await.unwrap();
         sender.join().unwrap();
         assert!(timeout(ms(20), signals.recv()).await.is_err(), "it came once");
+    });
+}
+
+#[test]
+fn a_signal_is_noticed_beside_a_branch_that_uses_the_budget_up() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let kind = SignalKind::from_raw(signal_hook::consts::SIGIO);
+        let mut signals = signal(kind).unwrap();
+        let greedy = || {
+            Box::pin(async {
+                loop {
+                    consume_budget().await;
+                }
+            })
+        };
+        for by_method in [true, false] {
+            let raises = thread::spawn(move || {
+                thread::sleep(ms(20));
+                raise(kind);
+            });
+            let came = async { if by_method { signals.recv().await } else { signals.next().await.unwrap() } };
+            let either = timeout(LONG / 10, select(greedy(), Box::pin(came))).await;
+            assert!(matches!(either, Ok(Either::Right((Ok(()), _)))), "it was missed");
+            raises.join().unwrap();
+        }
     });
 }
 

@@ -10,6 +10,7 @@
 //!   must not kill its siblings.
 //! * No child is forgotten: a child that is dropped while it runs is added to the orphans.
 
+use crate::coop::unconstrained;
 use crate::io::{AsyncFd, Interest};
 use crate::runtime::Handle;
 use crate::signal::{SignalKind, signal};
@@ -78,7 +79,8 @@ impl Watched {
         let status = match (&self.pidfd, &mut self.child) {
             (Some(pidfd), Some(child)) => {
                 let ask = |_: &OwnedFd| child.try_wait()?.ok_or_else(|| ErrorKind::WouldBlock.into());
-                pidfd.async_io(Interest::Readable, ask).await
+                // Without a budget: a child ends once, and another branch of a `select` must not hide it.
+                unconstrained(pidfd.async_io(Interest::Readable, ask)).await
             }
             _ => self.wait_for_signals().await,
         };

@@ -53,6 +53,7 @@
 mod watch;
 
 use self::watch::Watch;
+use crate::coop::{self, unconstrained};
 use crate::io::{AsyncFd, Interest};
 use futures_core::Stream;
 use futures_core::stream::FusedStream;
@@ -217,7 +218,8 @@ impl Signal {
     ///
     /// Nothing is lost if the future is dropped.
     pub async fn recv(&mut self) -> io::Result<()> {
-        self.pipe.async_io(Interest::Readable, clear).await
+        // Without a budget: signals are rare, and a branch of a `select` that uses the budget up must not hide one.
+        unconstrained(self.pipe.async_io(Interest::Readable, clear)).await
     }
 
     /// The poll form of [`recv`](Self::recv).
@@ -226,7 +228,7 @@ impl Signal {
     ///
     /// As for `recv`.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.pipe.poll_io(cx, Interest::Readable, clear)
+        coop::unlimited(|| self.pipe.poll_io(cx, Interest::Readable, clear))
     }
 
     /// Returns which signal this watches for.

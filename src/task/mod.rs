@@ -51,6 +51,12 @@
 //! first. After that, the next leaf future wakes the task and is pending, so that other tasks get their turn.
 //! [`unconstrained`] opts out.
 //!
+//! The branches of a `select` or a `join` belong to one task, and share its budget. A branch that always finds
+//! something ready may use it up in each poll, before the branches after it are polled. So where the order is fixed, as
+//! in `futures::future::select`, the branch that must not starve goes first: `select(sleep(limit), serve())`. Signals
+//! and the ends of children are rare, and need no budget: they are noticed in any place. So is the end of a
+//! [`timeout`](crate::time::timeout()) around a branch that uses the budget up.
+//!
 //! Futures of other crates do not know the budget. If such a future may be ready each time, as a channel's may, wrap it
 //! in [`cooperative`], or call [`consume_budget`] once per iteration. An executor that runs inside a task, such as
 //! `futures::executor::block_on`, has no budget: with one it would poll on forever. It is recognised because it goes on
