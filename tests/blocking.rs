@@ -107,6 +107,25 @@ fn ten_thousand_results_come_each_to_its_own_waiter() {
 }
 
 #[test]
+fn a_closure_for_a_runtime_that_is_gone_does_not_run() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    drop(runtime);
+    let entered = handle.enter();
+    let ran = Arc::new(AtomicBool::new(false));
+    for _ in 0..200 {
+        let ran = ran.clone();
+        let task = spawn_blocking(move || ran.store(true, Ordering::SeqCst));
+        assert!(task.now_or_never().unwrap().unwrap_err().is_cancelled());
+    }
+    drop(entered);
+    // Closures begin in the order in which they came.
+    block_on(unblock(|| ()));
+    assert!(!ran.load(Ordering::SeqCst));
+}
+
+#[test]
 fn a_closure_begins_without_a_poll_and_ends_without_a_handle() {
     let _watchdog = watchdog(LONG);
     let (gate, closure) = gated(());

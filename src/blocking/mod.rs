@@ -1,7 +1,7 @@
 //! Work that blocks, done on other threads: closures of the program, and name look-ups.
 //!
 //! ```text
-//!   start ──▶ Queued ──(a thread of the pool)──▶ Running ──▶ Done ──(poll)──▶ Over
+//!   queue ──▶ Queued ──(a thread of the pool)──▶ Running ──▶ Done ──(poll)──▶ Over
 //!               └───────(dropped)──▶ Over ◀──(dropped)──┴──────┘
 //! ```
 //!
@@ -18,6 +18,7 @@
 
 mod pool;
 
+use crate::executor::JoinHandle;
 use crate::panics::{Payload, quietly};
 use crate::runtime::{Handle, Hold, context};
 use atomic_waker::AtomicWaker;
@@ -97,8 +98,38 @@ where
 {
     match start(closure) {
         Ok(started) => started,
-        Err(error) => panic!("no thread for blocking work could be created: {error}"),
+        Err(error) => no_thread(&error),
     }
+}
+
+/// Spawns a task that waits for `closure`, which runs on another thread, in the runtime that this thread is in.
+///
+/// # Panics
+///
+/// If this thread is in no runtime; and if the system cannot create a thread and the pool has none.
+#[track_caller]
+pub(crate) fn spawn<T, F>(closure: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let handle = Handle::current();
+    let queued = queue(closure);
+    let job = queued.job.clone();
+    let task = handle.spawn(queued);
+    // Submitted last: if the runtime is gone, it has refused the task, and the closure was dropped.
+    if !task.is_finished() {
+        if let Err(error) = pool::submit(job) {
+            task.abort();
+            no_thread(&error);
+        }
+    }
+    task
+}
+
+#[track_caller]
+fn no_thread(error: &io::Error) -> ! {
+    panic!("no thread for blocking work could be created: {error}")
 }
 
 /// Like [`unblock`], but returns an error instead of panicking.
@@ -111,11 +142,20 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
+    let queued = queue(closure);
+    pool::submit(queued.job.clone())?;
+    Ok(queued)
+}
+
+/// Returns the future of a closure that has yet to be submitted to the pool.
+fn queue<T, F>(closure: F) -> Unblock<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
     let hold = context::with(Handle::hold_time).ok();
     let stage = Stage::Queued(Box::new(closure), hold);
-    let job = Arc::new(Job { stage: Mutex::new(stage), waker: AtomicWaker::new() });
-    pool::submit(job.clone())?;
-    Ok(Unblock { job, task: None })
+    Unblock { job: Arc::new(Job { stage: Mutex::new(stage), waker: AtomicWaker::new() }), task: None }
 }
 
 /// The state that the closure's thread and its future share.

@@ -123,7 +123,8 @@ pub use crate::coop::{
 };
 pub use crate::executor::{AbortHandle, Id, JoinError, JoinHandle};
 
-use crate::runtime::{Handle, spawn};
+use crate::blocking;
+use crate::runtime::spawn;
 
 /// Spawns `future` as a task of the runtime this thread is in. The future need not be `Send`.
 ///
@@ -184,7 +185,7 @@ pub fn spawn<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
 /// Like [`unblock`], but with a [`JoinHandle`]: a panic of the closure is the handle's error. If the handle is dropped, the
 /// closure still runs, and its result is dropped. [Aborting](JoinHandle::abort) the task drops a closure that has not begun. If
 /// the closure has begun, that is too late: the handle says immediately that the task was cancelled, and the closure runs on.
-/// The same happens if the runtime is dropped.
+/// The same happens if the runtime is dropped. If it was dropped before the call, the closure does not run.
 ///
 /// The task belongs to the runtime that this thread is in, also under the guard of
 /// [`Handle::enter`](crate::runtime::Handle::enter) on another thread. A [dump](crate::dump) shows it until the closure has
@@ -213,7 +214,5 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    // Without a runtime nothing is begun.
-    let handle = Handle::current();
-    handle.spawn(unblock(closure))
+    blocking::spawn(closure)
 }
