@@ -11,8 +11,35 @@ use std::thread;
 
 use common::{Dropped, LONG, beside_parked, ms, watchdog};
 use mainspring::runtime::Handle;
-use mainspring::task::{JoinHandle, yield_now};
+use mainspring::task::{self, JoinHandle, yield_now};
 use mainspring::{Runtime, block_on, sleep, spawn};
+
+#[test]
+fn tasks_of_the_runtimes_own_thread_begin_in_the_order_in_which_they_are_spawned() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let (begin, begun) = mpsc::channel();
+    let handle = runtime.handle().clone();
+    let spawn_all = |first: usize| {
+        let begins = |n: usize| {
+            let begin = begin.clone();
+            async move { begin.send(first + n).unwrap() }
+        };
+        handle.spawn(begins(0)).detach();
+        runtime.spawn(begins(1)).detach();
+        let third = begins(2);
+        handle.spawn_with(|| third).detach();
+        runtime.spawn(begins(3)).detach();
+        task::Builder::new().name("fifth").spawn_on(begins(4), &handle).detach();
+        runtime.spawn(begins(5)).detach();
+    };
+    spawn_all(0);
+    runtime.block_on(async {
+        spawn_all(6);
+        yield_now().await;
+    });
+    assert_eq!(begun.try_iter().collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
+}
 
 /// Returns what `f` returns on another thread.
 fn elsewhere<T: Send>(f: impl FnOnce() -> T + Send) -> T {

@@ -93,13 +93,7 @@ pub(crate) fn here_named<F: Future + 'static>(name: Name, future: F) -> JoinHand
 #[inline]
 #[track_caller]
 fn mine() -> Option<Rc<Local>> {
-    let mine = |handle: &Handle| {
-        Local::entered(handle.remote()).or_else(|| {
-            handle.io().end_lent_sleep();
-            Local::owned(handle.remote())
-        })
-    };
-    match context::with(mine) {
+    match context::with(Handle::own) {
         Ok(mine) => mine,
         Err(_) => panic!(
             "no Mainspring runtime on this thread: call `spawn` inside `mainspring::block_on`, inside a task, or while \
@@ -147,7 +141,20 @@ impl Runtime {
 }
 
 impl Handle {
-    /// Makes `future` a task of the runtime, from any thread. The runtime is woken if it sleeps.
+    /// The runtime's executor, if this is the runtime's own thread. If a foreign loop sleeps in place of the runtime,
+    /// it is woken.
+    #[inline]
+    fn own(&self) -> Option<Rc<Local>> {
+        Local::entered(self.remote()).or_else(|| {
+            let own = Local::owned(self.remote())?;
+            self.io().end_lent_sleep();
+            Some(own)
+        })
+    }
+
+    /// Makes `future` a task of the runtime, from any thread. The runtime is woken if it sleeps. Tasks that the
+    /// runtime's own thread spawns begin in that order, whether it spawns them with this method or with
+    /// [`spawn`](crate::spawn).
     ///
     /// If the runtime was dropped, the future is dropped at once, on this thread, and the handle's result says that the task
     /// was cancelled. [`spawn_with`](Handle::spawn_with) takes futures that are not `Send`.
@@ -166,7 +173,11 @@ impl Handle {
         F::Output: Send + 'static,
     {
         let spawned = self.remote().next(Location::caller());
-        self.remote().spawn_as(wrap(future, spawned), spawned)
+        match self.own() {
+            // Tasks that this thread spawns begin in that order, whichever method spawns them.
+            Some(local) => local.spawn_as(wrap(future, spawned), spawned),
+            None => self.remote().spawn_as(wrap(future, spawned), spawned),
+        }
     }
 
     /// Makes the future that `build` returns a task of the runtime, from any thread. The future need not be `Send`: `build`
@@ -207,7 +218,10 @@ impl Handle {
     {
         let spawned = self.remote().next(Location::caller());
         // The closure is called inside the wrappers of the future, as part of the task's first poll.
-        self.remote().spawn_built(move || wrap(async move { build().await }, spawned), spawned)
+        match self.own() {
+            Some(local) => local.spawn_as(wrap(async move { build().await }, spawned), spawned),
+            None => self.remote().spawn_built(move || wrap(async move { build().await }, spawned), spawned),
+        }
     }
 
     #[track_caller]
@@ -217,7 +231,10 @@ impl Handle {
         F::Output: Send + 'static,
     {
         let spawned = self.remote().next(Location::caller());
-        self.remote().spawn_as(wrap_named(future, spawned, name, self.names()), spawned)
+        match self.own() {
+            Some(local) => local.spawn_as(wrap_named(future, spawned, name, self.names()), spawned),
+            None => self.remote().spawn_as(wrap_named(future, spawned, name, self.names()), spawned),
+        }
     }
 }
 
