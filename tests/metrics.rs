@@ -153,6 +153,36 @@ fn the_longest_turn_is_remembered_with_what_it_was_made_of() {
 }
 
 #[test]
+fn on_the_runtimes_own_thread_the_number_of_tasks_is_exact() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    let send = |tasks: usize| {
+        let handle = handle.clone();
+        let sends = move || (0..tasks).for_each(|_| handle.spawn(std::future::pending::<()>()).detach());
+        thread::spawn(sends).join().unwrap();
+    };
+    runtime.spawn(std::future::pending::<()>()).detach();
+    assert_eq!(handle.metrics().tasks_alive(), 1);
+    send(200);
+    assert_eq!(handle.metrics().tasks_alive(), 201);
+    runtime.block_on(async {
+        sleep(ms(1)).await;
+        send(200);
+        assert_eq!(metrics().tasks_alive(), 401);
+        (0..7).for_each(|_| spawn(std::future::pending::<()>()).detach());
+    });
+    assert_eq!(handle.metrics().tasks_alive(), 408);
+    // The last stretch of polls was the one in which these were spawned.
+    runtime.block_on(async {
+        sleep(ms(1)).await;
+        spawn(std::future::pending::<()>()).detach();
+    });
+    let asked = handle.clone();
+    assert_eq!(thread::spawn(move || asked.metrics().tasks_alive()).join().unwrap(), 409);
+}
+
+#[test]
 fn tasks_that_have_ended_are_not_alive() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();

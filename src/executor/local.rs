@@ -151,6 +151,12 @@ impl Local {
         self.tasks.borrow().alive()
     }
 
+    /// Like [`alive`](Local::alive), with the tasks that other threads have sent until now.
+    pub(super) fn unfinished(&self) -> usize {
+        self.take_all();
+        self.alive()
+    }
+
     #[cfg(test)]
     pub(super) fn polls(&self) -> u64 {
         self.polls.get()
@@ -168,11 +174,7 @@ impl Local {
 
     /// Returns a list of the tasks, in no order, including those that other threads have sent until now.
     pub(super) fn listed(&self) -> Vec<ListedTask> {
-        if !self.closed.get() {
-            // First the items that have been in the inbox, then those that are in it now.
-            self.take_inbox(usize::MAX);
-            self.take_inbox(usize::MAX);
-        }
+        self.take_all();
         let tasks = self.tasks.borrow();
         let mut listed = tasks.listed();
         // The task that is being polled is not in the table. If it has shut its own executor down, there is nothing left to
@@ -336,6 +338,15 @@ impl Local {
     /// The number of items that have been in the inbox and have yet to be taken in.
     pub(super) fn sent(&self) -> usize {
         self.sent.borrow().len()
+    }
+
+    /// Takes in everything that other threads have sent until now.
+    fn take_all(&self) {
+        if !self.closed.get() {
+            // First the items that have been in the inbox, then those that are in it now.
+            self.take_inbox(usize::MAX);
+            self.take_inbox(usize::MAX);
+        }
     }
 
     /// Takes in up to `at_most` items that other threads have sent.

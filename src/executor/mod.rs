@@ -196,6 +196,11 @@ impl Executor {
         self.local.alive()
     }
 
+    /// The number of tasks that were spawned, also by other threads, and have not completed.
+    pub(crate) fn unfinished(&self) -> usize {
+        self.local.unfinished()
+    }
+
     /// Returns a list of the tasks as they are now.
     pub(crate) fn task_list(&self) -> TaskList {
         TaskList::new(&self.local)

@@ -31,7 +31,7 @@
 //!   changes only between stretches. So what is read between two equal words belongs to that poll.
 
 use super::join::JoinHandle;
-use super::local;
+use super::local::{self, Local};
 use super::task::{self, AtomicOrigin, Pool, TaskRef, Unsent};
 use super::tasks::{Id, Numbers, Origin, Spawned, TaskList};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock};
@@ -121,9 +121,10 @@ impl Remote {
         self.lock().closed
     }
 
-    /// Returns the number of tasks that have not completed, if this is the owner thread and it has entered the executor.
-    pub(crate) fn alive_here(self: &Arc<Self>) -> Option<usize> {
-        local::here(self, |local| local.alive())
+    /// Returns the number of tasks that have not completed, if this is the owner thread.
+    pub(crate) fn unfinished_here(self: &Arc<Self>) -> Option<usize> {
+        let local = Local::entered(self).or_else(|| Local::owned(self))?;
+        Some(local.unfinished())
     }
 
     /// Returns a list of the tasks as they are now, if this is the owner thread and it has entered the executor.

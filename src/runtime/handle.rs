@@ -106,7 +106,7 @@ impl Handle {
     /// Returns what the runtime has done so far. Can be called on any thread, at any time; takes the timers' lock for a
     /// moment.
     pub fn metrics(&self) -> Metrics {
-        Metrics::new(&self.shared.counters, &self.shared.timers, self.shared.remote.alive_here())
+        Metrics::new(&self.shared.counters, &self.shared.timers, self.shared.remote.unfinished_here())
     }
 
     /// Returns how many timers wait in each slot of the runtime's timing wheel, for a view of the wheel. Takes about a

@@ -100,7 +100,7 @@ impl RefUnwindSafe for Runtime {}
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runtime").field("tasks", &self.executor.alive()).finish_non_exhaustive()
+        f.debug_struct("Runtime").field("tasks", &self.executor.unfinished()).finish_non_exhaustive()
     }
 }
 
@@ -239,7 +239,7 @@ impl Runtime {
     /// Returns whether nothing waits for a turn: no task, no timer and no source of events.
     fn is_alone(&self) -> bool {
         let no_timer = self.handle.timers().earliest_due() == Nanos::NEVER;
-        no_timer && self.executor.alive() == 0 && !self.handle.io().has_sources()
+        no_timer && self.executor.unfinished() == 0 && !self.handle.io().has_sources()
     }
 
     /// Runs the tasks that are ready, until it is time to look at I/O and timers. When it is the root's turn, it calls
@@ -255,10 +255,10 @@ impl Runtime {
             let most = event_loop.pace.stretch(&self.handle, &self.executor);
             let ran = self.executor.run(most, &mut root);
             counters.polls.add(ran.polls as u64);
+            counters.tasks.set(self.executor.alive() as u64);
             if ran.end == End::Root {
                 return true;
             }
-            counters.tasks.set(self.executor.alive() as u64);
             if !self.executor.has_ready() || event_loop.pace.is_over(&self.handle, &self.executor, ran.taken)
             {
                 return false;

@@ -190,7 +190,7 @@ impl Runtime {
                 return 0;
             }
             if up.as_mut().poll(&mut cx).is_ready() {
-                return self.executor.alive();
+                return self.executor.unfinished();
             }
             self.turn(Duration::MAX);
         }

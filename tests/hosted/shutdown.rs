@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::future::pending;
 use std::rc::Rc;
+use std::thread;
 use std::time::{Duration, Instant as StdInstant};
 
 use crate::common::{HOUR, LONG, ms, paused, watchdog};
@@ -85,4 +86,17 @@ fn a_shutdown_ends_on_time_beside_tasks_that_never_rest() {
     let start = StdInstant::now();
     assert_eq!(runtime.shutdown_timeout(ms(20)), 1);
     assert!(start.elapsed() >= ms(20));
+}
+
+#[test]
+fn tasks_that_another_thread_has_sent_are_counted_as_unfinished() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    let sends = move || (0..100).map(|_| handle.spawn(pending::<()>())).collect::<Vec<_>>();
+    let tasks = thread::spawn(sends).join().unwrap();
+    assert_eq!(runtime.shutdown_timeout(Duration::ZERO), 100);
+    for task in tasks {
+        assert!(task.now_or_never().unwrap().unwrap_err().is_cancelled());
+    }
 }
