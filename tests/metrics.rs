@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{HOUR, LONG, metrics, ms, us, watchdog};
 use mainspring::task::yield_now;
-use mainspring::time::{Instant, Tolerance, advance};
+use mainspring::time::{Clock, Instant, TestClock, Tolerance, advance, advance_to};
 use mainspring::{Builder, Runtime, block_on, sleep, spawn};
 
 #[test]
@@ -122,7 +122,7 @@ fn lateness_is_what_the_clock_says() {
         }
         yield_now().await;
         let before = metrics().lateness();
-        mainspring::time::advance_to(Instant::now() + ms(5)).await;
+        advance_to(Instant::now() + ms(5)).await;
         let since = metrics().lateness().since(&before);
         assert_eq!(since.count(), 4, "{since}");
         assert_eq!(metrics().lateness().max(), ms(4));
@@ -150,6 +150,54 @@ fn the_longest_turn_is_remembered_with_what_it_was_made_of() {
     thread::sleep(longest.duration + ms(50));
     runtime.block_on(sleep(ms(1)));
     assert_eq!(runtime.handle().metrics().longest_turn(), longest);
+}
+
+#[test]
+fn a_turn_that_ends_with_its_block_on_is_measured() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        sleep(ms(1)).await;
+        thread::sleep(ms(20));
+    });
+    let longest = runtime.handle().metrics().longest_turn();
+    assert!(longest.duration >= ms(20), "{longest}");
+}
+
+#[test]
+fn time_that_the_program_moves_does_not_make_a_turn_long() {
+    let _watchdog = watchdog(LONG);
+    let clock = TestClock::new();
+    let tested = Builder::new().clock(Clock::Test(clock.clone())).build().unwrap();
+    tested.block_on(async {
+        clock.advance(HOUR);
+        yield_now().await;
+    });
+    // Paused before the turn, and in the turn.
+    let paused = Builder::new().start_paused(true).build().unwrap();
+    paused.block_on(async { advance_to(Instant::now() + HOUR).await });
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        mainspring::time::pause();
+        advance_to(Instant::now() + HOUR).await;
+    });
+    for runtime in [tested, paused, runtime] {
+        let longest = runtime.handle().metrics().longest_turn();
+        assert!(longest.duration < HOUR, "{longest}");
+    }
+}
+
+#[test]
+fn a_poll_that_does_not_happen_is_not_counted() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    // Because of this task the call goes on to its first turn.
+    runtime.spawn(std::future::pending::<()>()).detach();
+    runtime.block_on(std::future::poll_fn(|cx| {
+        cx.waker().wake_by_ref();
+        std::task::Poll::Ready(())
+    }));
+    assert_eq!(runtime.handle().metrics().polls(), 2);
 }
 
 #[test]

@@ -107,14 +107,19 @@ impl EventLoop {
         self.fired = fired;
     }
 
-    /// Ends a turn in another event loop.
+    /// Ends a `block_on`, or a turn in another event loop.
     pub(super) fn end(&mut self, handle: &Handle) {
         self.end_turn(handle, self.driver.handle().now());
     }
 
     /// Ends the turn that began last.
     fn end_turn(&mut self, handle: &Handle, now: Nanos) {
-        let duration = now.saturating_duration_since(self.pace.looked);
+        // Virtual time moves by any amount at once, which says nothing about how long the turn took.
+        let duration = if self.pace.is_counted(handle) {
+            Duration::ZERO
+        } else {
+            now.saturating_duration_since(self.pace.looked)
+        };
         let polls = handle.counters().polls.get().wrapping_sub(self.polls_before);
         trace::long_turn(duration, polls, self.fired as u64);
         if duration > self.longest {

@@ -124,6 +124,11 @@ impl Pace {
         }
     }
 
+    /// Returns whether the clock says nothing about how long the turn under way has taken.
+    pub(super) fn is_counted(&self, handle: &Handle) -> bool {
+        self.counted || handle.timers().is_paused()
+    }
+
     /// The driver's work for timers has lasted until `now`.
     pub(super) fn fired(&mut self, executor: &Executor, now: Nanos) {
         if !self.counted {

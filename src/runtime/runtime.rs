@@ -110,7 +110,8 @@ impl fmt::Debug for Runtime {
 /// # Panics
 ///
 /// If this thread already runs a `block_on`. If the system grants no poller (mostly because no descriptor is left);
-/// [`Runtime::new`] returns that as an error. If `future` panics, this function panics too.
+/// [`Runtime::new`] returns that as an error. If `future` or a foreign waker panics, this function panics too, as
+/// [`Runtime::block_on`] does.
 ///
 /// ```
 /// use std::time::Duration;
@@ -183,9 +184,10 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If this thread already runs a `block_on` or a [`turn`](Runtime::turn), of this runtime or another. If this process is
-    /// a child by `fork` of the process that made the runtime. If `future` panics, this call panics too; the runtime can
-    /// still be used. The panic of a task goes to the task's handle.
+    /// If this thread already runs a `block_on` or a [`turn`](Runtime::turn), of this runtime or another. If this
+    /// process is a child by `fork` of the process that made the runtime. If `future` panics, this call panics too; the
+    /// runtime can still be used. With the first panic of a foreign waker, after all have been woken: then `future` is
+    /// dropped, or its output if it has ended. The panic of a task goes to the task's handle.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let Some(_running) = BlockOnGuard::start() else {
@@ -211,11 +213,11 @@ impl Runtime {
         loop {
             let mut output = None;
             let ended = self.run_ready(&mut event_loop, || {
-                counters.polls.add(1);
                 // The future may have been woken once more after its end.
                 if output.is_some() {
                     return ControlFlow::Continue(());
                 }
+                counters.polls.add(1);
                 let poll = || future.as_mut().poll(&mut cx);
                 match self.executor.poll_root(called_at, counters.polls.get(), poll) {
                     Poll::Pending => return ControlFlow::Continue(()),
@@ -225,6 +227,7 @@ impl Runtime {
                 if turned || self.is_alone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             if ended {
+                event_loop.end(&self.handle);
                 return output.expect("the root has ended");
             }
             let may_sleep = output.is_none() && !self.executor.has_ready();
