@@ -14,7 +14,7 @@
 //!   slice, or into the rest of the slice, judging by recent results. The time that a result is expected to take grows
 //!   at once and shrinks in small steps, because short and long results often alternate. The first two readings in a
 //!   poll come after at most [`FIRST`] results each, because the recent results may be those of another task, and
-//!   shorter. A poll with a single result need not read the clock.
+//!   shorter. A poll with a result or two need not read the clock.
 //! * Outside a task (a foreign executor, a plain thread) there is no limit. An executor that runs inside a task is recognised
 //!   because it goes on polling although it is refused ([`REFUSALS`] times). From then on it has no limit.
 //! * Only a result that was really taken is charged: a leaf that turns out to be pending is charged nothing.
@@ -251,8 +251,8 @@ const APART: u64 = SLICE / 8;
 const MOST: u16 = 16;
 
 /// The maximum number of results before the first reading of the clock in a poll, and between that reading and the
-/// second.
-const FIRST: u16 = 2;
+/// second. More than two, so that a poll that reads a request and writes the answer reads no clock.
+const FIRST: u16 = 3;
 
 /// The maximum number of times that one poll is refused a result. Code that still goes on asking does not return when
 /// it should: it is an executor of its own. The number is large because a poll may rightly ask as often as it has

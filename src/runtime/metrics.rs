@@ -71,8 +71,8 @@ impl Counter {
 #[non_exhaustive]
 pub struct LongestTurn {
     /// From the runtime's reading of the clock after one look at the I/O to its reading at the next look, or before the next
-    /// sleep, or at the end of the `block_on`. Measured by the runtime's own clock: a turn takes no time if that is
-    /// [paused](crate::time::pause) as the turn begins or ends, or is a [`TestClock`](crate::time::TestClock).
+    /// sleep, or at the end of a `block_on` that took a turn before. Measured by the runtime's own clock: a turn takes no time
+    /// if that is [paused](crate::time::pause) as the turn begins or ends, or is a [`TestClock`](crate::time::TestClock).
     pub duration: Duration,
     /// Polls of tasks, and of `block_on`'s own future.
     pub polls: u64,

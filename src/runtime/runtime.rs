@@ -227,7 +227,10 @@ impl Runtime {
                 if turned || self.is_alone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             if ended {
-                event_loop.end(&self.handle);
+                // A single poll is not measured: that would take longer than a short one.
+                if turned {
+                    event_loop.end(&self.handle);
+                }
                 return output.expect("the root has ended");
             }
             let may_sleep = output.is_none() && !self.executor.has_ready();
