@@ -143,15 +143,6 @@ impl Handle {
         now
     }
 
-    /// Reads the clock, unless the calling thread has the shared state at hand: that is the driver's thread, which reads it in
-    /// each turn.
-    #[inline]
-    pub(super) fn read_elsewhere(&self) {
-        if self.shared.at_hand().is_none() {
-            self.read();
-        }
-    }
-
     /// Returns the latest reading of the clock that was taken through this driver: it is not later than now.
     #[inline]
     pub fn latest(&self) -> Nanos {

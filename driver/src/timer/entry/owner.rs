@@ -47,10 +47,14 @@ impl TimerEntry {
 
     /// Resets the timer to an earlier time than its present deadline.
     pub(super) fn bring_forward(self: Pin<&Self>, deadline: Nanos) {
-        // The slack is computed from the latest reading, which may be old if the driver's thread is parked.
-        self.handle.read_elsewhere();
         let passed = self.handle.has_passed(deadline);
         let mut locked = self.handle.lock();
+        if locked.parked_until.is_some() {
+            // The slack is computed from the latest reading, and nobody may have read the clock since the park began.
+            drop(locked);
+            self.handle.now();
+            locked = self.handle.lock();
+        }
         if !matches!(self.state.load(), State::Deadline(_)) {
             drop(locked);
             self.reset_unlinked(deadline);
