@@ -270,7 +270,7 @@ fn a_timer_that_leaves_at_once_moves_none_that_is_about_to_leave() {
         let mut f = Fixture::new();
         let (_first, _opened) = (f.armed(1 << 28, Waker::noop()), f.armed(OPENED, Waker::noop()));
         assert_eq!(f.advance_to(1 << 28), 1);
-        // A row with so few timers left that it is compacted when one more leaves.
+        // A row with so few timers left that others move when one more leaves.
         let at = |key: u64| if key == 83 { OPENED - 1 } else { OPENED + key };
         let mut row: Vec<_> = (0..100).map(|key| f.armed(at(key), Waker::noop())).collect();
         f.handle.check();

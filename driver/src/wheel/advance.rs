@@ -129,8 +129,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.next_park().map(|park| park.wake)
     }
 
-    /// No timer in the wheel is due before this; [`Nanos::NEVER`] if the wheel is empty, and [`Nanos::ZERO`] while a slot cascades.
-    /// It takes a few steps.
+    /// No timer in the wheel is due before this; [`Nanos::NEVER`] if the wheel is empty, and [`Nanos::ZERO`] while a slot cascades
+    /// or holes have to be skipped. It takes a few steps.
     #[inline]
     pub fn earliest(&self) -> Nanos {
         // Slots are in the order of time and do not overlap, so the first one has the earliest deadline.
@@ -164,8 +164,11 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         // What is in the tree is due within nanoseconds: its slack does not matter.
         let first = self.tree.first().map_or(Nanos::NEVER, |timer| timer.when);
         let mut most = self.open_slots().fold(first, |most, id| self.slots[id.index()].wake_until(most));
-        for slot in self.slots_until(most).map(|id| &self.slots[id.index()]) {
-            most = most.min(slot.wake);
+        for id in self.occupied.iter() {
+            if id.start(self.elapsed) > most {
+                break;
+            }
+            most = most.min(self.slots[id.index()].wake);
         }
         if most <= due {
             return Some(Park { due, wake: most, most });
@@ -213,8 +216,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         best.map(|((deadline, _), key)| (deadline, key))
     }
 
-    /// The earliest first cell of all open slots and the tree, and where it is. If it is a hole, no timer is due before its old deadline.
-    /// A slot that cascades has no order, and comes before all others.
+    /// When the earliest of the first timers of all open slots and the tree is due, and where it is. Zero, if holes have to be skipped
+    /// before that is known, or if a slot cascades: it has no order.
     #[inline]
     fn head(&self) -> Option<(Nanos, SlotId)> {
         if let Some(id) = self.cascading {
@@ -223,7 +226,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let is_one_at_most = self.open & self.open.wrapping_sub(1) == 0;
         if is_one_at_most && self.tree.is_empty() {
             let id = self.open_slots().next()?;
-            return self.slots[id.index()].head().map(|cell| (cell.when, id));
+            return self.slots[id.index()].head().map(|(when, _)| (when, id));
         }
         self.head_of_many()
     }
@@ -233,7 +236,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let first = self.tree.first().map(|timer| (timer.order(), SlotId::TREE));
         let heads = self.open_slots().filter_map(|id| {
             let head = self.slots[id.index()].head();
-            head.map(|cell| (cell.order(), id))
+            head.map(|order| (order, id))
         });
         heads.chain(first).min_by_key(|&(order, _)| order).map(|((when, _), source)| (when, source))
     }

@@ -28,10 +28,12 @@
 //!   their owners are gone. A bitmap says which cells are holes; the cell itself is read only to verify whose it is.
 //! * On each level, the slot in which the wheel stands is open: all its timers are due before the next slot starts. New timers
 //!   go into an open slot on level 0 only.
-//! * A slot that cascades is open, too, but not in order. It comes before all others, and each timer that leaves it is filed again.
+//! * A slot that cascades is open, too, but not in order, or mostly holes. It comes before all others, and each timer that leaves it
+//!   is filed again.
 //! * A timer that is due in the 16 ns in which the wheel stands goes to the end of level 0's open slot if that keeps the order,
 //!   and otherwise to `tree`. There, too, ends a cascade of many timers with nearly the same deadline.
-//! * Work is sliced: a cascade may stop after any cell. No step sorts, compacts or frees more than a short row, of up to 2048 cells.
+//! * Work is sliced: a cascade may stop after any cell. No step sorts more than a short row, of up to 2048 cells. What a step moves,
+//!   skips or frees besides takes no longer; only the last timer of a row of millions that leaves frees the list of its blocks.
 //! * [`Wheel::check`] verifies all this; debug builds do it after every change of a small wheel.
 
 mod advance;
@@ -192,7 +194,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.insert(store, key, deadline, rank);
     }
 
-    /// Removes a timer. Returns whether it was in the wheel. O(1), or O(log n) if its slot is open.
+    /// Removes a timer. Returns whether it was in the wheel. O(1); or, if its slot was sorted when it was opened, a binary search
+    /// among up to 2048 cells and a look at each with the same deadline.
     #[inline]
     pub fn remove(&mut self, store: &mut impl Store<K>, key: K) -> bool {
         let place = store.place(key);
@@ -275,6 +278,10 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let (id, index, rank) = self.find_opened(key, place)?;
         if let Some(slot) = self.slots.get_mut(id.index()) {
             slot.remove_opened(index, &mut self.pool);
+            // What is left in much memory is filed again. (A slot of level 0 is over in 16 ns.)
+            if slot.is_sparse() && !slot.is_short() && id.level() > 0 && self.cascading.is_none() {
+                self.cascading = Some(id);
+            }
             self.close_if_empty(id);
         } else {
             self.tree.remove(place.when, rank);
@@ -318,7 +325,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.find_opened(key, place).map(|(_, _, rank)| rank)
     }
 
-    /// Compacts or clears a slot that [says](Slot::is_untidy) it needs it.
+    /// Shortens or clears a slot that [says](Slot::is_untidy) it needs it.
     #[inline(never)]
     fn tidy(&mut self, store: &mut impl Store<K>, id: SlotId) {
         let slot = &mut self.slots[id.index()];

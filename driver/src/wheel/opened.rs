@@ -11,10 +11,10 @@
 use super::pool::Pool;
 use super::row::Timer;
 use super::slot::{AHEAD, Phase, SEARCHED, Slot};
-use super::{Place, Store};
+use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
 
-/// At most so many holes are skipped in one step.
+/// At most so many blocks without timers are skipped in one step.
 const SKIPPED: usize = 1024;
 
 impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
@@ -45,10 +45,12 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         takes
     }
 
-    /// The first cell. If it is a hole, no timer is due before the hole's old deadline.
+    /// When the first timer is due, and its rank. A hole in front is due at once: it has to be skipped.
     #[inline]
-    pub(super) fn head(&self) -> Option<&Timer<K>> {
-        self.row.get(self.head as usize)
+    pub(super) fn head(&self) -> Option<(Nanos, Rank)> {
+        let head = self.head as usize;
+        let hole = || self.row.get(head).map(|_| (Nanos::ZERO, Rank::new(0, Slack::ZERO)));
+        self.row.live_at(head).map(Timer::order).or_else(hole)
     }
 
     /// Removes the first timer. If the first cell is a hole, skips holes instead, and returns `None`.
@@ -86,6 +88,8 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         self.row.remove(index, None);
         if index == self.head as usize {
             self.skip_holes(pool);
+        } else if index + 1 == self.row.len() {
+            self.row.trim(pool);
         }
     }
 
@@ -104,7 +108,8 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// The last deadline up to `most`, if there is one; or `most`, if it would take long to find out.
     pub(super) fn last_opened_until(&self, most: Nanos) -> Option<Nanos> {
-        if let Some(last) = self.row.last().filter(|last| last.when <= most) {
+        let last = self.row.live_at(self.row.len().wrapping_sub(1));
+        if let Some(last) = last.filter(|last| last.when <= most) {
             return Some(last.when);
         }
         let mut found = None;
@@ -132,8 +137,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
             if self.is_empty() || self.row.live_at(self.head as usize).is_some() {
                 return;
             }
-            self.row.consume(self.head as usize, pool);
-            self.head += 1;
+            self.head = self.row.skip(self.head as usize, pool) as u32;
         }
     }
 }

@@ -240,6 +240,19 @@ impl<K: Copy> Row<K> {
         removed
     }
 
+    /// Consumes the holes from `index` on, up to the next timer in the same block or to the end of the block. Returns the index of the
+    /// cell behind them.
+    pub(super) fn skip(&mut self, index: usize, pool: &mut Pool<K>) -> usize {
+        let rest = self.bits(index / BLOCK) >> (index % BLOCK);
+        if rest != 0 {
+            return index + rest.trailing_zeros() as usize;
+        }
+        if let Some(block) = self.block_mut(index / BLOCK) {
+            pool.give_back(block.cells.take());
+        }
+        (index / BLOCK + 1) * BLOCK
+    }
+
     /// Removes the holes at the end, of two blocks at the most.
     #[inline]
     pub(super) fn trim(&mut self, pool: &mut Pool<K>) {

@@ -10,25 +10,20 @@
 //!   before `wake`, and none has less slack than `slack`.
 //! * A removal leaves a hole, except at the end of the row, which is shortened. In a slot out of order, while at least a third of the
 //!   cells are holes, new timers fill them: the search begins at block `near`, and goes round. (If there are fewer, each would be
-//!   elsewhere in memory.) No hole is filled while the row is being compacted, because compaction would cut it off.
-//! * At least about a quarter of a row's cells hold timers. With fewer, a short row is compacted at once, and a longer one
-//!   a few cells at a time. Compaction keeps the order. While it is under way, the timers that were in front of
-//!   `head` lie in front of `write`, and all cells between the two are holes.
+//!   elsewhere in memory.)
+//! * At least about a quarter of a row's cells hold timers. With fewer, each removal moves a few timers from the end of the row
+//!   into holes, and the slot is no longer in order. (To move timers over holes, and so to keep the order, takes several steps, and
+//!   cells that are neither timers nor holes meanwhile.)
 
 use super::pool::Pool;
 use super::row::{BLOCK, Row, Timer};
 use super::{Place, Slack, Store};
 use crate::Nanos;
 
-/// A row with so many times as many cells as timers is compacted.
+/// A row with so many times as many cells as timers is shortened.
 const SPARSE: usize = 4;
 /// So many cells more are tolerated.
 pub(super) const HOLES: usize = 32;
-/// A row that is not short is compacted by so many cells at a time.
-const COMPACTED: usize = 512;
-/// A step of that is taken whenever the number of holes, or of timers, is a multiple of this. (Of timers, because those that are removed
-/// from the end of a row leave no holes.)
-pub(super) const LEFT: usize = 32;
 /// Owners are prefetched so many timers ahead.
 pub(super) const AHEAD: usize = 16;
 /// So many blocks are searched for a hole.
@@ -48,9 +43,7 @@ pub(super) struct Slot<K, const SHORT: usize> {
     pub(super) wake: Nanos,
     /// The block in which the search for a hole begins.
     near: u32,
-    /// Where a compaction puts the next timer.
-    write: u32,
-    /// While the slot waits: how many cells a compaction has read; zero while there is none. Once it is open: how many have been consumed.
+    /// How many cells have been consumed. None while the slot waits.
     pub(super) head: u32,
     pub(super) phase: Phase,
     /// No timer has less slack.
@@ -77,7 +70,6 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
             latest: Nanos::ZERO,
             wake: Nanos::NEVER,
             near: 0,
-            write: 0,
             head: 0,
             phase: Phase::Waiting,
             slack: Slack::MAX,
@@ -151,7 +143,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// A hole for the next timer of a slot that is out of order.
     fn hole(&mut self) -> Option<usize> {
-        if !self.has_many_holes() || self.head > 0 {
+        if !self.has_many_holes() {
             return None;
         }
         let blocks = self.row.len().div_ceil(BLOCK) as u32;
@@ -175,7 +167,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         }
         // If it was the last timer, the slot is going to be cleared.
         if index + 1 == self.row.len() && !self.is_empty() {
-            self.trim(pool);
+            self.row.trim(pool);
         }
         true
     }
@@ -183,26 +175,41 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Whether it is to be [tidied](Slot::tidy). To be asked when a timer has been removed.
     #[inline]
     pub(super) fn is_untidy(&self) -> bool {
-        let is_next_step = || self.holes() % LEFT == 0 || self.live() % LEFT == 0;
-        self.is_empty() || self.is_sparse() && (self.is_short() || is_next_step())
+        self.is_empty() || self.is_sparse()
     }
 
+    /// Whether few of the cells that are not consumed hold timers.
     #[inline]
-    fn holes(&self) -> usize {
-        self.row.len() - self.live()
+    pub(super) fn is_sparse(&self) -> bool {
+        self.row.len() - self.head as usize > SPARSE * self.live() + HOLES
     }
 
-    #[inline]
-    fn is_sparse(&self) -> bool {
-        self.row.len() > SPARSE * self.live() + HOLES
-    }
-
-    /// Clears a slot without timers, and compacts one with many holes.
+    /// Clears a slot without timers, and shortens one with many holes.
     pub(super) fn tidy(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) {
         if self.is_empty() {
-            self.clear(pool);
-        } else if self.is_sparse() {
-            self.compact(store, pool);
+            return self.clear(pool);
+        }
+        // As much as a removal takes off the length that is allowed.
+        for _ in 0..SPARSE {
+            if self.is_sparse() {
+                self.shorten(store, pool);
+            }
+        }
+    }
+
+    /// Moves the last timer into a hole, if there is one near, or removes holes at the end.
+    #[cold]
+    fn shorten(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) {
+        let last = self.row.len() - 1;
+        let Some(&timer) = self.row.live_at(last) else { return self.row.trim(pool) };
+        let Some(hole) = self.hole() else { return };
+        self.ordered = false;
+        self.row.remove(last, None);
+        self.row.fill(hole, timer);
+        store.set_place(timer.key, Place { when: timer.when, index: hole as u32 });
+        self.row.trim(pool);
+        if let Some(next) = last.checked_sub(AHEAD).and_then(|next| self.row.live_at(next)) {
+            store.prefetch(next.key);
         }
     }
 
@@ -221,7 +228,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
                 self.remove(last as u32, None, pool);
                 return Some(timer);
             }
-            self.trim(pool);
+            self.row.trim(pool);
         }
         None
     }
@@ -252,7 +259,8 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// The last deadline up to `most`, for a slot that has one; or `most`, if it would take long to find out.
     pub(super) fn last_until(&self, most: Nanos) -> Nanos {
-        if self.latest <= most || self.row.len() > SEARCHED {
+        // The bounds may be those of timers that have been removed.
+        if self.row.len() > SEARCHED {
             return self.latest.min(most);
         }
         let due = self.timers().map(|(_, timer)| timer.when).filter(|when| *when <= most);
@@ -261,7 +269,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// All timers with their indices.
     pub(super) fn timers(&self) -> impl Iterator<Item = (usize, Timer<K>)> {
-        self.row.live_from(if self.phase == Phase::Waiting { 0 } else { self.head as usize })
+        self.row.live_from(self.head as usize)
     }
 
     /// Widens the bounds by a timer. Mostly it lies within them, and nothing is written: a store that waits for memory delays the timers
@@ -275,52 +283,10 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         }
     }
 
-    /// Whether it has so few cells that all may be sorted or compacted in one step.
+    /// Whether it has so few cells that all may be sorted in one step.
     #[inline]
     pub(super) fn is_short(&self) -> bool {
         self.row.len() <= SHORT
-    }
-
-    /// Removes holes at the end, but not many at once.
-    #[inline(never)]
-    fn trim(&mut self, pool: &mut Pool<K>) {
-        self.row.trim(pool);
-        // New timers go behind what has been compacted.
-        let len = self.row.len() as u32;
-        (self.write, self.head) = (self.write.min(len), self.head.min(len));
-    }
-
-    /// Takes a step of a compaction: moves timers to the front, over holes, and keeps their order. A short row takes one step.
-    #[cold]
-    fn compact(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) {
-        let (mut write, mut read) = (self.write as usize, self.head as usize);
-        let steps = if self.is_short() { SHORT } else { COMPACTED };
-        let end = self.row.len().min(read + steps);
-        let mut ahead = self.row.next_live(read);
-        (0..AHEAD).for_each(|_| ahead = self.fetch(store, ahead, end));
-        while let Some(index) = self.row.next_live(read).filter(|index| *index < end) {
-            ahead = self.fetch(store, ahead, end);
-            if index != write {
-                let Some(&timer) = self.row.get(index) else { break };
-                self.row.remove(index, None);
-                self.row.fill(write, timer);
-                store.set_place(timer.key, Place { when: timer.when, index: write as u32 });
-            }
-            write += 1;
-            read = index + 1;
-        }
-        (self.write, self.head) = (write as u32, end as u32);
-        if end == self.row.len() {
-            self.row.truncate(write, pool);
-            (self.write, self.head) = (0, 0);
-        }
-    }
-
-    /// Prefetches the owner of the timer at `index`, if that is in front of `end`. Returns the index of the next timer.
-    fn fetch(&self, store: &mut impl Store<K>, index: Option<usize>, end: usize) -> Option<usize> {
-        let index = index.filter(|index| *index < end)?;
-        store.prefetch(self.row.get(index)?.key);
-        self.row.next_live(index + 1)
     }
 }
 
@@ -382,7 +348,7 @@ mod tests {
                 self.slot.tidy(&mut self.places, &mut self.pool);
             }
             let (len, live) = (self.slot.row.len(), self.slot.live());
-            assert!(len <= 6 * (live + LEFT) + HOLES, "{live} timers in {len} cells");
+            assert!(len <= 6 * live + 8 * BLOCK + HOLES, "{live} timers in {len} cells");
         }
 
         /// The keys of the timers that are there, all of which are where their owners believe.
@@ -399,8 +365,8 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "thousands of timers take Miri long")]
-    fn a_row_is_compacted_whose_timers_leave_from_its_end() {
-        // Those leave no holes. Three quarters have left from the front, and some holes more or less.
+    fn a_row_is_shortened_whose_timers_leave_from_both_ends() {
+        // Those at the end leave no holes. Three quarters have left from the front, and some holes more or less.
         for holes in [1_500, 1_501, 1_515, 1_531] {
             let mut busy = Busy::of(2_000, true);
             (0..holes).chain((holes..2_000).rev()).for_each(|key| busy.leaves(key));
@@ -410,9 +376,9 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "thousands of timers take Miri long")]
-    fn a_row_is_compacted_to_which_as_many_come_as_leave() {
+    fn a_row_is_shortened_to_which_as_many_come_as_leave() {
         // Whatever their number is: it changes by no more than one.
-        for timers in 1..=LEFT {
+        for timers in 1..=32 {
             let mut busy = Busy::of(timers, true);
             for key in 0..1_000 {
                 busy.comes(1);
@@ -424,26 +390,36 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "thousands of timers take Miri long")]
-    fn who_comes_while_a_row_is_compacted_is_not_cut_off_with_its_holes() {
+    fn who_comes_while_a_row_is_shortened_is_not_lost_with_its_holes() {
         for ordered in [true, false] {
             let mut busy = Busy::of(4_000, ordered);
             let mut left = Vec::from_iter(0..4_000);
-            let mut compacting = 0;
-            for key in (0..4_000).filter(|key| key % 8 != 5) {
+            for (gone, key) in (0..4_000).filter(|key| key % 8 != 5).enumerate() {
                 busy.leaves(key);
                 left.retain(|other| *other != key);
-                if busy.slot.head > 0 {
-                    compacting += 1;
-                    assert_eq!(busy.keys(), left);
-                    if compacting % 4 == 0 {
-                        left.push(busy.places.0.len());
-                        busy.comes(1);
-                    }
+                if gone % 32 == 0 {
+                    left.push(busy.places.0.len());
+                    busy.comes(1);
                 }
             }
-            assert!(compacting > 100);
+            assert!(!busy.slot.ordered);
             assert_eq!(busy.keys(), left);
         }
+    }
+
+    /// A removal takes as many steps as the length that is allowed shrinks by, wherever the holes are.
+    #[test]
+    #[cfg_attr(miri, ignore = "thousands of timers take Miri long")]
+    fn a_long_gap_is_left_behind_in_small_steps() {
+        let mut busy = Busy::of(30_000, true);
+        // The front is full, and there is one timer at the end.
+        (8_000..29_999).for_each(|key| busy.leaves(key));
+        (0..7_000).for_each(|key| {
+            let before = busy.slot.row.len();
+            busy.leaves(key);
+            assert!(before - busy.slot.row.len() <= (SPARSE + 1) * 2 * BLOCK);
+        });
+        assert_eq!(busy.keys(), Vec::from_iter((7_000..8_000).chain([29_999])));
     }
 
     #[test]

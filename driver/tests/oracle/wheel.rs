@@ -61,7 +61,7 @@ struct Case<const SHORT: usize> {
 /// If the wheel does not do what the list does.
 pub(crate) fn run(bytes: &[u8]) -> Tally {
     let (start, ops) = parse(bytes);
-    // With a small limit for short rows, crowds of the oracle's size cascade, and are compacted.
+    // With a small limit for short rows, crowds of the oracle's size cascade.
     if start.how & 4 == 0 { play::<8>(start, ops) } else { play::<2048>(start, ops) }
 }
 
