@@ -11,6 +11,8 @@ use mainspring::task::consume_budget;
 #[cfg(target_os = "linux")]
 use mainspring::{Handle, Runtime, time::Instant};
 use mainspring::{block_on, sleep, spawn, timeout};
+#[cfg(target_os = "linux")]
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::thread;
@@ -405,6 +407,27 @@ fn a_child_whose_runtime_is_gone_is_reaped_when_the_next_one_comes_or_goes() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn a_child_whose_runtime_does_not_run_is_reaped_when_the_next_one_comes_or_goes() {
+    let _watchdog = watchdog(LONG);
+    let idle = Runtime::new().unwrap();
+    let (pid, pipe) = idle.block_on(async {
+        let mut child = cat();
+        (child.id().unwrap(), child.stdin.take())
+    });
+    block_on(async {
+        assert_eq!(is_zombie(pid), Some(false), "it runs on");
+        drop(pipe);
+        while is_zombie(pid) == Some(false) {
+            sleep(ms(1)).await;
+        }
+        assert!(Command::new("true").status().await.unwrap().success());
+        assert_eq!(is_zombie(pid), None);
+    });
+    drop(idle);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn a_child_is_killed_when_it_is_dropped_if_that_was_asked_for() {
     let _watchdog = watchdog(LONG);
     block_on(async {
@@ -447,17 +470,61 @@ fn a_child_inherits_none_of_our_descriptors() {
     });
 }
 
+/// Whether this process runs one test alone. If it does not, such a process is started, and has succeeded.
+#[cfg(target_os = "linux")]
+fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "MAINSPRING_PROCESS_CHILD";
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        alone.args(["--exact", test, "--nocapture"]);
+        assert!(alone.env(ALONE, "1").status().unwrap().success());
+        return false;
+    }
+    true
+}
+
+/// In a process of the test's own, because it takes all descriptors.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_without_a_descriptor_is_awaited_and_reaped_all_the_same() {
+    let _watchdog = watchdog(LONG);
+    if !is_alone("a_child_without_a_descriptor_is_awaited_and_reaped_all_the_same") {
+        return;
+    }
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum }).unwrap();
+    block_on(async {
+        common::has_alarm().await;
+        let mut held = Vec::new();
+        while let Ok(descriptor) = std::fs::File::open("/dev/null") {
+            held.push(descriptor);
+        }
+        let mut sleep_a_little = Command::new("sleep");
+        sleep_a_little.arg("0.2");
+        // The spawn of most C libraries needs no descriptor. If std takes another way, it needs two for a moment.
+        let mut awaited = sleep_a_little.spawn();
+        if awaited.is_err() {
+            held.truncate(held.len() - 2);
+            awaited = sleep_a_little.spawn();
+        }
+        assert!(awaited.unwrap().wait().await.unwrap().success());
+        let dropped = sleep_a_little.spawn().unwrap();
+        let pid = dropped.id().unwrap();
+        drop(dropped);
+        // The task that reaps it begins without descriptors. Nothing is spawned or dropped any more.
+        sleep(ms(20)).await;
+        drop(held);
+        reaped(pid).await;
+    });
+}
+
 /// One child after the other, in a process of the test's own, whose descriptors and children are counted.
 #[cfg(target_os = "linux")]
 #[test]
 fn thousands_of_children_leave_no_descriptor_and_no_zombie() {
-    const CHILD: &str = "MAINSPRING_PROCESS_CHILD";
     const CHILDREN: usize = 10_000;
     let _watchdog = watchdog(LONG * 4);
-    if std::env::var_os(CHILD).is_none() {
-        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
-        alone.args(["--exact", "thousands_of_children_leave_no_descriptor_and_no_zombie", "--nocapture"]);
-        assert!(alone.env(CHILD, "1").status().unwrap().success());
+    if !is_alone("thousands_of_children_leave_no_descriptor_and_no_zombie") {
         return;
     }
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();

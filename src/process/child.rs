@@ -78,7 +78,8 @@ impl Child {
     /// # Errors
     ///
     /// One of kind [`Other`](io::ErrorKind::Other) after the runtime has shut down; and the system's: mostly `ECHILD`, if this
-    /// process ignores SIGCHLD, or another part of it has asked for the status.
+    /// process ignores SIGCHLD, or another part of it has asked for the status. The status is lost then, and each further call
+    /// returns the same error.
     ///
     /// # Cancel safety
     ///
@@ -190,7 +191,9 @@ impl Drop for Child {
             let _ = watched.kill();
         }
         if matches!(watched.try_wait(), Ok(None)) {
-            // If the runtime is gone, or is dropped before the child ends, the task is dropped; see `Watched`.
+            // If the runtime is gone, or is dropped before the child ends, the task is dropped. If it does not run, the task
+            // does not, either. So others must be able to ask for the status, too.
+            watched.leave();
             let runtime = watched.runtime().clone();
             let reaps = async move { watched.wait().await.map(drop) };
             task::Builder::new().name("reaps a child").spawn_on(reaps, &runtime).detach();

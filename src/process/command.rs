@@ -129,8 +129,8 @@ impl Command {
         &self.std
     }
 
-    /// Returns std's command, to change it. [`output`](Self::output) does not know of standard streams that are set this way,
-    /// and sets them itself.
+    /// Returns std's command, to change it. [`output`](Self::output) does not know of standard streams that are set this way:
+    /// it sets them itself, and afterwards they are this process's, as by default.
     pub fn as_std_mut(&mut self) -> &mut process::Command {
         &mut self.std
     }
@@ -241,7 +241,8 @@ impl Command {
     }
 }
 
-/// [`output`](Command::output) does not know of standard streams that were set before, and sets them itself.
+/// [`output`](Command::output) does not know of standard streams that were set before: it sets them itself, and afterwards
+/// they are this process's, as by default. Streams that are set on the new command are kept.
 impl From<process::Command> for Command {
     fn from(std: process::Command) -> Command {
         Command { std, kill_on_drop: false, said: [false; 3] }

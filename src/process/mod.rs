@@ -51,8 +51,14 @@
 //! * otherwise by a small task of the runtime that it was spawned in, as soon as it ends. The task appears in a
 //!   [dump](crate::dump) under its name, `reaps a child`, and [`shutdown_timeout`](crate::Runtime::shutdown_timeout) waits
 //!   for it as for any other;
-//! * and once that runtime is gone or does not run, whenever a child of this module is spawned or dropped, in any runtime.
-//!   If that never happens, the child stays a zombie until this process ends.
+//! * and also whenever a child of this module is spawned or dropped, in any runtime. This is for children whose runtime is
+//!   gone or does not run; if it never happens, they stay zombies until this process ends. It costs a system call for each
+//!   child that was dropped and still runs.
+//!
+//! # Without descriptors
+//!
+//! A child whose end cannot be reported, because there was no descriptor left for a pidfd or for the signal, is asked for
+//! its status every 100 ms, while it is awaited and after it was dropped.
 //!
 //! # Virtual time
 //!

@@ -5,42 +5,81 @@
 //! * std is asked whether a child has ended, by the child's number alone. A pidfd or SIGCHLD only tells when to ask. So
 //!   neither another child's end nor a signal that stands for several children is mistaken for it.
 //! * A task that waits for SIGCHLD starts watching for the signal first, and asks for the status after that.
-//! * A child's status is asked for until it is returned, so that its number stays its own. It is also asked for before a
-//!   kill, because another part of this process may have taken the status, or this process may be a child by `fork`, which
-//!   must not kill its siblings.
-//! * No child is forgotten: a child that is dropped while it runs is added to the orphans.
+//! * A child's status is asked for until the answer is final, so that its number stays its own, and not once more: another
+//!   child may have the number by then. It is also asked for before a kill, because another part of this process may have
+//!   taken the status, or this process may be a child by `fork`, which must not kill its siblings.
+//! * No child is forgotten: a child that is dropped while it runs is one of the orphans from then on, whether or not its
+//!   runtime runs. Whoever learns of an orphan's end first takes it from the list.
 
 use crate::coop::unconstrained;
 use crate::io::{AsyncFd, Interest};
 use crate::runtime::Handle;
 use crate::signal::{SignalKind, signal};
+use crate::time::try_sleep;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-/// The children that run on, and for which no task waits.
-static ORPHANS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+/// The children that were dropped while they ran.
+static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { children: BTreeMap::new(), next: 0 });
+
+/// How often a child's status is asked for while nothing can tell of its end.
+const WITHOUT_DESCRIPTORS: Duration = Duration::from_millis(100);
+
+struct Orphans {
+    /// By keys of their own, because a process number is used again.
+    children: BTreeMap<u64, Child>,
+    next: u64,
+}
 
 /// A child process of a runtime.
 #[derive(Debug)]
 pub(super) struct Watched {
     runtime: Handle,
-    /// `None` only in `drop`.
-    child: Option<Child>,
+    place: Place,
     /// `None` where there is no pidfd, and once the child's end was seen.
     pidfd: Option<AsyncFd<OwnedFd>>,
-    /// Its status was returned, or is not available: another part of this process has asked for it.
-    ended: bool,
+    /// Its status, or that there is none to be had: another part of this process has asked for it.
+    ended: Option<Result<ExitStatus, Errno>>,
+}
+
+/// Where the child is.
+#[derive(Debug)]
+enum Place {
+    Here(Child),
+    /// Among the orphans, under this key.
+    Orphans(u64),
+}
+
+impl Place {
+    /// Returns the child's status, if it has ended.
+    fn ask(&mut self) -> io::Result<Option<ExitStatus>> {
+        let key = match self {
+            Place::Here(child) => return child.try_wait(),
+            Place::Orphans(key) => key,
+        };
+        let mut orphans = orphans();
+        // If it is not there, its status was asked for by somebody else.
+        let answer = orphans.children.get_mut(key).ok_or(Errno::CHILD)?.try_wait();
+        if is_final(&answer) {
+            orphans.children.remove(key);
+        }
+        answer
+    }
 }
 
 impl Watched {
     /// Watches for the child's end in `runtime`, which this thread is in.
     pub(super) fn new(child: Child, runtime: Handle) -> Watched {
         reap_orphans();
-        // Whatever the reason for a failure, such as too many descriptors: the child exists, and SIGCHLD comes anyway.
+        // If it fails, as for lack of descriptors: the child exists, and its end can be learned without one.
         let pidfd = pidfd(&child);
-        Watched { runtime, child: Some(child), pidfd, ended: false }
+        Watched { runtime, place: Place::Here(child), pidfd, ended: None }
     }
 
     pub(super) fn runtime(&self) -> &Handle {
@@ -49,26 +88,43 @@ impl Watched {
 
     /// Returns the child's number, which no other process has as long as the child has not ended.
     pub(super) fn id(&self) -> Option<u32> {
-        if self.ended { None } else { self.child.as_ref().map(Child::id) }
+        match &self.place {
+            Place::Here(child) if self.ended.is_none() => Some(child.id()),
+            _ => None,
+        }
     }
 
-    /// Kills the child. Nothing happens if the child has ended.
+    /// Kills the child. Nothing happens if the child has ended, or is an orphan.
     pub(super) fn kill(&mut self) -> io::Result<()> {
-        if self.ended {
-            return Ok(());
+        if let Err(error) = self.try_wait() {
+            return if is_nobodys(&error) { Ok(()) } else { Err(error) };
         }
-        match self.try_wait() {
-            Ok(None) => self.child().kill(),
-            Err(error) if !is_nobodys(&error) => Err(error),
-            _ended => Ok(()),
+        match &mut self.place {
+            Place::Here(child) if self.ended.is_none() => child.kill(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the child an orphan, whose status others ask for, too.
+    pub(super) fn leave(&mut self) {
+        let mut orphans = orphans();
+        let key = orphans.next;
+        match mem::replace(&mut self.place, Place::Orphans(key)) {
+            Place::Here(child) => {
+                orphans.children.insert(key, child);
+                orphans.next += 1;
+            }
+            left_before => self.place = left_before,
         }
     }
 
     /// Returns the child's status, if it has ended.
     pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        let asked = self.child().try_wait();
-        self.note(asked.as_ref().map(Option::is_some));
-        asked
+        if let Some(ended) = self.ended {
+            return Ok(Some(ended?));
+        }
+        let answer = self.place.ask();
+        self.note(answer)
     }
 
     /// Waits for the child's end.
@@ -76,68 +132,78 @@ impl Watched {
         if let Some(status) = self.try_wait()? {
             return Ok(status);
         }
-        let status = match (&self.pidfd, &mut self.child) {
-            (Some(pidfd), Some(child)) => {
-                let ask = |_: &OwnedFd| child.try_wait()?.ok_or_else(|| ErrorKind::WouldBlock.into());
-                // Without a budget: a child ends once, and another branch of a `select` must not hide it.
-                unconstrained(pidfd.async_io(Interest::Readable, ask)).await
-            }
-            _ => self.wait_for_signals().await,
-        };
-        self.note(status.as_ref().map(|_| true));
-        status
+        let Some(pidfd) = &self.pidfd else { return self.wait_for_signals().await };
+        let place = &mut self.place;
+        let ask = |_: &OwnedFd| place.ask()?.ok_or_else(|| ErrorKind::WouldBlock.into());
+        // Without a budget: a child ends once, and another branch of a `select` must not hide it.
+        let answer = unconstrained(pidfd.async_io(Interest::Readable, ask)).await;
+        self.note(answer)
     }
 
     async fn wait_for_signals(&mut self) -> io::Result<ExitStatus> {
-        // This must work on whatever thread and executor polls this.
-        let mut signals = {
-            let _entered = self.runtime.enter();
-            signal(SignalKind::child())?
-        };
         loop {
-            if let Some(status) = self.child().try_wait()? {
+            // This must work on whatever thread and executor polls this.
+            let (signals, pause) = {
+                let _entered = self.runtime.enter();
+                (signal(SignalKind::child()), try_sleep(WITHOUT_DESCRIPTORS))
+            };
+            if let Some(status) = self.try_wait()? {
                 return Ok(status);
             }
-            signals.recv().await?;
+            match signals {
+                Ok(mut signals) => loop {
+                    signals.recv().await?;
+                    if let Some(status) = self.try_wait()? {
+                        return Ok(status);
+                    }
+                },
+                // The system's, as for lack of descriptors. The child runs on all the same.
+                Err(error) if error.raw_os_error().is_some() => pause.await.map_err(io::Error::other)?,
+                Err(error) => return Err(error),
+            }
         }
     }
 
-    /// Records an answer, which says whether the child has ended.
-    fn note(&mut self, answer: Result<bool, &io::Error>) {
-        if answer.unwrap_or_else(is_nobodys) {
-            self.ended = true;
+    /// Keeps an answer, if it is final.
+    fn note<T: Copy + Into<Option<ExitStatus>>>(&mut self, answer: io::Result<T>) -> io::Result<T> {
+        self.ended = match &answer {
+            Ok(status) => (*status).into().map(Ok),
+            Err(error) => is_nobodys(error).then_some(Err(Errno::CHILD)),
+        };
+        if self.ended.is_some() {
             self.pidfd = None;
         }
-    }
-
-    fn child(&mut self) -> &mut Child {
-        self.child.as_mut().expect("it is there until the drop")
+        answer
     }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        if !self.ended {
-            let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
-            orphans.extend(self.child.take());
+        if self.ended.is_none() {
+            self.leave();
         }
         reap_orphans();
     }
 }
 
+fn orphans() -> MutexGuard<'static, Orphans> {
+    ORPHANS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Asks for the status of all orphans.
 fn reap_orphans() {
-    let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
-    orphans.retain_mut(|child| match child.try_wait() {
-        Ok(status) => status.is_none(),
-        Err(error) => !is_nobodys(&error),
-    });
+    orphans().children.retain(|_, child| !is_final(&child.try_wait()));
+}
+
+/// Returns whether nothing is left to be asked for.
+fn is_final(answer: &io::Result<Option<ExitStatus>>) -> bool {
+    answer.as_ref().map_or_else(is_nobodys, Option::is_some)
 }
 
 /// Returns whether the child's status is no longer available: this process ignores SIGCHLD, or another part of it has taken
 /// the status.
 fn is_nobodys(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::CHILD.raw_os_error())
+    Errno::from_io_error(error) == Some(Errno::CHILD)
 }
 
 /// Android has pidfds, too, but rustix does not offer them there.
@@ -168,6 +234,11 @@ mod tests {
         let mut watched = Watched::new(child, Handle::current());
         watched.pidfd = None;
         watched
+    }
+
+    fn stds(watched: &mut Watched) -> &mut Child {
+        let Place::Here(child) = &mut watched.place else { panic!("it is an orphan") };
+        child
     }
 
     #[test]
@@ -214,8 +285,30 @@ mod tests {
             for _ in 0..10 {
                 assert!(timeout(Duration::from_millis(1), child.wait()).await.is_err());
             }
-            drop(child.child().stdin.take());
+            drop(stds(&mut child).stdin.take());
             assert!(child.wait().await.unwrap().success());
+        });
+    }
+
+    #[test]
+    fn a_child_whose_status_was_taken_is_not_asked_for_again_when_another_has_its_number() {
+        block_on(async {
+            let mut watched = start("true", "");
+            // Another part of this process takes the status, and starts a child that gets the same number. Only root can force
+            // that, so std's child is replaced instead.
+            rustix::process::waitpid(
+                Some(rustix::process::Pid::from_child(stds(&mut watched))),
+                rustix::process::WaitOptions::empty(),
+            )
+            .unwrap();
+            assert!(is_nobodys(&watched.try_wait().unwrap_err()));
+            *stds(&mut watched) = Command::new("true").spawn().unwrap();
+            assert!(is_nobodys(&watched.wait().await.unwrap_err()));
+            assert!(is_nobodys(&watched.try_wait().unwrap_err()));
+            watched.kill().unwrap();
+            let number = rustix::process::Pid::from_child(stds(&mut watched));
+            let status = rustix::process::waitpid(Some(number), rustix::process::WaitOptions::empty());
+            assert_eq!(status.unwrap().unwrap().1.exit_status(), Some(0), "its own parent has its status");
         });
     }
 }
