@@ -293,7 +293,11 @@ fn a_signal_may_be_awaited_and_dropped_on_another_thread() {
 
 /// Whether a signal is ignored in this process, and so in its children: as SIGINT is in a background job of some shells.
 fn is_ignored(kind: SignalKind) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_ignored_in(&std::fs::read_to_string("/proc/self/status").unwrap_or_default(), kind)
+}
+
+/// The same, with the text of a process's `/proc/<number>/status`.
+fn is_ignored_in(status: &str, kind: SignalKind) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     mask & (1 << (kind.as_raw_value() - 1)) != 0
@@ -374,6 +378,83 @@ fn a_signal_that_was_ignored_is_ignored_again() {
     runs.until("lives");
     runs.child.kill().unwrap();
     assert_eq!(runs.ended_by(), Some(signal_hook::consts::SIGKILL));
+}
+
+/// To assume the default action would let the signal end this process later.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_signal_whose_action_cannot_be_learned_for_lack_of_descriptors_is_not_watched() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    if is_child() {
+        assert!(is_ignored(SignalKind::hangup()));
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum }).unwrap();
+        block_on(async {
+            let mut held = Vec::new();
+            while let Ok(descriptor) = std::fs::File::open("/dev/null") {
+                held.push(descriptor);
+            }
+            // Enough for the pair of sockets.
+            held.truncate(held.len() - 2);
+            let refused = signal(SignalKind::hangup()).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()));
+            raise(SignalKind::hangup());
+            drop(held);
+            let mut hangup = signal(SignalKind::hangup()).unwrap();
+            raise(SignalKind::hangup());
+            hangup.recv().await.unwrap();
+        });
+        raise(SignalKind::hangup());
+        println!("lives");
+        linger();
+    }
+    let _watchdog = watchdog(LONG);
+    let name = "a_signal_whose_action_cannot_be_learned_for_lack_of_descriptors_is_not_watched";
+    Runs::test(name, "trap '' HUP").until("lives");
+}
+
+/// As the module's documentation says.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_gets_the_default_action_of_what_was_watched_and_ignores_what_is_ignored() {
+    if is_child() {
+        let ignored = |kind: SignalKind| {
+            let status = Command::new("cat").arg("/proc/self/status").output().unwrap().stdout;
+            is_ignored_in(&String::from_utf8_lossy(&status), kind)
+        };
+        assert!(ignored(SignalKind::hangup()) && ignored(SignalKind::user_defined1()));
+        block_on(async { drop(signal(SignalKind::hangup()).unwrap()) });
+        raise(SignalKind::hangup());
+        assert!(!ignored(SignalKind::hangup()) && ignored(SignalKind::user_defined1()));
+        println!("lives");
+        linger();
+    }
+    let _watchdog = watchdog(LONG);
+    let name = "a_child_gets_the_default_action_of_what_was_watched_and_ignores_what_is_ignored";
+    Runs::test(name, "trap '' HUP USR1").until("lives");
+}
+
+/// As the module's documentation says.
+#[cfg(target_os = "linux")]
+#[test]
+fn children_are_not_reaped_by_the_system_any_more_once_sigchld_was_watched() {
+    if is_child() {
+        let status = || Command::new("true").status();
+        // An `env` other than that of GNU ignores nothing, and then there is nothing to test.
+        if is_ignored(SignalKind::child()) {
+            let lost = status().unwrap_err();
+            assert_eq!(lost.raw_os_error(), Some(rustix::io::Errno::CHILD.raw_os_error()));
+        }
+        block_on(async { drop(signal(SignalKind::child()).unwrap()) });
+        assert!(status().unwrap().success());
+        println!("lives");
+        linger();
+    }
+    let _watchdog = watchdog(LONG);
+    let name = "children_are_not_reaped_by_the_system_any_more_once_sigchld_was_watched";
+    // Shells do not let this signal be ignored.
+    let env = "env --ignore-signal=CHLD";
+    Runs::test(name, &format!("{env} true && exec {env} \"$0\" --exact {name} --nocapture")).until("lives");
 }
 
 #[cfg(target_os = "linux")]

@@ -33,14 +33,19 @@
 //!   signal that was ignored, as SIGHUP is under `nohup`, is ignored; and a signal that had a handler calls that handler,
 //!   before, during and after a wait. On Linux and Android `/proc` shows the action; elsewhere, and without `/proc`, a
 //!   signal that was ignored is treated as one with the default action.
+//! * While SIGCHLD is ignored, the system reaps children by itself. Once there was a [`Signal`] for it, the system does not
+//!   do so any more. A wait for a child that has no pidfd makes one, too (see `process`).
 //! * A handler that another part of the process adds later by signal-hook, as tokio, async-signal and signal-hook itself
 //!   do, does not prevent the default action. If such a part handles a signal of the same kind, keep a [`Signal`] for as
 //!   long as it does.
-//! * A signal for which signal-hook knows no default action, such as the real-time signals of Linux, is ignored.
+//! * A signal for which signal-hook knows no default action, such as SIGPWR and the real-time signals of Linux, is ignored,
+//!   and so is SIGIO, which by default ends a process on Linux.
 //!
-//! A child process gets the default actions, except for signals that were ignored to begin with. A child by `fork` that
-//! starts no other program has the handlers, and the sockets that they write to: a signal to it is received by its parent,
-//! too.
+//! A child process that starts a program gets the default action of each signal of which there ever was a [`Signal`], even
+//! if the signal was ignored to begin with: a handler has replaced that action, and the system resets handlers. So under
+//! `nohup`, SIGHUP ends such a child. Signals of which there was no [`Signal`] are ignored in the child if they are ignored
+//! here. A child by `fork` that starts no program has the handlers, and the sockets that they write to: a signal to it is
+//! received by its parent, too.
 //!
 //! # Virtual time
 //!

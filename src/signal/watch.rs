@@ -78,7 +78,7 @@ impl Kind {
     /// Makes the kind for a signal that has not been watched for yet.
     fn first(signal: c_int) -> io::Result<Kind> {
         let mut unwatched = None;
-        if signal_name(signal).is_some() && has_default_action(signal) {
+        if signal_name(signal).is_some() && has_default_action(signal)? {
             let flag = Arc::new(AtomicBool::new(true));
             signal_hook::flag::register_conditional_default(signal, flag.clone())?;
             unwatched = Some(flag);
@@ -99,21 +99,32 @@ fn kinds() -> MutexGuard<'static, Vec<Kind>> {
     KINDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns whether the signal does what it does by default, because it is neither ignored nor caught. Also true if that is
-/// not known.
+/// Returns whether the signal does what it does by default, because it is neither ignored nor caught. Also true if the
+/// system never tells.
+///
+/// # Errors
+///
+/// If the system may tell another time, for example when there are descriptors again. To assume the default action would let
+/// the signal end a process that has ignored it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn has_default_action(signal: c_int) -> bool {
-    let Ok(status) = std::fs::read("/proc/self/status") else { return true };
-    let status = String::from_utf8_lossy(&status);
+fn has_default_action(signal: c_int) -> io::Result<bool> {
+    let status = match std::fs::read("/proc/self/status") {
+        Ok(status) => String::from_utf8_lossy(&status).into_owned(),
+        // There is no `/proc`, or it is closed to this process.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+            return Ok(true);
+        }
+        Err(error) => return Err(error),
+    };
     let is_in = |set: &str| {
         let mask = status.lines().find_map(|line| line.strip_prefix(set));
         mask.and_then(|mask| u128::from_str_radix(mask.trim(), 16).ok())
             .is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
     };
-    !is_in("SigIgn:") && !is_in("SigCgt:")
+    Ok(!is_in("SigIgn:") && !is_in("SigCgt:"))
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn has_default_action(_: c_int) -> bool {
-    true
+fn has_default_action(_: c_int) -> io::Result<bool> {
+    Ok(true)
 }
