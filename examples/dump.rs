@@ -12,7 +12,7 @@ mod duration;
 #[path = "common/say.rs"]
 mod say;
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("dump: {error}");
+            let _ = writeln!(io::stderr(), "dump: {error}");
             ExitCode::FAILURE
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! Run it with `cargo run --example echo`, then talk to it from another terminal: `nc 127.0.0.1 7000`.
 //! A client that sends nothing for `--idle` is disconnected; Ctrl-C ends the server.
+//!
+//! It prints a line for each client, and waits until that is printed: whoever reads its output must go on reading.
 
 #[path = "common/accept.rs"]
 mod accept;
@@ -10,7 +12,7 @@ mod duration;
 #[path = "common/say.rs"]
 mod say;
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,6 +26,8 @@ use accept::Backoff;
 use say::say;
 
 /// A TCP echo server.
+///
+/// It prints a line for each client. If its output is a pipe that is full, it waits, and serves nobody.
 #[derive(Debug, Parser)]
 struct Options {
     /// The address to listen on; port 0 takes any free one.
@@ -39,7 +43,7 @@ fn main() -> ExitCode {
     match Runtime::new().and_then(|runtime| runtime.block_on(serve(&options))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("echo: cannot serve on {}: {error}", options.listen);
+            let _ = writeln!(io::stderr(), "echo: cannot serve on {}: {error}", options.listen);
             ExitCode::FAILURE
         }
     }

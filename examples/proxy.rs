@@ -38,6 +38,8 @@ use say::say;
 
 /// A TCP proxy.
 ///
+/// It prints a line for each connection. If its output is a pipe that is full, it waits, and forwards nothing.
+///
 /// Durations are written as 50ms or 30s; a plain number is in milliseconds.
 #[derive(Debug, Parser)]
 #[command(name = "proxy")]

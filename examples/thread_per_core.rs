@@ -15,6 +15,7 @@ mod accept;
 #[path = "common/say.rs"]
 mod say;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
     match cores::run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("thread_per_core: {error}");
+            let _ = writeln!(io::stderr(), "thread_per_core: {error}");
             ExitCode::FAILURE
         }
     }

@@ -14,6 +14,7 @@ mod duration;
 #[path = "common/say.rs"]
 mod say;
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     match host::run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("under_loop: {error}");
+            let _ = writeln!(io::stderr(), "under_loop: {error}");
             ExitCode::FAILURE
         }
     }

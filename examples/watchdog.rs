@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
+use clap::Parser;
 use mainspring::dump::Running;
 use mainspring::{Handle, Runtime, interval, sleep, spawn, task};
 
@@ -29,11 +30,16 @@ fn watch(handle: &Handle) {
     }
 }
 
+/// A thread that watches a runtime, and prints the line of a task that keeps the others from running.
+#[derive(Debug, Parser)]
+struct Options {}
+
 fn main() -> ExitCode {
+    Options::parse();
     let runtime = match Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("watchdog: cannot make a runtime: {error}");
+            let _ = writeln!(io::stderr(), "watchdog: cannot make a runtime: {error}");
             return ExitCode::FAILURE;
         }
     };

@@ -63,6 +63,7 @@ fn bad_options_say_what_to_do() {
         ("thread_per_core", ["--clients", "100000"], "0..=1000"),
         ("thread_per_core", ["--seconds", "0"], "--seconds"),
         ("thread_per_core", ["--threads", "2"], "--threads"),
+        ("watchdog", ["--threads", "2"], "--threads"),
         ("under_loop", ["--tick", "0"], "longer than zero"),
         ("under_loop", ["--duration", "soon"], "for example 50ms"),
         ("under_loop", ["--frames", "0"], "1..=1000"),

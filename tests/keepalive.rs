@@ -107,7 +107,7 @@ mod unix {
         Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process, setrlimit, waitpid,
     };
 
-    use super::example::{PATIENCE, binary};
+    use super::example::{PATIENCE, binary, without_reader};
     use super::*;
 
     /// The example under the limits that `ulimit` sets.
@@ -235,5 +235,27 @@ mod unix {
         let last = clients.split_off(39);
         drop(clients);
         server.process.wait_for(&format!("{} connected", name(&last[0])));
+    }
+
+    #[test]
+    fn accepting_goes_on_also_if_nobody_reads_what_the_server_says_about_it() {
+        let mut command = limited("ulimit -n 32", "--listen 127.0.0.1:0 --expire 60s");
+        let mut process = Running::spawn(command.stderr(without_reader()));
+        let address = process.address();
+        let connect = || TcpStream::connect(address).expect("the server's queue has room");
+        let mut clients: Vec<TcpStream> = (0..40).map(|_| connect()).collect();
+        // By the time of a later client, the server has no descriptor for the next ones. There it says so.
+        process.wait_for(&format!("{} connected", name(&clients[15])));
+        thread::sleep(Duration::from_millis(300));
+        let last = clients.split_off(39);
+        drop(clients);
+        process.wait_for(&format!("{} connected", name(&last[0])));
+    }
+
+    #[test]
+    fn a_report_that_nobody_reads_is_no_failure() {
+        let options = ["--connections", "5", "--heartbeat", "50ms", "--expire", "500ms"];
+        let status = Command::new(binary("keepalive")).args(options).stdout(without_reader()).status();
+        assert!(status.expect("it starts").success());
     }
 }

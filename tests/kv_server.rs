@@ -419,7 +419,10 @@ mod process {
     impl Running {
         fn start(file: &str) -> Running {
             let arguments = ["--listen", "127.0.0.1:0", "--file", file, "--pause", "1h"];
-            let mut process = example::Running::start("kv_server", &arguments);
+            Running::of(example::Running::start("kv_server", &arguments))
+        }
+
+        fn of(mut process: example::Running) -> Running {
             let stream = TcpStream::connect(process.address()).unwrap();
             stream.set_read_timeout(Some(example::PATIENCE)).unwrap();
             Running(process, stream)
@@ -442,6 +445,27 @@ mod process {
             assert_eq!(closed.kind(), io::ErrorKind::UnexpectedEof);
             assert!(self.0.ended().success());
         }
+    }
+
+    #[test]
+    fn the_file_is_written_also_after_an_error_that_nobody_reads() {
+        let directory = path("unread");
+        // A run that failed may have left it.
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir(&directory).unwrap();
+        let file = directory.join("kv");
+        let mut command = std::process::Command::new(example::binary("kv_server"));
+        command.args(["--listen", "127.0.0.1:0", "--pause", "10ms", "--file", file.to_str().unwrap()]);
+        let mut server = Running::of(example::Running::spawn(command.stderr(example::without_reader())));
+        // Without its directory the file cannot be written, and the server says so on standard error.
+        fs::remove_dir(&directory).unwrap();
+        assert_eq!(server.ask("SET greeting hello"), "OK");
+        std::thread::sleep(Duration::from_millis(300));
+        fs::create_dir(&directory).unwrap();
+        assert_eq!(server.ask("SAVE"), "OK");
+        assert!(fs::read_to_string(&file).unwrap().contains("greeting hello"));
+        server.stop();
+        fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]

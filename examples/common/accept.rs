@@ -4,7 +4,7 @@
 //! the queue, or it means that the machine has no descriptor left just now. If a server ends on either, any client can end it; if
 //! it tries again at once, without descriptors, it spins.
 
-use std::io;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use mainspring::sleep;
@@ -58,7 +58,8 @@ impl Backoff {
             AcceptError::Exhausted => {
                 let pause = Self::FIRST.saturating_mul(1 << self.failures.min(16)).min(Self::LONGEST);
                 self.failures += 1;
-                eprintln!("cannot accept just now ({error}); trying again in {pause:?}");
+                // Not `eprintln!`, which panics once standard error has no reader any more.
+                let _ = writeln!(io::stderr(), "cannot accept just now ({error}); trying again in {pause:?}");
                 sleep(pause).await;
                 Ok(())
             }

@@ -1,5 +1,6 @@
 //! How self-checking examples end.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use crate::say::say;
@@ -13,7 +14,7 @@ pub(crate) fn conclude(program: &str, outcome: Result<String, String>) -> ExitCo
     match say(format_args!("{program}: {text}")) {
         Ok(()) => status,
         Err(error) => {
-            eprintln!("{program}: {error}");
+            let _ = writeln!(io::stderr(), "{program}: {error}");
             ExitCode::FAILURE
         }
     }

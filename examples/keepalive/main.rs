@@ -117,7 +117,7 @@ fn run(options: &Options) -> Result<bool, String> {
         }
     })?;
     let printed = if options.json { report.json().to_string() } else { report.to_string() };
-    writeln!(io::stdout(), "{printed}").map_err(|error| format!("cannot print the report: {error}"))?;
+    say(printed).map_err(|error| error.to_string())?;
     Ok(report.succeeded())
 }
 

@@ -38,7 +38,8 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Only serve, on this address, until Ctrl-C: `nc` can be the client, and every line is a heartbeat
+    /// Only serve, on this address, until Ctrl-C: `nc` can be the client, and every line is a heartbeat. Lines are printed for
+    /// each connection; if the output is a pipe that is full, the server waits, and serves nobody
     #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with_all = ["connections", "heartbeat", "duration", "json"])]
     pub(crate) listen: Option<SocketAddr>,
 }

@@ -112,9 +112,9 @@ pub(crate) fn keep(
                 }
             }
             // A task that has asked reports the error itself.
-            match &written {
-                Err(message) if waiting.is_empty() => eprintln!("kv_server: {message}"),
-                _ => {}
+            if let Some(message) = written.as_ref().err().filter(|_| waiting.is_empty()) {
+                // Not `eprintln!`: a panic would end this task, and nothing would be written any more.
+                let _ = writeln!(io::stderr(), "kv_server: {message}");
             }
             for ask in waiting {
                 let _ = ask.send(written.clone());

@@ -154,6 +154,13 @@ impl Drop for Running {
     }
 }
 
+/// A standard stream whose reader has gone.
+#[cfg(unix)]
+pub(crate) fn without_reader() -> Stdio {
+    let (_reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
+    writer.into()
+}
+
 /// Makes Ctrl-C end the processes that this process starts, even if this process ignores it, as the background job of some shells
 /// does: a signal that is ignored remains ignored in a child, and a signal with a handler gets its default action. The handler
 /// takes that action here, too.
