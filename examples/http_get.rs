@@ -25,7 +25,7 @@ use mainspring::{Runtime, spawn, timeout};
 #[derive(Debug, Parser)]
 struct Options {
     /// The page, such as http://example.org/
-    #[arg(value_parser = target::parse)]
+    #[arg(value_parser = target::Url)]
     url: Uri,
     /// How long the whole request may take, from the name look-up to the last byte.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         // The reader has stopped reading, which is not an error.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("http_get: {failure}");
+            let _ = writeln!(io::stderr(), "http_get: {failure}");
             ExitCode::FAILURE
         }
     }

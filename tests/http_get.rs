@@ -105,6 +105,21 @@ fn a_url_that_is_none_is_refused_with_what_to_write() {
 }
 
 #[test]
+fn a_url_with_a_password_is_refused_and_not_printed() {
+    for url in
+        ["http://user:secret@example.org/", "http://user:secret@example.org:80", "user:secret@example.org"]
+    {
+        let output = run("http_get", &[url]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{url}: {said}");
+        assert!(said.contains("no user name and no password") && !said.contains("secret"), "{url}: {said}");
+    }
+    // Here it is part of the path.
+    let (output, head, _) = with_answer("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", "/a@b");
+    assert!(output.status.success() && head.starts_with("GET /a@b HTTP/1.1\r\n"), "{head}");
+}
+
+#[test]
 fn a_closed_port_is_told_with_its_address() {
     // A port that is taken, so that no other program gets it meanwhile, and on which nothing listens.
     let socket = TcpSocket::new_v4().unwrap();

@@ -281,6 +281,27 @@ fn ctrl_c_ends_it_with_the_report_so_far() {
     assert_eq!(load.ended().code(), Some(1));
 }
 
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_it_also_while_it_connects() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let mut command = std::process::Command::new(example::binary("load"));
+    command.args([&url, "--connections", "900", "--duration", "1h"]).stderr(std::process::Stdio::piped());
+    let mut load = Running::spawn(&mut command);
+    listener.set_nonblocking(true).unwrap();
+    for number in 0..900 {
+        // All but a few are still to come, and nothing holds them up.
+        if number == 20 {
+            load.signal(rustix::process::Signal::INT);
+        }
+        while listener.accept().is_err() && load.has_ended().is_none() {}
+    }
+    assert_eq!(load.ended().code(), Some(1));
+    let said = load.errors.take().unwrap().recv_timeout(PATIENCE).unwrap();
+    assert_eq!(said, "load: ended before the first request");
+}
+
 #[track_caller]
 fn fails_with(output: &Output, what: &str) {
     let said = stderr(output);
@@ -318,6 +339,7 @@ fn bad_options_say_what_to_do() {
     for (arguments, what) in [
         (&["127.0.0.1:8000"][..], "it has to begin with http://, as in http://127.0.0.1:8000"),
         (&["https://127.0.0.1:8000/"], "this example has no TLS"),
+        (&["http://user:secret@127.0.0.1:8000/"], "no user name and no password"),
         (&["ftp://127.0.0.1/"], "the scheme is ftp"),
         (&["http://127.0.0.1:port/"], "the port is no number"),
         (&[], "<URL>"),
@@ -328,6 +350,7 @@ fn bad_options_say_what_to_do() {
         (&[URL, "--rate", "2.5"], "a whole number from 1 to 1000000"),
         (&[URL, "--duration", "0"], "longer than zero"),
         (&[URL, "--duration", "soon"], "for example 50ms"),
+        (&[URL, "--duration", "18446744073709551615s"], "no longer than 100 years"),
         (&[URL, "--timeout", "0s"], "longer than zero"),
         (&[URL, "--connections", "0"], "1..=60000"),
         (&[URL, "--threads", "2"], "--threads"),

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-/// Parses a duration that is longer than zero.
+/// A century. It can be added to any time of day or instant, which some libraries do without a check.
+const LONGEST: Duration = Duration::from_secs(100 * 31_557_600);
+
+/// Parses a duration that is longer than zero, and no longer than a century.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let duration = match text.trim().parse::<u64>() {
         Ok(milliseconds) => Duration::from_millis(milliseconds),
@@ -11,6 +14,9 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     };
     if duration.is_zero() {
         return Err("must be longer than zero, for example 50ms".to_owned());
+    }
+    if duration > LONGEST {
+        return Err("must be no longer than 100 years".to_owned());
     }
     Ok(duration)
 }

@@ -1,9 +1,37 @@
 //! A URL on a command line that the example can request: over HTTP without TLS.
 
+use std::ffi::OsStr;
+
+use clap::builder::TypedValueParser;
+use clap::error::{Error, ErrorKind};
+use clap::{Arg, Command};
 use hyper::Uri;
+
+/// The parser of a URL that can be requested. Unlike clap's parsers, it does not repeat the value in the error: there may
+/// be a password in it.
+#[derive(Clone)]
+#[allow(dead_code, reason = "the HTTP server's test has no command line")]
+pub(crate) struct Url;
+
+impl TypedValueParser for Url {
+    type Value = Uri;
+
+    fn parse_ref(&self, command: &Command, _: Option<&Arg>, url: &OsStr) -> Result<Uri, Error> {
+        parse(&url.to_string_lossy()).map_err(|why| {
+            Error::raw(ErrorKind::ValueValidation, format!("this URL cannot be requested: {why}\n"))
+                .with_cmd(command)
+        })
+    }
+}
 
 /// Parses a URL that can be requested.
 pub(crate) fn parse(url: &str) -> Result<Uri, String> {
+    let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
+    if after_scheme.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@')) {
+        return Err(
+            "this example sends no user name and no password: leave out what is before the @".to_owned()
+        );
+    }
     match url.split_once("://") {
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => {
             let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;

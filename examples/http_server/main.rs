@@ -22,7 +22,7 @@ mod say;
 mod server;
 
 use std::future::pending;
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -54,7 +54,7 @@ struct Options {
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     body: usize,
     /// Another server, such as http://127.0.0.1:8001, to which requests below /upstream/ are forwarded
-    #[arg(long, value_name = "URL", value_parser = target::parse)]
+    #[arg(long, value_name = "URL", value_parser = target::Url)]
     upstream: Option<Uri>,
 }
 
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     match Runtime::new().and_then(|runtime| runtime.block_on(run(&options))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("http_server: cannot serve on {}: {error}", options.listen);
+            let _ = writeln!(io::stderr(), "http_server: cannot serve on {}: {error}", options.listen);
             ExitCode::FAILURE
         }
     }
@@ -77,7 +77,7 @@ async fn run(options: &Options) -> io::Result<()> {
     let _ = say(format_args!("listening on http://{}", listener.local_addr()?));
     let asked_to_end = async {
         if let Err(error) = interrupted.await {
-            eprintln!("http_server: cannot wait for signals any more: {error}");
+            let _ = writeln!(io::stderr(), "http_server: cannot wait for signals any more: {error}");
             pending().await
         }
         let _ = say("no new connections; waiting for the requests under way");

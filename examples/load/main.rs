@@ -88,9 +88,10 @@ fn main() -> ExitCode {
 async fn run(options: &Options) -> Result<bool, String> {
     let interrupted = interrupt::listen().map_err(|error| format!("cannot take in signals: {error}"))?;
     let mut interrupted = pin!(interrupted);
-    let (target, connections) = match select(pin!(connect(options)), interrupted.as_mut()).await {
-        Either::Left((connected, _)) => connected?,
-        Either::Right(_) => return Err("ended before the first request".to_owned()),
+    // Here and below signals are looked at first: the rest may use up the turn's budget each time.
+    let (target, connections) = match select(interrupted.as_mut(), pin!(connect(options))).await {
+        Either::Left(_) => return Err("ended before the first request".to_owned()),
+        Either::Right((connected, _)) => connected?,
     };
     // Before the load, because an hour of load should not end with a picture that cannot be written.
     let picture = options.svg.as_deref().map(|path| File::create(path).map_err(unwritable(path)));
@@ -125,12 +126,12 @@ async fn run(options: &Options) -> Result<bool, String> {
             Ok(())
         });
         let shown = pin!(run.show(options.duration));
-        match select(select(load, shown), interrupted).await {
-            Either::Left((Either::Left((ended, _)), _)) => ended,
-            Either::Left((Either::Right((never, _)), _)) => match never {},
-            Either::Right((interrupted, _)) => {
+        match select(interrupted, select(load, shown)).await {
+            Either::Left((interrupted, _)) => {
                 interrupted.map_err(|error| format!("cannot wait for signals: {error}"))
             }
+            Either::Right((Either::Left((ended, _)), _)) => ended,
+            Either::Right((Either::Right((never, _)), _)) => match never {},
         }
     };
     ended?;

@@ -18,7 +18,7 @@ use crate::{duration, target};
 #[command(name = "load", verbatim_doc_comment)]
 pub(crate) struct Options {
     /// What to ask for, such as http://127.0.0.1:8000/
-    #[arg(value_parser = target::parse)]
+    #[arg(value_parser = target::Url)]
     pub(crate) url: Uri,
 
     /// How many requests per second, up to a million

@@ -8,6 +8,7 @@ use std::time::Instant as StdInstant;
 use crate::Server;
 use crate::common::ms;
 use crate::example::{self, PATIENCE, stderr, stdout, tool};
+use crate::server::duration;
 
 #[test]
 fn wrk_finds_no_error_in_five_seconds() {
@@ -138,6 +139,14 @@ fn metrics_are_in_the_format_of_prometheus() {
     let counts: Vec<f64> = buckets.map(|line| line.rsplit_once(' ').unwrap().1.parse().unwrap()).collect();
     assert!(counts.len() >= 5 && counts.is_sorted(), "{counts:?}");
     assert_eq!(counts.last(), samples.get("mainspring_timer_lateness_seconds_count"));
+}
+
+#[test]
+fn a_duration_that_cannot_be_added_to_a_time_is_refused() {
+    let refused = duration::parse("18446744073709551615s").unwrap_err();
+    assert!(refused.contains("no longer than 100 years"), "{refused}");
+    let server = Server::start(&["--head", "100years", "--request", "100years", "--drain", "100years"]);
+    assert!(server.ask("GET", "/", "").starts_with("HTTP/1.1 200 "));
 }
 
 #[test]
