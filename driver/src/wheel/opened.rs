@@ -86,9 +86,10 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Removes the timer at `index`.
     pub(super) fn remove_opened(&mut self, index: usize, pool: &mut Pool<K>) {
         self.row.remove(index, None);
+        // If it was the last timer, the slot is going to be cleared.
         if index == self.head as usize {
             self.skip_holes(pool);
-        } else if index + 1 == self.row.len() {
+        } else if index + 1 == self.row.len() && !self.is_empty() {
             self.row.trim(pool);
         }
     }
