@@ -40,7 +40,7 @@ const NANO: Duration = Duration::from_nanos(1);
 /// When the first server starts, by the calendar.
 const MORNING: Duration = secs(1_800_000_000);
 
-/// How long a client may be silent.
+/// How long a client may take for a line.
 const IDLE: Duration = secs(60);
 
 /// How long after a change the file is written.
@@ -207,10 +207,26 @@ fn a_client_that_is_silent_is_told_and_sent_away_to_the_nanosecond() {
         let start = Instant::now();
         sleep(IDLE - NANO).await;
         assert_eq!(client.ask("COUNT").await, "COUNT 0");
-        assert_eq!(client.hear().await, "ERROR silent for 1m");
+        assert_eq!(client.hear().await, "ERROR no whole line for 1m");
         assert_eq!(start.elapsed(), 2 * IDLE - NANO);
         assert!(client.is_closed().await);
-        assert_eq!(session.await.unwrap().unwrap(), Ending::Silent);
+        assert_eq!(session.await.unwrap().unwrap(), Ending::Slow);
+    });
+}
+
+#[test]
+fn a_client_that_never_ends_its_line_is_told_and_sent_away_although_it_is_not_silent() {
+    run(secs(0), None, async |kv| {
+        let (mut client, session) = kv.connect();
+        let start = Instant::now();
+        for _ in 0..6 {
+            client.0.write_all(b"x").await.unwrap();
+            sleep(IDLE / 6).await;
+        }
+        assert_eq!(client.hear().await, "ERROR no whole line for 1m");
+        assert_eq!(start.elapsed(), IDLE);
+        assert!(client.is_closed().await);
+        assert_eq!(session.await.unwrap().unwrap(), Ending::Slow);
     });
 }
 

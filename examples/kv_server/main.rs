@@ -64,7 +64,7 @@ struct Options {
     /// How long after a change the file is written
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
     pause: Duration,
-    /// How long a client may be silent before it is disconnected
+    /// How long a client may take for a line, or leave its answers unread, before it is disconnected
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     idle: Duration,
 }

@@ -1,4 +1,4 @@
-//! A client's connection, over any stream: requests are answered in order, until the client leaves or is silent for too long.
+//! A client's connection, over any stream: requests are answered in order, until the client leaves or takes too long.
 
 use std::io;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub(crate) struct Server {
     pub(crate) store: Rc<Store>,
     /// `None` keeps everything in memory only.
     pub(crate) disk: Option<Disk>,
-    /// How long a client may be silent, and how long it may leave its answers unread.
+    /// How long a client may take for a line, and how long it may leave its answers unread.
     pub(crate) idle: Duration,
 }
 
@@ -29,8 +29,8 @@ pub(crate) enum Ending {
     Left,
     /// The client announced that it leaves.
     Quit,
-    /// The client was silent for too long, and was told.
-    Silent,
+    /// No whole line came in time, and the client was told.
+    Slow,
     /// The client's line was too long to be parsed, and so the rest could not be parsed either.
     TooLong,
 }
@@ -55,9 +55,10 @@ pub(crate) async fn serve(
         }
         line.clear();
         let mut limited = (&mut reader).take(LONGEST);
+        // The limit is for the whole line: a byte now and then does not hold the connection.
         match timeout(server.idle, limited.read_until(b'\n', &mut line)).await {
             Ok(read) => read?,
-            Err(_elapsed) => break Ending::Silent,
+            Err(_elapsed) => break Ending::Slow,
         };
         let Some(request) = line.strip_suffix(b"\n") else {
             break if line.len() as u64 == LONGEST { Ending::TooLong } else { Ending::Left };
@@ -73,7 +74,7 @@ pub(crate) async fn serve(
     let farewell = match ending {
         Ending::Left => None,
         Ending::Quit => Some("BYE".to_owned()),
-        Ending::Silent => Some(format!("ERROR silent for {}", format_duration(server.idle))),
+        Ending::Slow => Some(format!("ERROR no whole line for {}", format_duration(server.idle))),
         Ending::TooLong => Some(format!("ERROR a line has at most {LONGEST} bytes")),
     };
     timeout(server.idle, async {
