@@ -14,7 +14,7 @@ use mainspring::sleep;
 pub(crate) enum AcceptError {
     /// One connection, which is gone: go on with the next one at once.
     Connection,
-    /// The machine, which has run out of a resource: go on after a while, when some may have been released.
+    /// The machine, which has run out of a resource or refuses a connection: go on after a while, when that may have changed.
     Exhausted,
     /// The listener: it will never accept again.
     Listener,
@@ -28,8 +28,10 @@ impl AcceptError {
             // Linux also hands the pending network errors of the new connection to `accept`.
             ConnectionAborted | ConnectionReset | Interrupted | TimedOut | HostUnreachable
             | NetworkUnreachable | NetworkDown => Self::Connection,
-            InvalidInput | Unsupported | NotConnected | PermissionDenied => Self::Listener,
-            // No descriptors (EMFILE, ENFILE), no memory, and all errors without their own kind: waiting is safe, ending is not.
+            // It does not listen any more.
+            InvalidInput => Self::Listener,
+            // No descriptors (EMFILE, ENFILE), no memory, a firewall's refusal (EPERM), which may leave the connection in the
+            // queue, and all others: waiting is safe, ending is not.
             _ => Self::Exhausted,
         }
     }

@@ -9,6 +9,8 @@ mod example;
 mod server;
 
 #[cfg(unix)]
+mod accept;
+#[cfg(unix)]
 mod curl;
 mod deadline;
 #[cfg(unix)]

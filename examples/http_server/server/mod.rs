@@ -7,7 +7,7 @@
 //! * An error of one connection affects only that connection. It is counted, not printed: strangers can cause any number of them.
 
 #[path = "../../common/accept.rs"]
-mod accept;
+pub(crate) mod accept;
 pub(crate) mod deadline;
 #[path = "../../common/duration.rs"]
 pub(crate) mod duration;
