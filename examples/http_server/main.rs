@@ -47,6 +47,9 @@ struct Options {
     /// How long a request may take from its head to the beginning of its answer. A client may ask for less, with `grpc-timeout`.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     request: Duration,
+    /// How long a client may leave an answer unread.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    answer: Duration,
     /// How long, after Ctrl-C, to wait for the requests that are under way.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     drain: Duration,
@@ -82,8 +85,8 @@ async fn run(options: &Options) -> io::Result<()> {
         }
         let _ = say("no new connections; waiting for the requests under way");
     };
-    let Options { head, request, drain, body, .. } = *options;
-    let limits = Limits { head, request, drain, body };
+    let Options { head, request, answer, drain, body, .. } = *options;
+    let limits = Limits { head, request, answer, drain, body };
     let cut_off = serve(listener, limits, options.upstream.clone(), asked_to_end).await?;
     let _ = match cut_off {
         0 => say("ended; every request was answered"),

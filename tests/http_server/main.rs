@@ -16,6 +16,7 @@ mod deadline;
 #[cfg(unix)]
 mod ending;
 mod process;
+mod unread;
 mod upstream;
 mod virtual_time;
 
@@ -96,8 +97,13 @@ impl Server {
     }
 }
 
-const LIMITS: Limits =
-    Limits { head: Duration::from_secs(30), request: Duration::from_secs(10), drain: HOUR, body: 1 << 20 };
+const LIMITS: Limits = Limits {
+    head: Duration::from_secs(30),
+    request: Duration::from_secs(10),
+    answer: Duration::from_secs(50),
+    drain: HOUR,
+    body: 1 << 20,
+};
 
 type Serving = (SocketAddr, oneshot::Sender<()>, mainspring::task::JoinHandle<std::io::Result<usize>>);
 

@@ -17,6 +17,7 @@ mod service;
 #[path = "../../common/target.rs"]
 pub(crate) mod target;
 mod upstream;
+mod write_limit;
 
 use std::error::Error;
 use std::io;
@@ -39,6 +40,7 @@ use mainspring::{spawn, timeout};
 use accept::Backoff;
 use metrics::Counts;
 use prefix::Version;
+use write_limit::WriteLimit;
 
 /// The limits of time and size.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +49,8 @@ pub(crate) struct Limits {
     pub(crate) head: Duration,
     /// From the head of a request to the beginning of its answer.
     pub(crate) request: Duration,
+    /// For a client that reads nothing of what is written to it.
+    pub(crate) answer: Duration,
     /// For the requests that are in progress at the end.
     pub(crate) drain: Duration,
     /// The maximum number of bytes in a request's body.
@@ -116,13 +120,14 @@ async fn connection(stream: TcpStream, state: Rc<State>, stop: Stop) {
 async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<(), Box<dyn Error>> {
     // An answer is written as a whole: waiting for more data would only delay it.
     stream.set_nodelay(true)?;
-    let Limits { head, .. } = state.limits;
+    let Limits { head, answer, .. } = state.limits;
     // While no request is in progress there is nothing to wait for.
     let detected = match select(pin!(timeout(head, prefix::detect(stream))), stop.clone()).await {
         Either::Left((detected, _)) => detected,
         Either::Right(_) => return Ok(()),
     };
     let (version, stream) = detected??;
+    let stream = WriteLimit::new(stream, answer);
     let service = service_fn(|request| service::answer(request, state.clone()));
     match version {
         Version::Http1 => {
