@@ -41,13 +41,13 @@ struct Options {
     /// The address to listen on; port 0 takes any free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
-    /// How long a client may take for the head of a request. With HTTP/1 it also limits how long a connection may be idle.
+    /// How long a client may take for the head of a request. It also limits how long a connection may be idle.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     head: Duration,
     /// How long a request may take from its head to the beginning of its answer. A client may ask for less, with `grpc-timeout`.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
     request: Duration,
-    /// How long a client may leave an answer unread.
+    /// How long a client may read nothing of an answer. With HTTP/2, how long it may take to read a whole answer.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     answer: Duration,
     /// How long, after Ctrl-C, to wait for the requests that are under way.

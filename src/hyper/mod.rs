@@ -56,8 +56,8 @@
 //! ```
 //!
 //! A server that strangers can reach needs more. `examples/http_server` in the repository has it, ready to be copied: both
-//! versions of HTTP on one port, an `accept` that fails, a limit for each request, clients that send their headers slowly,
-//! endless bodies, metrics, and a shutdown on Ctrl-C that lets requests under way be answered.
+//! versions of HTTP on one port, an `accept` that fails, a limit for each request, clients that send their headers slowly or
+//! leave their answers unread, endless bodies, metrics, and a shutdown on Ctrl-C that lets requests under way be answered.
 //!
 //! **Timeouts.** Without a [`Timer`], hyper has no timeouts at all. With a timer, an HTTP/1 connection has thirty seconds for the
 //! head of each request ([`header_read_timeout`]), counted from the start of the connection or from the end of the previous

@@ -59,6 +59,24 @@ fn a_slow_client_is_cut_off_at_the_header_timeout_and_the_others_are_served() {
 }
 
 #[test]
+fn a_client_that_reads_nothing_is_cut_off_and_counted_and_the_others_are_served() {
+    let limit = ms(700);
+    let server = Server::start(&["--answer", "700ms"]);
+    let start = StdInstant::now();
+    let mut stream = server.connect();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    let requests = "GET / HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1000);
+    let error = loop {
+        if let Err(error) = stream.write_all(requests.as_bytes()) {
+            break error.kind();
+        }
+    };
+    assert!(![ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error), "it is not cut off");
+    assert!(start.elapsed() >= limit, "it is cut off after {:?}", start.elapsed());
+    assert!(server.ask("GET", "/metrics", "").contains("\nhttp_connection_errors_total 1\n"));
+}
+
+#[test]
 fn a_request_that_takes_too_long_is_answered_with_an_error() {
     let server = Server::start(&["--request", "300ms", "--body", "1000"]);
     assert!(server.ask("GET", "/sleep/1h", "").starts_with("HTTP/1.1 503 "));

@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::{Request, client};
 use mainspring::hyper::Executor;
 use mainspring::spawn;
-use mainspring::time::{Instant, sleep, stand_still};
+use mainspring::time::{Instant, sleep, stand_still, timeout};
 
 #[test]
 fn a_day_of_keep_alives_passes_in_virtual_time() {
@@ -73,6 +73,90 @@ fn an_idle_connection_ends_at_exactly_the_header_timeout() {
             assert_eq!(answer.is_empty(), sent.is_empty());
             assert_eq!(start.elapsed(), LIMITS.head);
         }
+    });
+}
+
+#[test]
+fn the_head_of_the_first_request_has_the_time_of_any_other_also_if_its_bytes_come_slowly() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let (address, _end, _server) = serve().await;
+        // The first bytes could be those of HTTP/2.
+        for sent in [["P", "O"], ["", "GET / HT"]] {
+            let mut stream = connect(address).await;
+            let start = Instant::now();
+            for part in sent {
+                stream.write_all(part.as_bytes()).await.unwrap();
+                sleep(LIMITS.head / 3).await;
+            }
+            let _ = timeout(HOUR, stream.read(&mut [0])).await.expect("the connection is cut off");
+            assert_eq!(start.elapsed(), LIMITS.head, "after {sent:?}");
+        }
+    });
+}
+
+#[test]
+fn an_idle_connection_of_http2_is_asked_to_end_although_its_client_answers_pings() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let (address, end, server) = serve().await;
+        for requests in 0..3 {
+            let stream = connect(address).await;
+            let (mut sender, connection) = client::conn::http2::handshake(Executor, stream).await.unwrap();
+            let connection = spawn(connection);
+            let start = Instant::now();
+            for _ in 0..requests {
+                // A request that is under way is no idleness, however long it takes.
+                let request = Request::get("http://x/sleep/9s").body(String::new()).unwrap();
+                sender.send_request(request).await.unwrap().into_body().collect().await.unwrap();
+                sleep(Duration::from_secs(25)).await;
+            }
+            let ended = timeout(HOUR, connection).await.expect("the connection ends");
+            ended.unwrap().expect("it is asked to end");
+            let idle = start.elapsed() - requests * Duration::from_secs(9);
+            let wanted = LIMITS.head + requests.saturating_sub(1) * Duration::from_secs(25);
+            let most = wanted + LIMITS.head / 2;
+            assert!(idle >= wanted && idle < most, "it is idle for {idle:?} after {requests} requests");
+        }
+        end.send(()).unwrap();
+        assert_eq!(server.await.unwrap().unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_client_of_http2_that_does_not_let_its_idle_connection_end_is_cut_off() {
+    // The setting number 3, which is how many requests a client may have under way: 32.
+    const MAX_STREAMS: [u8; 6] = [0, 3, 0, 0, 0, 32];
+    // The payload of the ping whose answer would end the connection; the others are hyper's signs of life.
+    const LAST_PING: [u8; 8] = [0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54];
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let (address, _end, _server) = serve().await;
+        let mut stream = connect(address).await;
+        let start = Instant::now();
+        // The preface, and a frame of no settings.
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        let answer_pings = async {
+            let (mut pings, mut last_pings, mut head) = (0, 0, [0; 9]);
+            while stream.read_exact(&mut head).await.is_ok() {
+                let mut payload = vec![0; usize::from(head[2])];
+                stream.read_exact(&mut payload).await.unwrap();
+                if head[3] == 6 && payload == LAST_PING {
+                    last_pings += 1;
+                } else if head[3] == 4 && !payload.is_empty() {
+                    assert!(payload.chunks(6).any(|setting| setting == MAX_STREAMS), "{payload:?}");
+                } else if head[3] == 6 {
+                    pings += 1;
+                    stream.write_all(b"\0\0\x08\x06\x01\0\0\0\0").await.unwrap();
+                    stream.write_all(&payload).await.unwrap();
+                }
+            }
+            (pings, last_pings)
+        };
+        let (pings, last_pings) = timeout(HOUR, answer_pings).await.expect("the connection is cut off");
+        assert!(pings >= 1 && last_pings == 1, "{pings} pings came, and {last_pings} to end the connection");
+        let held = start.elapsed();
+        assert!(held >= 2 * LIMITS.head && held < 3 * LIMITS.head, "it is held for {held:?}");
     });
 }
 

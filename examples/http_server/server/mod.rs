@@ -2,8 +2,8 @@
 //!
 //! Ground rules:
 //!
-//! * No slow client can hold a resource forever: every wait has a limit. A client may still read its answer
-//!   slowly.
+//! * No slow client can hold a resource forever: every wait has a limit. A client may still read its answer slowly: with HTTP/1
+//!   as long as it takes some of it, with HTTP/2 within a limit for the whole, because its window may have room for one byte only.
 //! * An error of one connection affects only that connection. It is counted, not printed: strangers can cause any number of them.
 
 #[path = "../../common/accept.rs"]
@@ -11,6 +11,7 @@ pub(crate) mod accept;
 pub(crate) mod deadline;
 #[path = "../../common/duration.rs"]
 pub(crate) mod duration;
+mod exchanges;
 mod metrics;
 mod prefix;
 mod service;
@@ -38,18 +39,22 @@ use mainspring::net::{TcpListener, TcpStream};
 use mainspring::{spawn, timeout};
 
 use accept::Backoff;
+use exchanges::Exchanges;
 use metrics::Counts;
 use prefix::Version;
 use write_limit::WriteLimit;
 
+/// The maximum number of requests that are under way on a connection of HTTP/2. So many answers may have to be kept for it.
+const MAX_STREAMS: u32 = 32;
+
 /// The limits of time and size.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// For the head of a request, and between two requests over HTTP/1.
+    /// For the head of a request, and for a connection that is idle.
     pub(crate) head: Duration,
     /// From the head of a request to the beginning of its answer.
     pub(crate) request: Duration,
-    /// For a client that reads nothing of what is written to it.
+    /// For a client that reads nothing; with HTTP/2, for reading a whole answer.
     pub(crate) answer: Duration,
     /// For the requests that are in progress at the end.
     pub(crate) drain: Duration,
@@ -121,6 +126,7 @@ async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<()
     // An answer is written as a whole: waiting for more data would only delay it.
     stream.set_nodelay(true)?;
     let Limits { head, answer, .. } = state.limits;
+    let exchanges = Exchanges::new();
     // While no request is in progress there is nothing to wait for.
     let detected = match select(pin!(timeout(head, prefix::detect(stream))), stop.clone()).await {
         Either::Left((detected, _)) => detected,
@@ -128,31 +134,33 @@ async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<()
     };
     let (version, stream) = detected??;
     let stream = WriteLimit::new(stream, answer);
-    let service = service_fn(|request| service::answer(request, state.clone()));
+    let service = service_fn(|request| service::answer(request, state.clone(), exchanges.begin()));
+    // The time for the detection counts, too.
+    let idle = pin!(exchanges.idle(head));
     match version {
         Version::Http1 => {
-            let mut builder = http1::Builder::new();
-            let builder = builder.timer(Timer).header_read_timeout(head);
-            until(stop, builder.serve_connection(stream, service), |connection| {
-                connection.graceful_shutdown()
-            })
-            .await?;
+            // hyper's own limit for a head would begin here: `idle` is the limit instead.
+            let connection = http1::Builder::new().serve_connection(stream, service);
+            let serving = until(stop, connection, |connection| connection.graceful_shutdown());
+            unless_late(serving, idle).await
         }
         Version::Http2 => {
             let mut builder = http2::Builder::new(Executor);
+            builder.max_concurrent_streams(MAX_STREAMS);
             // A client that is silent for this long gets a ping, and has the same time to answer it.
-            let builder = builder.timer(Timer).keep_alive_interval(head).keep_alive_timeout(head);
-            until(stop, builder.serve_connection(stream, service), |connection| {
-                connection.graceful_shutdown()
-            })
-            .await?;
+            builder.timer(Timer).keep_alive_interval(head).keep_alive_timeout(head);
+            let connection = builder.serve_connection(stream, service);
+            let stop = select(stop, idle);
+            let serving = until(stop, connection, |connection| connection.graceful_shutdown());
+            // A client that is idle has the same time once more to let the connection end.
+            let still_idle = pin!(exchanges.idle(head.saturating_mul(2)));
+            unless_late(serving, select(pin!(exchanges.overdue()), still_idle)).await
         }
     }
-    Ok(())
 }
 
 /// Drives a connection to its end, and starts to finish it once `stop` is ready.
-async fn until<C: Future>(stop: Stop, connection: C, finish: fn(Pin<&mut C>)) -> C::Output {
+async fn until<C: Future>(stop: impl Future + Unpin, connection: C, finish: fn(Pin<&mut C>)) -> C::Output {
     let mut connection = pin!(connection);
     match select(connection.as_mut(), stop).await {
         Either::Left((result, _)) => result,
@@ -160,5 +168,16 @@ async fn until<C: Future>(stop: Stop, connection: C, finish: fn(Pin<&mut C>)) ->
             finish(connection.as_mut());
             connection.await
         }
+    }
+}
+
+/// Serves a connection to its end, which is an error if `late` is ready before.
+async fn unless_late(
+    serving: impl Future<Output = hyper::Result<()>>,
+    late: impl Future + Unpin,
+) -> Result<(), Box<dyn Error>> {
+    match select(pin!(serving), late).await {
+        Either::Left((result, _)) => Ok(result?),
+        Either::Right(_) => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
     }
 }

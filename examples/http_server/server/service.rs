@@ -9,6 +9,7 @@ use hyper::{Method, Request, Response, StatusCode, header};
 use mainspring::time::{self, Instant, timeout_at};
 use mainspring::{Handle, sleep};
 
+use super::exchanges::{Exchange, Unsent};
 use super::{State, deadline, duration, metrics, upstream};
 
 const HELP: &str = "\
@@ -22,13 +23,17 @@ POST /echo             sends the body back
 With the header grpc-timeout, say 250m for 250 milliseconds, a request gets no more time than that.
 ";
 
-type Answer = Response<Full<Bytes>>;
+type Answer = Response<Bytes>;
 
 /// Answers within the time limit of a request, and counts the answer. There always is one.
-pub(super) async fn answer(request: Request<Incoming>, state: Rc<State>) -> Result<Answer, Infallible> {
+pub(super) async fn answer(
+    request: Request<Incoming>,
+    state: Rc<State>,
+    exchange: Exchange,
+) -> Result<Response<Full<Unsent>>, Infallible> {
     let answer = within(request, &state).await;
     state.counts.answered(answer.status());
-    Ok(answer)
+    Ok(answer.map(|bytes| Full::new(exchange.answer(bytes, state.limits.answer))))
 }
 
 /// Answers within the time that the server gives, or that the client gives if it is less. Everything that the handler calls and
@@ -101,7 +106,7 @@ async fn hand_on(request: &Request<Incoming>, state: &State) -> Answer {
 /// Sends back a body, if it is not too long and arrives in time.
 async fn echo(body: Incoming, most: usize, limit: Instant) -> Answer {
     match timeout_at(limit, Limited::new(body, most).collect()).await {
-        Ok(Ok(body)) => Response::new(Full::new(body.to_bytes())),
+        Ok(Ok(body)) => Response::new(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             text(StatusCode::PAYLOAD_TOO_LARGE, format!("a body may have {most} bytes\n"))
         }
@@ -112,5 +117,5 @@ async fn echo(body: Incoming, most: usize, limit: Instant) -> Answer {
 
 fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
     let answer = Response::builder().status(status).header(header::CONTENT_TYPE, "text/plain; charset=utf-8");
-    answer.body(Full::new(text.into())).expect("the status and the header are valid")
+    answer.body(text.into()).expect("the status and the header are valid")
 }

@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::io;
 
-use http_body_util::{BodyExt, Empty, Full, Limited};
+use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::{Request, Response, Uri, header};
@@ -24,7 +24,7 @@ pub(super) async fn ask(
     server: &Uri,
     path: &str,
     most: usize,
-) -> Result<Response<Full<Bytes>>, Box<dyn Error + Send + Sync>> {
+) -> Result<Response<Bytes>, Box<dyn Error + Send + Sync>> {
     let stream = TcpStream::connect(target::host_and_port(server)).await?;
     stream.set_nodelay(true)?;
     let (mut sender, connection) = http1::handshake(stream).await?;
@@ -41,5 +41,5 @@ pub(super) async fn ask(
         handed_on = handed_on.header(header::CONTENT_TYPE, kind);
     }
     let body = Limited::new(answer.into_body(), most).collect().await?.to_bytes();
-    Ok(handed_on.body(Full::new(body))?)
+    Ok(handed_on.body(body)?)
 }

@@ -1,0 +1,100 @@
+//! The exchanges of a connection: each is a request and its answer, from the request's head until the answer has been written.
+//! They tell when a connection is idle, and when a client of HTTP/2 does not read an answer.
+//!
+//! Ground rule: the bytes of an answer hold its exchange. hyper drops them when they have been written to the socket. With HTTP/2
+//! they may wait in hyper before, until the client's window has room for them, and no other limit applies to them there.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hyper::body::{Buf, Bytes};
+use mainspring::time::{Instant, TimerMap, sleep_until};
+
+pub(super) struct Exchanges {
+    /// Those under way, by their number. Each is due when its answer must have been written.
+    under_way: RefCell<TimerMap<u64, ()>>,
+    /// How many have begun.
+    begun: Cell<u64>,
+    /// When the last one ended, or else the connection began.
+    last: Cell<Instant>,
+}
+
+impl Exchanges {
+    /// Those of a connection that begins now.
+    pub(super) fn new() -> Rc<Self> {
+        Rc::new(Exchanges {
+            under_way: RefCell::default(),
+            begun: Cell::new(0),
+            last: Cell::new(Instant::now()),
+        })
+    }
+
+    /// Begins an exchange.
+    pub(super) fn begin(self: &Rc<Self>) -> Exchange {
+        let number = self.begun.get();
+        self.begun.set(number + 1);
+        // The time until there is an answer has its own limit.
+        self.under_way.borrow_mut().insert(number, (), Duration::MAX);
+        Exchange { number, all: Rc::clone(self) }
+    }
+
+    /// Waits until no exchange has been under way for this long.
+    pub(super) async fn idle(&self, limit: Duration) {
+        loop {
+            let idle = self.under_way.borrow().is_empty();
+            let since = if idle { self.last.get() } else { Instant::now() };
+            if since.elapsed() >= limit {
+                return;
+            }
+            sleep_until(since + limit).await;
+        }
+    }
+
+    /// Waits until an answer could not be written in time.
+    pub(super) async fn overdue(&self) {
+        poll_fn(|cx| self.under_way.borrow_mut().poll_expired(cx)).await;
+    }
+}
+
+/// An exchange, which ends when this is dropped.
+pub(super) struct Exchange {
+    number: u64,
+    all: Rc<Exchanges>,
+}
+
+impl Exchange {
+    /// Answers with these bytes, which must have been written within this time.
+    pub(super) fn answer(self, bytes: Bytes, limit: Duration) -> Unsent {
+        self.all.under_way.borrow_mut().reset(&self.number, limit);
+        Unsent { bytes, _exchange: self }
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.all.under_way.borrow_mut().remove(&self.number);
+        self.all.last.set(Instant::now());
+    }
+}
+
+/// The bytes of an answer that have not been written yet, and their exchange.
+pub(super) struct Unsent {
+    bytes: Bytes,
+    _exchange: Exchange,
+}
+
+impl Buf for Unsent {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+    }
+}
