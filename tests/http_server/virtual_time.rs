@@ -161,6 +161,36 @@ fn a_client_of_http2_that_does_not_let_its_idle_connection_end_is_cut_off() {
 }
 
 #[test]
+fn a_client_that_closes_its_direction_after_its_request_gets_its_answer() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let (address, end, server) = serve().await;
+        let start = Instant::now();
+        let mut stream = connect(address).await;
+        stream.write_all(b"GET /sleep/5s HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        stream.close().await.unwrap();
+        let mut answer = String::new();
+        timeout(HOUR, stream.read_to_string(&mut answer)).await.expect("the connection ends").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("rested\n"), "{answer}");
+        // Without its whole body there is an answer, too.
+        let mut stream = connect(address).await;
+        stream.write_all(b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhell").await.unwrap();
+        stream.close().await.unwrap();
+        answer.clear();
+        timeout(HOUR, stream.read_to_string(&mut answer)).await.expect("the connection ends").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        // A client that has gone holds its request for the limit of a request at most.
+        let mut stream = connect(address).await;
+        stream.write_all(b"GET /sleep/1day HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        drop(stream);
+        sleep(ms(1)).await;
+        end.send(()).unwrap();
+        assert_eq!(server.await.unwrap().unwrap(), 0);
+        assert!(start.elapsed() < 2 * LIMITS.request, "it ends after {:?}", start.elapsed());
+    });
+}
+
+#[test]
 fn a_service_that_never_answers_is_answered_for_at_exactly_its_limit() {
     let _watchdog = watchdog(LONG);
     paused().block_on(async {

@@ -139,8 +139,9 @@ async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<()
     let idle = pin!(exchanges.idle(head));
     match version {
         Version::Http1 => {
-            // hyper's own limit for a head would begin here: `idle` is the limit instead.
-            let connection = http1::Builder::new().serve_connection(stream, service);
+            // hyper's own limit for a head would begin here: `idle` is the limit instead. A client that has closed its direction
+            // gets its answer. One that has gone looks the same: its request goes on, within its limit.
+            let connection = http1::Builder::new().half_close(true).serve_connection(stream, service);
             let serving = until(stop, connection, |connection| connection.graceful_shutdown());
             unless_late(serving, idle).await
         }

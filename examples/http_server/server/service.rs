@@ -25,7 +25,8 @@ With the header grpc-timeout, say 250m for 250 milliseconds, a request gets no m
 
 type Answer = Response<Bytes>;
 
-/// Answers within the time limit of a request, and counts the answer. There always is one.
+/// Answers within the time limit of a request, and counts the answer. There always is one, unless a client of HTTP/2 has
+/// withdrawn its request or a connection has failed.
 pub(super) async fn answer(
     request: Request<Incoming>,
     state: Rc<State>,
