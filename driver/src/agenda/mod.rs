@@ -114,9 +114,10 @@ pub enum Popped<T> {
 /// inserted for, or moved to, a time that has passed may come out after others that were due by then, but before
 /// any entry that comes due later.
 ///
-/// Nothing is allocated before the first insertion, and nothing while entries come and go in similar numbers;
-/// the memory of a burst is released in small steps, a few pages of sixty-four entries whenever [`pop_due`](Agenda::pop_due)
-/// finds nothing that is due, if it is no longer needed after a second or two. A value that is taken out is gone at once.
+/// Nothing is allocated before the first insertion, and nothing while entries come and go in similar numbers (except where
+/// they are due within 16 ns, or overdue, and come in another order); the memory of a burst is released in small steps, a few
+/// pages of sixty-four entries whenever [`pop_due`](Agenda::pop_due) finds nothing that is due, if it is no longer needed after
+/// a second or two. A value that is taken out is gone at once.
 ///
 /// ```
 /// use mainspring_driver::{Agenda, Nanos};
@@ -466,8 +467,9 @@ impl<T> Agenda<T> {
         self.entries.reserve(additional);
     }
 
-    /// Releases all memory that can be released without moving an entry, including what was reserved. Entries lie on pages
-    /// of sixty-four, and a page with one entry stays: new entries are put there first.
+    /// Releases all memory of entries that can be released without moving one, including what was reserved. Entries lie on
+    /// pages of sixty-four, and a page with one entry stays: new entries are put there first. The wheel's own memory is
+    /// released at once only if there is no entry, and otherwise in small steps.
     pub fn shrink_to_fit(&mut self) {
         if self.is_empty() {
             self.wheel = None;

@@ -11,7 +11,7 @@ use crate::Nanos;
 
 /// A window is two to this many nanoseconds: about a second.
 const WINDOW_BITS: u32 = 30;
-/// So many blocks and lists are never freed.
+/// So many blocks, and so many lists, however long, are never freed. (A list for a million timers takes up to 400 kB.)
 const KEPT: usize = 16;
 /// Cells of the longest row that is sorted at once.
 pub(super) const LONGEST: usize = 2048;
