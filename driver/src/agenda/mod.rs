@@ -240,14 +240,13 @@ impl<T> Agenda<T> {
     /// use mainspring_driver::{Agenda, Nanos, Tolerance};
     ///
     /// let mut agenda = Agenda::new();
-    /// agenda.set_tolerance(Tolerance::Fixed { ratio: 0.5, max: Duration::from_micros(32) });
-    /// agenda.note(Nanos::new(100_000));
-    /// agenda.insert("a", Nanos::new(200_000));
-    /// agenda.insert("b", Nanos::new(220_000));
-    /// agenda.insert("c", Nanos::new(300_000));
-    /// // `a` may have 30.72 µs: a slack is kept in one byte.
-    /// assert_eq!((agenda.earliest(), agenda.next_wake()), (Some(Nanos::new(200_000)), Some(Nanos::new(220_000))));
-    /// assert_eq!(agenda.next_park(), Some((Nanos::new(220_000), Duration::from_nanos(10_720))));
+    /// agenda.set_tolerance(Tolerance::Fixed { ratio: 0.5, max: Duration::from_nanos(64) });
+    /// agenda.note(Nanos::new(1_000));
+    /// agenda.insert("a", Nanos::new(1_128));
+    /// agenda.insert("b", Nanos::new(1_160));
+    /// agenda.insert("c", Nanos::new(2_000));
+    /// assert_eq!((agenda.earliest(), agenda.next_wake()), (Some(Nanos::new(1_128)), Some(Nanos::new(1_160))));
+    /// assert_eq!(agenda.next_park(), Some((Nanos::new(1_160), Duration::from_nanos(32))));
     /// ```
     #[track_caller]
     pub fn set_tolerance(&mut self, tolerance: Tolerance) {

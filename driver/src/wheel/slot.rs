@@ -445,15 +445,13 @@ mod tests {
     #[test]
     fn each_bound_is_widened_by_itself() {
         let mut busy = Busy::of(0, true);
-        // All times are in units of 128 ns, because a slack is a multiple of that.
         let mut add = |when: u64, slack: u64| {
-            let (key, slack) = (busy.places.0.len(), Slack::at_most_nanos(128 * slack));
+            let (key, slack) = (busy.places.0.len(), Slack::at_most_nanos(slack));
             busy.places.0.push(Place::NOWHERE);
-            let timer = Timer { when: Nanos::new(128 * when), rank: Rank::new(key as u64, slack), key };
+            let timer = Timer { when: Nanos::new(when), rank: Rank::new(key as u64, slack), key };
             busy.slot.push(&mut busy.places, timer, &mut busy.pool);
             let slot = &busy.slot;
-            [slot.earliest, slot.latest, slot.wake, Nanos::new(slot.slack.as_nanos())]
-                .map(|at| at.get() / 128)
+            [slot.earliest, slot.latest, slot.wake, Nanos::new(slot.slack.as_nanos())].map(Nanos::get)
         };
         assert_eq!(add(100, 48), [100, 100, 148, 48]);
         assert_eq!(add(200, 48), [100, 200, 148, 48], "the latest alone");
