@@ -49,6 +49,8 @@ pub(super) struct Slot<K, const SHORT: usize> {
     /// No timer has less slack.
     pub(super) slack: Slack,
     pub(super) ordered: bool,
+    /// A timer has left or changed since the bounds were exact.
+    is_loose: bool,
 }
 
 /// Whether a slot has been opened.
@@ -74,6 +76,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
             phase: Phase::Waiting,
             slack: Slack::MAX,
             ordered: true,
+            is_loose: false,
         }
     }
 
@@ -165,6 +168,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         if !self.row.remove(index, key) {
             return false;
         }
+        self.is_loose = true;
         // If it was the last timer, the slot is going to be cleared.
         if index + 1 == self.row.len() && !self.is_empty() {
             self.row.trim(pool);
@@ -252,6 +256,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
             (self.wake, self.slack) = (timer.wake(), slack);
         } else {
             self.widen(&timer);
+            self.is_loose = true;
         }
         self.ordered = self.row.len() == 1;
         true
@@ -259,8 +264,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// The last deadline up to `most`, for a slot that has one; or `most`, if it would take long to find out.
     pub(super) fn last_until(&self, most: Nanos) -> Nanos {
-        // The bounds may be those of timers that have been removed.
-        if self.row.len() > SEARCHED {
+        if self.latest <= most && !self.is_loose || self.row.len() > SEARCHED {
             return self.latest.min(most);
         }
         let due = self.timers().map(|(_, timer)| timer.when).filter(|when| *when <= most);
