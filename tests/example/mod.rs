@@ -157,8 +157,9 @@ impl Drop for Running {
 /// A standard stream whose reader has gone.
 #[cfg(unix)]
 pub(crate) fn without_reader() -> Stdio {
-    let (_reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
-    writer.into()
+    // std closes both ends in children, on each system. (A write to it fails as one to a pipe does.)
+    let (_reader, writer) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    std::os::fd::OwnedFd::from(writer).into()
 }
 
 /// Makes Ctrl-C end the processes that this process starts, even if this process ignores it, as the background job of some shells
