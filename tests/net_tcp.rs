@@ -118,25 +118,34 @@ fn the_end_that_came_with_the_last_bytes_is_seen() {
     });
 }
 
+#[cfg(target_os = "linux")]
+fn write_around_urgent_data(mut stream: &std::net::TcpStream) {
+    stream.write_all(b"before").unwrap();
+    SockRef::from(&stream).send_out_of_band(b"!").unwrap();
+    stream.write_all(b"behind").unwrap();
+}
+
+#[cfg(target_os = "linux")]
+async fn read_around_urgent_data(mut stream: &TcpStream) {
+    let (mut buf, mut got) = ([0; 100], Vec::new());
+    while got.len() < 12 {
+        let n = stream.read(&mut buf).await.unwrap();
+        assert_ne!(n, 0);
+        got.extend_from_slice(&buf[..n]);
+    }
+    assert_eq!(got, b"beforebehind");
+}
+
 /// A read stops short at the mark of urgent data, although there is more behind it and no further event.
 #[test]
 #[cfg(target_os = "linux")]
 fn bytes_behind_urgent_data_are_not_forgotten() {
     run(async {
-        let (mut ours, mut theirs) = pair().await;
+        let (mut ours, theirs) = pair().await;
         theirs.set_nodelay(true).unwrap();
-        let mut buf = [0; 100];
-        assert!(is_pending(pin!(ours.read(&mut buf))).await);
-        theirs.write_all(b"before").unwrap();
-        SockRef::from(&theirs).send_out_of_band(b"!").unwrap();
-        theirs.write_all(b"behind").unwrap();
-        let mut got = Vec::new();
-        while got.len() < 12 {
-            let n = ours.read(&mut buf).await.unwrap();
-            assert_ne!(n, 0);
-            got.extend_from_slice(&buf[..n]);
-        }
-        assert_eq!(got, b"beforebehind");
+        assert!(is_pending(pin!(ours.read(&mut [0; 100]))).await);
+        write_around_urgent_data(&theirs);
+        read_around_urgent_data(&ours).await;
     });
 }
 
@@ -152,19 +161,11 @@ fn bytes_behind_urgent_data_that_was_taken_are_not_forgotten() {
         // Not a short read: the stream still counts as ready.
         theirs.write_all(b"1234").unwrap();
         ours.read_exact(&mut buf[..4]).await.unwrap();
-        theirs.write_all(b"before").unwrap();
-        SockRef::from(&theirs).send_out_of_band(b"!").unwrap();
-        theirs.write_all(b"behind").unwrap();
+        write_around_urgent_data(&theirs);
         let take = || SockRef::from(&ours).recv_out_of_band(&mut [std::mem::MaybeUninit::uninit()]);
         assert_eq!(ours.async_io(mainspring::io::Interest::Readable, take).await.unwrap(), 1);
         sleep(Duration::from_millis(5)).await;
-        let mut got = Vec::new();
-        while got.len() < 12 {
-            let n = ours.read(&mut buf).await.unwrap();
-            assert_ne!(n, 0);
-            got.extend_from_slice(&buf[..n]);
-        }
-        assert_eq!(got, b"beforebehind");
+        read_around_urgent_data(&ours).await;
     });
 }
 
