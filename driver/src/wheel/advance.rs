@@ -234,10 +234,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     #[inline(never)]
     fn head_of_many(&self) -> Option<(Nanos, SlotId)> {
         let first = self.tree.first().map(|timer| (timer.order(), SlotId::TREE));
-        let heads = self.open_slots().filter_map(|id| {
-            let head = self.slots[id.index()].head();
-            head.map(|order| (order, id))
-        });
+        let heads = self.open_slots().filter_map(|id| Some((self.slots[id.index()].head()?, id)));
         heads.chain(first).min_by_key(|&(order, _)| order).map(|((when, _), source)| (when, source))
     }
 
