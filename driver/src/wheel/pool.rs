@@ -15,6 +15,8 @@ const WINDOW_BITS: u32 = 30;
 const KEPT: usize = 16;
 /// Cells of the longest row that is sorted at once.
 pub(super) const LONGEST: usize = 2048;
+/// A buffer to sort so many timers in is never freed.
+const KEPT_SORTER: usize = KEPT * BLOCK;
 /// A list is made with room for so many blocks, because the length of the row that takes it next is not known.
 const LISTED: usize = 32;
 /// At most so many of each kind are freed in one call.
@@ -25,8 +27,9 @@ const FREED: usize = 32;
 pub(super) struct Pool<K> {
     cells: Spare<Cells<K>>,
     lists: Spare<Vec<Block<K>>>,
-    /// Buffers to sort timers in.
-    sorters: Spare<Vec<Timer<K>>>,
+    /// A buffer to sort timers in, as long as the longest row that was sorted, and in which window that was.
+    sorter: Vec<Timer<K>>,
+    sorted: u64,
     /// Bytes of all lists, including those in use.
     listed: usize,
     window: u64,
@@ -37,9 +40,10 @@ pub(super) struct Pool<K> {
 impl<K> Pool<K> {
     pub(super) const fn new() -> Pool<K> {
         Pool {
-            cells: Spare::new(KEPT),
-            lists: Spare::new(KEPT),
-            sorters: Spare::new(0),
+            cells: Spare::new(),
+            lists: Spare::new(),
+            sorter: Vec::new(),
+            sorted: 0,
             listed: 0,
             window: 0,
             releasing: false,
@@ -83,13 +87,12 @@ impl<K> Pool<K> {
         self.lists.free.push(blocks);
     }
 
-    /// Calls `sort` with an empty vector that has room for [`LONGEST`] timers.
+    /// Calls `sort` with an empty vector.
     pub(super) fn sort(&mut self, sort: impl FnOnce(&mut Pool<K>, &mut Vec<Timer<K>>)) {
-        let mut sorter =
-            self.sorters.take().unwrap_or_else(|| self.sorters.count(Vec::with_capacity(LONGEST)));
+        let mut sorter = std::mem::take(&mut self.sorter);
         sort(self, &mut sorter);
         sorter.clear();
-        self.sorters.free.push(sorter);
+        (self.sorter, self.sorted) = (sorter, self.window);
     }
 
     /// Frees a little of the memory that a burst needed.
@@ -100,7 +103,9 @@ impl<K> Pool<K> {
             self.window = window;
             self.cells.end_window();
             self.lists.end_window();
-            self.sorters.end_window();
+            if self.sorter.capacity() > KEPT_SORTER && window > self.sorted + 2 {
+                self.sorter = Vec::new();
+            }
             self.releasing = true;
         }
         if self.releasing {
@@ -111,7 +116,6 @@ impl<K> Pool<K> {
     #[cold]
     fn release(&mut self) {
         let cells = self.cells.release().map(drop).count();
-        self.sorters.release().for_each(drop);
         let lists = self.lists.release();
         self.listed -= lists.map(|list| list.capacity() * size_of::<Block<K>>()).sum::<usize>();
         if cells > 0 {
@@ -125,9 +129,8 @@ impl<K> Pool<K> {
     /// Bytes of everything that was made, including what is in use.
     pub(super) fn allocated_bytes(&self) -> usize {
         let spare = self.cells.free.capacity() * size_of::<Cells<K>>()
-            + self.lists.free.capacity() * size_of::<Vec<Block<K>>>()
-            + self.sorters.free.capacity() * size_of::<Vec<Timer<K>>>();
-        let cells = self.cells.made * BLOCK + self.sorters.made * LONGEST;
+            + self.lists.free.capacity() * size_of::<Vec<Block<K>>>();
+        let cells = self.cells.made * BLOCK + self.sorter.capacity();
         cells * size_of::<Timer<K>>() + self.listed + spare
     }
 }
@@ -144,13 +147,11 @@ struct Spare<T> {
     last_low: usize,
     /// How many are to be freed.
     surplus: usize,
-    /// How many never are.
-    kept: usize,
 }
 
 impl<T> Spare<T> {
-    const fn new(kept: usize) -> Spare<T> {
-        Spare { free: Vec::new(), made: 0, low: 0, last_low: 0, surplus: 0, kept }
+    const fn new() -> Spare<T> {
+        Spare { free: Vec::new(), made: 0, low: 0, last_low: 0, surplus: 0 }
     }
 
     #[inline]
@@ -169,7 +170,7 @@ impl<T> Spare<T> {
     }
 
     fn end_window(&mut self) {
-        self.surplus = self.low.min(self.last_low).saturating_sub(self.kept);
+        self.surplus = self.low.min(self.last_low).saturating_sub(KEPT);
         (self.last_low, self.low) = (self.low, self.free.len());
     }
 
@@ -205,7 +206,8 @@ mod tests {
         let mut rows: Vec<Row<usize>> = (0..100).map(|_| Row::new()).collect();
         rows.iter_mut().for_each(|row| fill(row, &mut pool, BLOCK + 1));
         rows[0].sort(&mut pool);
-        assert_eq!((pool.cells.made, pool.lists.made, pool.sorters.made), (200, 100, 1));
+        pool.sort(|_, sorter| sorter.reserve(LONGEST));
+        assert_eq!((pool.cells.made, pool.lists.made, pool.sorter.capacity()), (200, 100, LONGEST));
         // From now on 170 blocks are in use, and no list.
         rows.iter_mut().for_each(|row| row.clear(&mut pool));
         rows.resize_with(170, Row::new);
@@ -214,12 +216,12 @@ mod tests {
         for window in 0..5 {
             for step in 0..5 {
                 pool.release_some(Nanos::new((window << WINDOW_BITS) + step));
-                made.push((pool.cells.made, pool.lists.made, pool.sorters.made));
+                made.push((pool.cells.made, pool.lists.made, pool.sorter.capacity()));
             }
         }
         made.dedup();
         // They end with sixteen of each kind that are free.
-        assert_eq!(made, [(200, 100, 1), (186, 68, 0), (186, 36, 0), (186, 16, 0)]);
+        assert_eq!(made, [(200, 100, LONGEST), (186, 68, 0), (186, 36, 0), (186, 16, 0)]);
         assert_eq!(pool.listed, KEPT * LISTED * size_of::<Block<usize>>());
         assert!(!pool.releasing);
     }

@@ -284,6 +284,7 @@ impl<K: Copy> Row<K> {
     /// Removes the holes, and puts the timers in order.
     pub(super) fn sort(&mut self, pool: &mut Pool<K>) {
         pool.sort(|pool, sorted| {
+            sorted.reserve(self.live as usize);
             for block in std::iter::once(&self.first).chain(&self.more) {
                 let cells = block.cells.iter();
                 sorted.extend(cells.flat_map(|cells| bits(block.live).map(|index| cells[index % BLOCK])));

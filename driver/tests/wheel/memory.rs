@@ -212,3 +212,24 @@ fn the_bare_wheel_allocates_nothing_in_steady_state() {
     round(300);
     assert_eq!(allocations(|| round(100)), 0);
 }
+
+#[test]
+fn to_sort_a_few_timers_again_and_again_allocates_nothing() {
+    // A tick each second, and each five seconds two timers that come out of order.
+    let mut bench = Usual::of([0; 3]);
+    let mut now = 0;
+    assert_eq!(bench.fire_all(now), 3);
+    let mut round = || {
+        let end = now + (5 << 30);
+        bench.file(0, end - 1_000);
+        bench.file(1, end - 2_000);
+        for _ in 0..5 {
+            now += 1 << 30;
+            bench.file(2, now);
+            bench.fire_all(now);
+        }
+        assert!(bench.wheel.is_empty());
+    };
+    (0..20).for_each(|_| round());
+    assert_eq!(allocations(|| (0..20).for_each(|_| round())), 0);
+}
