@@ -8,7 +8,7 @@
 //! * [`Wheel::next_deadline`] is exact. It walks a slot for that, and changes nothing.
 
 use super::level::SlotId;
-use super::row::Timer;
+use super::row::{BLOCK, Timer};
 use super::{Rank, Store, Wheel};
 use crate::Nanos;
 
@@ -164,23 +164,22 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         // What is in the tree is due within nanoseconds: its slack does not matter.
         let first = self.tree.first().map_or(Nanos::NEVER, |timer| timer.when);
         let mut most = self.open_slots().fold(first, |most, id| self.slots[id.index()].wake_until(most));
+        let (mut last, mut before) = (None, None);
         for id in self.occupied.iter() {
             if id.start(self.elapsed) > most {
                 break;
             }
             most = most.min(self.slots[id.index()].wake);
+            (before, last) = (last, Some(id));
         }
         if most <= due {
             return Some(Park { due, wake: most, most });
         }
         let opened = self.open_slots().filter_map(|id| self.slots[id.index()].last_opened_until(most));
-        let mut last = opened.fold(due, Nanos::max);
-        for slot in self.slots_until(most).map(|id| &self.slots[id.index()]) {
-            if slot.earliest <= most && last < most {
-                last = last.max(slot.last_until(most));
-            }
-        }
-        Some(Park { due, wake: last, most })
+        // All timers of the slot before the last one are due before the last one begins, so no other slot has to be asked.
+        let mut waiting = [last, before].into_iter().flatten();
+        let waiting = waiting.find_map(|id| self.slots[id.index()].last_until(most));
+        Some(Park { due, wake: opened.chain(waiting).fold(due, Nanos::max), most })
     }
 
     /// The timer that is due next, and its deadline. `deadline_of` is given a key and the deadline under which it is filed, and returns
@@ -242,7 +241,11 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     #[inline]
     fn expire(&mut self, store: &mut impl Store<K>, source: SlotId) -> Option<Timer<K>> {
         let Some(slot) = self.slots.get_mut(source.index()) else { return self.tree.pop_first() };
+        let block = slot.head as usize / BLOCK;
         let popped = slot.pop(store, &mut self.pool);
+        if slot.head as usize / BLOCK != block {
+            self.cascade_if_sparse(source);
+        }
         self.close_if_empty(source);
         popped
     }
@@ -262,10 +265,5 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.occupied.clear(id);
         self.open |= 1 << id.level();
         self.debug_check();
-    }
-
-    /// The occupied slots that start at or before `most`.
-    fn slots_until(&self, most: Nanos) -> impl Iterator<Item = SlotId> {
-        self.occupied.iter().take_while(move |id| id.start(self.elapsed) <= most)
     }
 }

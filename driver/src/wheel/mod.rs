@@ -278,10 +278,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let (id, index, rank) = self.find_opened(key, place)?;
         if let Some(slot) = self.slots.get_mut(id.index()) {
             slot.remove_opened(index, &mut self.pool);
-            // What is left in much memory is filed again. (A slot of level 0 is over in 16 ns.)
-            if slot.is_sparse() && !slot.is_short() && id.level() > 0 && self.cascading.is_none() {
-                self.cascading = Some(id);
-            }
+            self.cascade_if_sparse(id);
             self.close_if_empty(id);
         } else {
             self.tree.remove(place.when, rank);
@@ -312,8 +309,26 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         if slot.is_empty() {
             slot.clear(&mut self.pool);
             self.open &= !(1 << id.level());
-            self.cascading = self.cascading.filter(|cascading| *cascading != id);
+            if self.cascading == Some(id) {
+                let next = self.open_slots().find(|id| self.is_sparse(*id));
+                self.cascading = next;
+            }
         }
+    }
+
+    /// To be called when a timer has left an open slot. What is left in much memory is filed again.
+    #[inline]
+    fn cascade_if_sparse(&mut self, id: SlotId) {
+        if self.cascading.is_none() && self.is_sparse(id) {
+            self.cascading = Some(id);
+        }
+    }
+
+    /// Whether an open slot has much memory for few timers. (A slot of level 0 is over in 16 ns.)
+    #[inline]
+    fn is_sparse(&self, id: SlotId) -> bool {
+        let slot = &self.slots[id.index()];
+        slot.is_sparse() && !slot.is_short() && id.level() > 0
     }
 
     /// The rank of the timer of `key`, if it lies at `place`, in the slot `id` or in an open one.

@@ -262,13 +262,12 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         true
     }
 
-    /// The last deadline up to `most`, for a slot that has one; or `most`, if it would take long to find out.
-    pub(super) fn last_until(&self, most: Nanos) -> Nanos {
+    /// The last deadline up to `most`, if there is one; or `most`, if it would take long to find out.
+    pub(super) fn last_until(&self, most: Nanos) -> Option<Nanos> {
         if self.latest <= most && !self.is_loose || self.row.len() > SEARCHED {
-            return self.latest.min(most);
+            return Some(self.latest.min(most)).filter(|_| self.earliest <= most);
         }
-        let due = self.timers().map(|(_, timer)| timer.when).filter(|when| *when <= most);
-        due.max().unwrap_or(most)
+        self.timers().map(|(_, timer)| timer.when).filter(|when| *when <= most).max()
     }
 
     /// All timers with their indices.

@@ -1,7 +1,7 @@
 //! Slots that are no longer short, of which most timers were cancelled, in every order.
 
 use mainspring_driver::Nanos;
-use mainspring_driver::wheel::Due;
+use mainspring_driver::wheel::{Due, Slack};
 
 use crate::bench::{Usual, at, width};
 
@@ -147,13 +147,7 @@ fn an_open_slot_that_empties_is_filed_again() {
 /// A neighbour that was cancelled is not waited for.
 #[test]
 fn a_timer_whose_neighbour_was_cancelled_is_woken_at_its_deadline() {
-    use mainspring_driver::wheel::Slack;
     let mut bench = Usual::new(0);
-    let slack = |bench: &mut Usual, key: usize, deadline| {
-        bench.cancel(key);
-        bench.owners.slack[key] = Slack::at_most_nanos(1 << 20);
-        bench.file(key, deadline);
-    };
     let deadline = (1 << 30) + 100;
     let (first, second) = (bench.add(1), bench.add(2));
     slack(&mut bench, first, deadline);
@@ -161,4 +155,71 @@ fn a_timer_whose_neighbour_was_cancelled_is_woken_at_its_deadline() {
     assert_eq!(bench.next_wake(), Some(at(deadline + 900_000)));
     bench.cancel(second);
     assert_eq!(bench.next_wake(), Some(at(deadline)));
+}
+
+/// A slot of which a timer within reach was cancelled may hold others, that are due when it is too late to share a wake-up.
+#[test]
+fn a_slot_whose_first_timer_was_cancelled_puts_nothing_off() {
+    let mut bench = Usual::new(0);
+    let edge = 3 * width(4);
+    // The first two lie in two slots, the others in the slot of the second or behind it.
+    for deadlines in [[-(1 << 18), 1 << 18, 1 << 22], [-(1 << 18), 1 << 18, 1 << 28]] {
+        let keys = deadlines.map(|from: i64| {
+            let key = bench.add(1);
+            slack(&mut bench, key, edge.checked_add_signed(from).expect("it is in range"));
+            key
+        });
+        let wake = |from: i64| Some(at(edge.checked_add_signed(from).expect("it is in range")));
+        assert_eq!(bench.next_wake(), wake(1 << 18));
+        bench.cancel(keys[1]);
+        assert_eq!(bench.next_wake(), wake(-(1 << 18)));
+        keys.iter().skip(2).chain(&keys[..1]).for_each(|key| bench.cancel(*key));
+    }
+}
+
+/// Gives a timer of a millisecond's slack another deadline.
+fn slack(bench: &mut Usual, key: usize, deadline: u64) {
+    bench.cancel(key);
+    bench.owners.slack[key] = Slack::at_most_nanos(1 << 20);
+    bench.file(key, deadline);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of timers take Miri long")]
+fn an_open_slot_in_which_few_are_left_gives_its_memory_back() {
+    const COUNT: u64 = 100_000;
+    let start = 3 * width(8);
+    let apart = width(8) / COUNT;
+    // Whether the timers in front come out; and whether another slot cascades while they are cancelled.
+    for (fires, cascades) in [(true, false), (false, false), (false, true)] {
+        let mut bench = Usual::new(0);
+        (0..COUNT).for_each(|n| _ = bench.add(start + n * apart));
+        let mut left = if fires { COUNT / 4 } else { 1 } as usize;
+        let mut now = start;
+        if fires {
+            (COUNT / 4..COUNT).filter(|key| key % 100 != 0).for_each(|key| bench.cancel(key as usize));
+            now += COUNT / 4 * apart - 1;
+        }
+        assert_eq!(bench.fire_all(now), left);
+        left = bench.wheel.len();
+        if cascades {
+            now += width(5);
+            (0..3_000).for_each(|n| _ = bench.add(now + 1_000 * (3_000 - n)));
+            now += 1_000;
+            assert_eq!(bench.wheel.next_due(&mut bench.owners, at(now), &mut 1_000), Due::Exhausted);
+            left += 3_000;
+        }
+        if !fires {
+            (1..COUNT).filter(|key| key % 100 != 0).for_each(|key| bench.cancel(key as usize));
+            left -= bench.wheel.len();
+            assert_eq!(left, (COUNT - COUNT / 100) as usize);
+        }
+        // It takes some seconds until nobody can need the memory again.
+        (0..2_000).for_each(|_| {
+            now += 1 << 28;
+            bench.fire_all(now);
+        });
+        let bytes = bench.wheel.allocated_bytes();
+        assert!(bytes < 500_000, "{bytes} bytes for {} timers", bench.wheel.len());
+    }
 }
