@@ -282,7 +282,7 @@ impl EventLoop {
         // Asked first: the method says why.
         let by_itself = self.auto_advance && !clock.is_held();
         // From here on a timer that another thread arms is noticed by the look, or ends the park.
-        let armed = self.driver.next_wake().is_some_and(|at| at < Nanos::NEVER);
+        self.driver.next_wake();
         if self.look(handle, executor, Until::Now) || executor.has_ready() {
             return;
         }
@@ -294,8 +294,6 @@ impl EventLoop {
                 clock.settle(self.driver.handle().now());
             }
             (Some(deadline), None) if by_itself => self.advance_to(deadline),
-            // Another thread has armed or cancelled a timer meanwhile: the next step looks at it.
-            _ if by_itself && armed => {}
             _ => {
                 let until = self.at_most(most, Until::Event);
                 self.look(handle, executor, until);

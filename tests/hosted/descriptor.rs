@@ -7,10 +7,11 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 use std::time::Instant as StdInstant;
 
-use crate::common::{HOUR, LONG, Probe, ms, watchdog};
+use crate::common::{HOUR, LONG, Probe, ms, paused, watchdog};
 use crate::rest;
 use futures::FutureExt;
 use futures::channel::oneshot;
+use mainspring::time::Instant;
 use mainspring::{Runtime, sleep, spawn};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -155,6 +156,33 @@ fn it_tells_of_what_this_thread_does_between_turns() {
     while probe.wakes() == 0 {
         runtime.turn(HOUR);
     }
+}
+
+#[test]
+fn in_paused_time_it_tells_of_a_timer_that_another_thread_arms() {
+    let _watchdog = watchdog(LONG);
+    let runtime = paused();
+    // A timer that is in the wheel for an hour ahead, and never comes due.
+    let task = runtime.spawn(async {
+        let mut moved = pin!(sleep(HOUR));
+        assert!(futures::poll!(&mut moved).is_pending());
+        sleep(ms(1)).await;
+        moved.as_mut().reset(Instant::now() + Duration::MAX);
+        moved.await;
+    });
+    prepare(&runtime);
+    assert_eq!(runtime.next_wake(), None);
+    let handle = runtime.handle().clone();
+    let armed = thread::spawn(move || {
+        let _entered = handle.enter();
+        let mut timer = Box::pin(sleep(2 * HOUR));
+        assert!(Probe::new().poll(timer.as_mut()).is_pending());
+        timer
+    });
+    let timer = armed.join().unwrap();
+    assert!(readable(&runtime, Some(Duration::ZERO)));
+    drop(timer);
+    task.abort();
 }
 
 #[cfg(target_os = "linux")]

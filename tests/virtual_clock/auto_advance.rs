@@ -4,14 +4,14 @@ use super::common::{HOUR, LONG, metrics, ms, us, watchdog};
 use super::{Trace, YEAR, manual, ns, paused, secs};
 
 use std::future::pending;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures::channel::oneshot;
 use mainspring::runtime::Handle;
 use mainspring::spawn;
 use mainspring::task::yield_now;
-use mainspring::time::{Instant, interval, sleep, sleep_until, stand_still, timeout};
+use mainspring::time::{Instant, Sleep, interval, sleep, sleep_until, stand_still, timeout};
 
 #[test]
 fn time_jumps_to_exactly_the_next_deadline() {
@@ -119,14 +119,25 @@ fn a_thing_that_never_comes_is_waited_for_without_spinning() {
     });
     runtime.block_on(async {
         let start = Instant::now();
-        // The deadline never comes, and time does not run on to find it.
+        // The deadline never comes, and time does not run on to find it: also if the timer was armed for another.
         let never = spawn(sleep(Duration::MAX));
+        let mut moved = put_off().await;
         woken.await.unwrap();
-        assert_eq!(start.elapsed(), Duration::ZERO);
+        assert_eq!(start.elapsed(), ms(1));
         assert!(metrics().turns() <= 20, "{} turns for one wake-up", metrics().turns());
+        assert!(futures::poll!(&mut moved).is_pending());
         never.abort();
     });
     thread.join().unwrap();
+}
+
+/// A sleep that is armed for an hour, and moved to a time that never comes when it is in the wheel. That takes a millisecond.
+async fn put_off() -> Pin<Box<Sleep>> {
+    let mut moved = Box::pin(sleep(HOUR));
+    assert!(futures::poll!(&mut moved).is_pending());
+    sleep(ms(1)).await;
+    moved.as_mut().reset(Instant::now() + Duration::MAX);
+    moved
 }
 
 #[test]

@@ -205,10 +205,18 @@ impl Driver {
     }
 
     /// Returns the earliest deadline of all, exactly; `None` if no timer is armed. Unlike
-    /// [`next_wake`](Driver::next_wake) it ignores slack, publishes nothing, and may take O(n) after
-    /// many timers were reset: it is for clocks that are paused or set.
+    /// [`next_wake`](Driver::next_wake) it ignores slack, and may take O(n) after many timers were reset: it is for clocks that
+    /// are paused or set.
+    ///
+    /// If it lies behind what `next_wake` has returned since the last [`process`](Driver::process), a thread that arms an earlier
+    /// timer from now on calls [`Unpark::unpark`], too: so a host may park until this deadline instead.
     pub fn next_deadline(&mut self) -> Option<Nanos> {
-        self.handle.lock().entries.next_deadline()
+        let mut inner = self.handle.lock();
+        let deadline = inner.entries.next_deadline();
+        if let Some(until) = &mut inner.parked_until {
+            *until = (*until).max(deadline.unwrap_or(Nanos::NEVER));
+        }
+        deadline
     }
 
     /// Fires the timers that are due at `now`, in the order of (deadline, registration), until none is left or `budget` is used
