@@ -201,6 +201,20 @@ fn a_poll_that_does_not_happen_is_not_counted() {
 }
 
 #[test]
+fn polls_before_a_panic_of_the_root_are_counted() {
+    let runtime = Runtime::new().unwrap();
+    (0..5).for_each(|_| runtime.spawn(async {}).detach());
+    let root = async {
+        yield_now().await;
+        std::panic::resume_unwind(Box::new("on purpose"));
+    };
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runtime.block_on(root)));
+    assert!(panic.is_err());
+    let metrics = runtime.handle().metrics();
+    assert_eq!((metrics.polls(), metrics.tasks_alive()), (7, 0));
+}
+
+#[test]
 fn on_the_runtimes_own_thread_the_number_of_tasks_is_exact() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();

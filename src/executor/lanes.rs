@@ -29,7 +29,8 @@
 //! * `used` is relative to the least served lane with work. A lane that was without work saves nothing up for later.
 //! * `cost`, what a poll may well cost, grows to a higher measurement at once and shrinks in small steps. An estimate that is too
 //!   high costs a reading of the clock; one that is too low makes a turn too long. `usual`, what a poll usually costs, follows in
-//!   steps of two: another program may have run during one long poll, which is therefore not charged in full.
+//!   steps of two: another program may have run during one long poll, which is therefore not charged in full. It shrinks in
+//!   smaller steps than it grows, because long and short polls often alternate.
 //! * Before the executor changes to another lane because one is ahead, the clock is read, unless polls are cheap. So
 //!   what is measured then belongs to a single lane.
 //! * Without readings of the clock the estimates stay as they were, so that lanes take turns by counts, and two runs
@@ -257,15 +258,10 @@ impl Lanes {
         if self.crossed {
             return Next::Read;
         }
-        let mut open = self.ready & !self.ahead;
-        if open == 0 {
+        if self.ready & !self.ahead == 0 {
             self.balance(self.ready);
-            open = self.ready & !self.ahead;
         }
-        if open & !self.held & (EXHAUSTED | YIELDED) == EXHAUSTED | YIELDED {
-            open &= !EXHAUSTED;
-        }
-        let lane = first(open);
+        let lane = self.next();
         if self.counting {
             self.used[lane] += self.usual[lane] as i64;
         } else {
@@ -281,9 +277,19 @@ impl Lanes {
         Next::Poll(key, &self.queues[lane])
     }
 
+    /// The lane that is served next. If each is too far ahead, another may be found after a [`balance`](Lanes::balance).
+    #[inline]
+    fn next(&self) -> usize {
+        let mut open = self.ready & !self.ahead;
+        if open & !self.held & (EXHAUSTED | YIELDED) == EXHAUSTED | YIELDED {
+            open &= !EXHAUSTED;
+        }
+        first(open)
+    }
+
     /// Returns whether it is worth the cost to read the clock before changing to another lane.
     fn is_worth_reading(&self) -> bool {
-        !self.counting && self.next_cost() >= GUESS
+        !self.counting && self.most_cost() >= GUESS
     }
 
     /// Takes `key` out, wherever it waits.
@@ -322,6 +328,11 @@ impl Lanes {
 
     /// Returns what the next poll may well cost, in nanoseconds; at least one.
     pub(super) fn next_cost(&self) -> u64 {
+        if self.ready & !self.ahead == 0 { self.most_cost() } else { self.cost[self.next()] }
+    }
+
+    /// Returns what the most expensive of the next few polls may well cost, in nanoseconds, whichever lanes they are in.
+    pub(super) fn most_cost(&self) -> u64 {
         let lanes = (0..LANES).filter(|lane| self.ready & (1 << lane) != 0);
         lanes.map(|lane| self.cost[lane]).max().unwrap_or(GUESS)
     }
@@ -338,7 +349,7 @@ impl Lanes {
             let (cost, usual) = (self.cost[lane], self.usual[lane]);
             self.used[lane] += (polls * measured).min((4 * polls * usual).max(SUSPECT)) as i64;
             self.cost[lane] = if measured > cost { measured } else { cost - (cost - measured).div_ceil(4) };
-            self.usual[lane] = measured.clamp(usual.div_ceil(2), 2 * usual);
+            self.usual[lane] = measured.clamp(usual - usual / 8, 2 * usual);
         }
         self.balance(self.ready);
     }

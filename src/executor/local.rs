@@ -62,8 +62,6 @@ const TRIM_EVERY: u32 = 1024;
 /// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunReport {
-    /// The number of tasks that were polled.
-    pub(crate) polls: usize,
     /// How many were taken from the queue: the tasks that were polled, the root, and tasks that had been aborted.
     pub(crate) taken: usize,
     pub(crate) end: End,
@@ -157,7 +155,6 @@ impl Local {
         self.alive()
     }
 
-    #[cfg(test)]
     pub(super) fn polls(&self) -> u64 {
         self.polls.get()
     }
@@ -227,7 +224,7 @@ impl Local {
         self.take_inbox(limit.max(TAKEN_IN));
         self.take_root();
         self.note_length();
-        let (before, polling) = (self.polls.get(), self.remote().polling());
+        let polling = self.remote().polling();
         let (mut taken, mut end) = (0, End::Limit);
         for _ in 0..limit {
             let task = match self.next_ready() {
@@ -268,9 +265,7 @@ impl Local {
             }
         }
         self.note_length();
-        // At most `limit`, a usize.
-        let polls = self.polls.get().wrapping_sub(before) as usize;
-        RunReport { polls, taken, end }
+        RunReport { taken, end }
     }
 
     /// While the guard lives, a wake on this thread puts a task into this lane.

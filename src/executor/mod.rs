@@ -100,8 +100,7 @@ impl Executor {
     /// polls them. On the root's turn it calls `root`, which [polls](Executor::poll_root) the root and returns whether to
     /// continue. Stops before the limit if the clock must be [read](Executor::charge).
     ///
-    /// The number of polls is lower than the number of tasks taken if some were
-    /// aborted or had completed. Whether tasks are left is what [`has_ready`](Executor::has_ready) returns.
+    /// Some of the tasks taken may not be polled, because they were aborted or had completed. Whether tasks are left is what [`has_ready`](Executor::has_ready) returns.
     ///
     /// The caller must have [entered](Executor::enter) this executor.
     ///
@@ -176,6 +175,11 @@ impl Executor {
         self.local.lanes(|lanes| lanes.next_cost())
     }
 
+    /// Returns what the most expensive of the next few polls may well cost, in nanoseconds; at least one.
+    pub(crate) fn most_cost(&self) -> u64 {
+        self.local.lanes(|lanes| lanes.most_cost())
+    }
+
     /// The number of tasks that have been woken and wait for their turn, including tasks that have yet to be taken in.
     pub(crate) fn woken(&self) -> usize {
         self.local.lanes(|lanes| lanes.waiting(Lane::Woken)) + self.local.sent()
@@ -207,7 +211,6 @@ impl Executor {
     }
 
     /// The number of polls made so far. Wraps around.
-    #[cfg(test)]
     pub(crate) fn polls(&self) -> u64 {
         self.local.polls()
     }

@@ -95,7 +95,7 @@ impl EventLoop {
     /// Begins a `block_on`, or, if `hosted`, a turn in another event loop. What the thread did before is not part of a turn.
     pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor, hosted: bool) {
         self.reactor.take_back();
-        self.pace.set_hosted(hosted);
+        self.pace.enter(hosted);
         let now = self.driver.handle().now();
         self.begin_turn(handle, now, 0);
         self.pace.begin(handle, executor, now);
@@ -154,9 +154,9 @@ impl EventLoop {
         if !idle {
             self.end_turn(handle, now);
         }
-        self.pace.begin(handle, executor, now);
+        let must_wait = self.pace.begin(handle, executor, now);
         let mut fired = 0;
-        if !executor.must_wait(Lane::Timer) {
+        if !must_wait {
             let _waking = executor.waking(Lane::Timer);
             let processed = self.driver.process(now, self.timer_budget);
             self.backlog = processed.more;

@@ -97,13 +97,16 @@ impl Pace {
         }
     }
 
-    /// Sets whether the thread belongs to another event loop from now on.
-    pub(super) fn set_hosted(&mut self, hosted: bool) {
+    /// Begins a `block_on`, or, if `hosted`, a turn in another event loop. What the thread did before is charged to nobody.
+    pub(super) fn enter(&mut self, hosted: bool) {
         self.hosted = hosted;
+        self.for_timers = false;
     }
 
-    /// Begins a turn. The sockets were looked at `now`.
-    pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor, now: Nanos) {
+    /// Begins a turn. The sockets were looked at `now`. Returns whether the timers must wait, because they have had more than
+    /// their share. The look is charged to them after that, so a turn that ended for a deadline is followed by its timer.
+    pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor, now: Nanos) -> bool {
+        let must_wait = executor.must_wait(Lane::Timer);
         let counted_before = self.counted;
         self.counted = self.test_clock || handle.timers().is_paused();
         self.left = self.interval.unwrap_or(if self.counted { MOST } else { usize::MAX });
@@ -122,6 +125,7 @@ impl Pace {
         if self.counted && !counted_before {
             executor.begin_counting();
         }
+        must_wait
     }
 
     /// Returns whether the clock says nothing about how long the turn under way has taken.
@@ -145,7 +149,7 @@ impl Pace {
         }
         let due = self.next_deadline(handle, executor);
         coop::set_slice(Some(self.slice(handle, due)));
-        let cost = executor.next_cost();
+        let cost = executor.most_cost();
         let fit = |end: Nanos| end.get().saturating_sub(self.read.get()) / cost;
         // Only what was ready at the look has more time.
         let fit = fit(self.end(INTERVAL, due)).max(fit(self.end(LONGEST, due)).min(self.ready as u64));
@@ -222,7 +226,7 @@ mod tests {
         let tasks: Vec<_> = (0..ready).map(|_| runtime.spawn(std::future::pending::<()>())).collect();
         // The clock is read as if it were the system's.
         let mut pace = Pace::new(None, false);
-        pace.set_hosted(hosted);
+        pace.enter(hosted);
         pace.begin(handle, executor, handle.timers().now());
         let mut polls = 0;
         loop {
@@ -286,6 +290,38 @@ mod tests {
             assert_eq!(pace.for_timers, is_near);
             task.abort();
         }
+    }
+
+    #[test]
+    fn a_look_for_a_deadline_fires_its_timer_and_what_a_foreign_loop_does_then_is_charged_to_nobody() {
+        let (runtime, clock) = runtime();
+        let (handle, executor) = (runtime.handle(), &runtime.executor);
+        let now = || handle.timers().now();
+        let task = runtime.spawn(sleep(POLL));
+        runtime.block_on(yield_now());
+        let ready = runtime.spawn(std::future::pending::<()>());
+        for hosted in [false, true] {
+            let mut pace = Pace::new(None, false);
+            pace.enter(hosted);
+            assert!(!pace.begin(handle, executor, now()));
+            while !pace.is_over(handle, executor, pace.stretch(handle, executor)) {
+                clock.advance(POLL);
+            }
+            assert!(pace.for_timers);
+            clock.advance(1_000 * POLL);
+            if hosted {
+                pace.enter(hosted);
+                assert!(!pace.begin(handle, executor, now()));
+                assert!(!executor.must_wait(Lane::Timer));
+            } else {
+                // However long the look takes.
+                assert!(!pace.begin(handle, executor, now()));
+                assert!(executor.must_wait(Lane::Timer));
+                executor.charge_lane(Lane::Woken, 1_000 * POLL.as_nanos() as u64);
+            }
+        }
+        task.abort();
+        ready.abort();
     }
 
     #[test]

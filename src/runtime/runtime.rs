@@ -256,12 +256,11 @@ impl Runtime {
         event_loop: &mut EventLoop,
         mut root: impl FnMut() -> ControlFlow<()>,
     ) -> bool {
-        let counters = self.handle.counters();
         loop {
             let most = event_loop.pace.stretch(&self.handle, &self.executor);
+            let counted = Counted { runtime: self, before: self.executor.polls() };
             let ran = self.executor.run(most, &mut root);
-            counters.polls.add(ran.polls as u64);
-            counters.tasks.set(self.executor.alive() as u64);
+            drop(counted);
             if ran.end == End::Root {
                 return true;
             }
@@ -286,6 +285,21 @@ impl Runtime {
     /// Returns the handle by which other threads reach this runtime.
     pub fn handle(&self) -> &Handle {
         &self.handle
+    }
+}
+
+/// Counts the polls of a run when it ends, also with a panic.
+struct Counted<'a> {
+    runtime: &'a Runtime,
+    before: u64,
+}
+
+impl Drop for Counted<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let Runtime { executor, handle, .. } = self.runtime;
+        handle.counters().polls.add(executor.polls().wrapping_sub(self.before));
+        handle.counters().tasks.set(executor.alive() as u64);
     }
 }
 

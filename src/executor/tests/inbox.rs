@@ -65,10 +65,7 @@ fn a_burst_of_aborts_stays_ready_until_all_of_them_have_ended() {
     }
     assert_eq!(polls.get(), MANY);
     assert!(!executor.has_ready());
-    assert_eq!(
-        executor.run(1, || ControlFlow::Continue(())),
-        RunReport { polls: 0, taken: 0, end: End::Idle }
-    );
+    assert_eq!(executor.run(1, || ControlFlow::Continue(())), RunReport { taken: 0, end: End::Idle });
 }
 
 #[test]
