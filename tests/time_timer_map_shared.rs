@@ -103,6 +103,33 @@ fn a_batch_from_other_threads_wakes_once() {
 }
 
 #[test]
+fn the_backlog_counts_all_calls_that_have_not_taken_effect() {
+    manual().block_on(unconstrained(async {
+        let probe = Probe::new();
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        (0..3_000).for_each(|n| handle.insert(n, (), HOUR).unwrap());
+        for sent in 1..10 {
+            assert_eq!(map.len() + handle.backlog(), 2_999 + sent);
+            assert!(poll(&probe, &mut map).is_pending());
+            handle.insert(2_999 + sent, (), HOUR).unwrap();
+        }
+        assert_eq!((map.len(), handle.backlog()), (3_008, 1), "the last came after the last poll");
+        (0..3_000).for_each(|n| handle.remove(n).unwrap());
+        assert!(poll(&probe, &mut map).is_pending());
+        map.close();
+        assert_eq!((map.len(), handle.backlog()), (9, 0), "closing carries them all out");
+        drop(map);
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        (0..3_000).for_each(|n| handle.insert(n, (), HOUR).unwrap());
+        assert!(poll(&probe, &mut map).is_pending());
+        drop(map);
+        assert_eq!(handle.backlog(), 0);
+    }));
+}
+
+#[test]
 fn many_commands_are_carried_out_in_slices_and_none_is_lost() {
     let _dog = watchdog(LONG);
     manual().block_on(unconstrained(async {

@@ -13,8 +13,9 @@
 //! * No user code runs under the lock: no waker is woken, cloned or dropped there, and no command either.
 //! * A poll stores the owner's waker before it reads the queue, so that no command that comes in between goes unseen.
 //!   The first command takes the waker, so that the owner is woken once for all commands that it has not seen.
-//! * The queue holds the commands that were sent since the owner's last poll, and has no other limit: refusing a
-//!   removal would be worse. Two buffers alternate; the memory of a burst is released after it.
+//! * The queue holds the commands that the owner has not taken yet, and has no limit: refusing a removal would be
+//!   worse. The owner takes all of them at once, and carries out a limited number in each poll. Two buffers alternate;
+//!   the memory of a burst is released after it.
 //! * Closing ends the handles, and is no state of the map: it is recorded in the inbox, which is made with the first handle
 //!   or by `close`. It is final: commands that are sent after it are given back; commands that were sent before are the
 //!   owner's.
@@ -141,7 +142,8 @@ impl<K, V> TimerMapHandle<K, V> {
         self.sender.is_closed()
     }
 
-    /// Returns how many calls wait for the map to be polled.
+    /// Returns how many calls have not taken effect yet. (While the map is polled on another thread, calls that this
+    /// poll has carried out may still count.)
     pub fn backlog(&self) -> usize {
         self.sender.backlog()
     }
@@ -228,6 +230,9 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
                 }
             }
         }
+        if let Some(inbox) = &self.inbox {
+            inbox.count_taken();
+        }
         false
     }
 }
@@ -237,6 +242,8 @@ const KEPT: usize = 64;
 
 struct State<C> {
     queue: VecDeque<C>,
+    /// How many commands the owner has taken and not carried out. May be too high while the owner carries out commands.
+    taken: usize,
     /// The owner's waker, until the owner is woken.
     waker: Option<Waker>,
     closed: bool,
@@ -281,9 +288,10 @@ impl<C> Sender<C> {
         self.lock().closed
     }
 
-    /// How many commands the owner has not taken yet.
+    /// How many commands the owner has not carried out yet.
     fn backlog(&self) -> usize {
-        self.lock().queue.len()
+        let state = self.lock();
+        state.queue.len() + state.taken
     }
 
     /// Locks the state. Nothing can panic under the lock, so a poisoned lock is as good.
@@ -309,7 +317,7 @@ impl<C> Clone for Sender<C> {
 
 impl<C> Inbox<C> {
     fn new() -> Inbox<C> {
-        let state = State { queue: VecDeque::new(), waker: None, closed: false };
+        let state = State { queue: VecDeque::new(), taken: 0, waker: None, closed: false };
         Inbox { sender: Sender(Arc::new(Mutex::new(state))), taken: VecDeque::new(), last: 0 }
     }
 
@@ -341,10 +349,17 @@ impl<C> Inbox<C> {
             if self.taken.capacity() > 2 * keep {
                 self.taken.shrink_to(keep);
             }
-            std::mem::swap(&mut self.sender.lock().queue, &mut self.taken);
-            self.last = self.taken.len();
+            let mut state = self.sender.lock();
+            std::mem::swap(&mut state.queue, &mut self.taken);
+            state.taken = self.taken.len();
+            self.last = state.taken;
         }
         self.taken.pop_front()
+    }
+
+    /// Tells the handles how many of the taken commands are left.
+    fn count_taken(&self) {
+        self.sender.lock().taken = self.taken.len();
     }
 }
 
@@ -352,6 +367,7 @@ impl<C> Drop for Inbox<C> {
     fn drop(&mut self) {
         let mut state = self.sender.lock();
         state.closed = true;
+        state.taken = 0;
         let left = (std::mem::take(&mut state.queue), state.waker.take());
         drop(state);
         drop(left);
