@@ -158,6 +158,86 @@ fn many_commands_are_carried_out_in_slices_and_none_is_lost() {
 }
 
 #[test]
+fn calls_that_waited_take_effect_before_an_entry_comes_out() {
+    manual().block_on(async {
+        let probe = Probe::new();
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        for key in ["removed", "reset", "replaced", "due later", "sent late"] {
+            map.insert(key, 'a', ms(10));
+        }
+        (0..2_500).for_each(|_| handle.reset("not there", HOUR).unwrap());
+        handle.remove("removed").unwrap();
+        handle.reset("reset", HOUR).unwrap();
+        handle.insert("replaced", 'b', ms(10)).unwrap();
+        handle.insert("due first", 'a', ms(1)).unwrap();
+        // A stall: nobody polls the map until all of this has come due.
+        advance(ms(11)).await;
+        for wakes in 1..=2 {
+            assert_eq!((poll(&probe, &mut map), probe.wakes()), (Poll::Pending, wakes));
+        }
+        // The third poll carries out the rest, and comes to what was sent meanwhile.
+        handle.remove("sent late").unwrap();
+        assert_eq!(poll(&probe, &mut map), Poll::Ready(Some(("due first", 'a'))));
+        assert_eq!(poll(&probe, &mut map), Poll::Ready(Some(("due later", 'a'))));
+        assert_eq!(poll(&probe, &mut map), Poll::Ready(Some(("replaced", 'b'))));
+        assert!(poll(&probe, &mut map).is_pending());
+        assert_eq!(map.keys().collect::<Vec<_>>(), [&"reset"]);
+    });
+}
+
+#[test]
+fn calls_that_come_while_others_are_carried_out_wait_for_one_entry_at_most() {
+    manual().block_on(async {
+        let probe = Probe::new();
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        let send = |calls| (0..calls).for_each(|_| handle.reset("not there", HOUR).unwrap());
+        for key in ["first", "removed", "second"] {
+            map.insert(key, (), Duration::ZERO);
+        }
+        send(1_500);
+        assert!(poll(&probe, &mut map).is_pending());
+        send(1_500);
+        assert_eq!(poll(&probe, &mut map), Poll::Ready(Some(("first", ()))));
+        // Of these, some are taken from the queue already, and some not.
+        assert_eq!(handle.backlog(), 952);
+        send(200);
+        handle.remove("removed").unwrap();
+        assert!(poll(&probe, &mut map).is_pending());
+        assert_eq!(poll(&probe, &mut map), Poll::Ready(Some(("second", ()))));
+        assert!(poll(&probe, &mut map).is_pending() && map.is_empty());
+    });
+}
+
+#[test]
+fn calls_without_end_do_not_keep_entries_from_coming_out() {
+    manual().block_on(unconstrained(async {
+        let probe = Probe::new();
+        let mut map = TimerMap::new();
+        let handle = map.handle();
+        for n in 0..10 {
+            map.insert(n, (), ms(n));
+        }
+        advance(ms(10)).await;
+        let (mut seen, mut polls) = (vec![], 0);
+        while seen.len() < 10 {
+            // Its sender checks the backlog, and always finds room again.
+            while handle.backlog() < 3_000 {
+                handle.reset(10, HOUR).unwrap();
+            }
+            polls += 1;
+            if let Poll::Ready(entry) = poll(&probe, &mut map) {
+                seen.push(entry.unwrap().0);
+            }
+            assert!(handle.backlog() > 0, "it never comes to the end of the calls");
+            assert!(polls <= 30, "it carries out three thousand calls for each entry: {seen:?}");
+        }
+        assert_eq!(seen, (0..10).collect::<Vec<_>>());
+    }));
+}
+
+#[test]
 fn a_handle_ends_a_wait_before_its_time() {
     manual().block_on(async {
         let probe = Probe::new();

@@ -16,6 +16,9 @@
 //! * The queue holds the commands that the owner has not taken yet, and has no limit: refusing a removal would be
 //!   worse. The owner takes all of them at once, and carries out a limited number in each poll. Two buffers alternate;
 //!   the memory of a burst is released after it.
+//! * No entry comes out before all commands have been carried out that were sent before the poll: one of them may
+//!   remove it. Where one poll cannot carry out all of them, several polls do, and then an entry may come out. Commands
+//!   that are sent in the meantime do not count, because they might come without end ([`Inbox::owed`]).
 //! * Closing ends the handles, and is no state of the map: it is recorded in the inbox, which is made with the first handle
 //!   or by `close`. It is final: commands that are sent after it are given back; commands that were sent before are the
 //!   owner's.
@@ -38,6 +41,11 @@ use crate::time::instant::{self, Instant};
 /// A call takes a short lock, never waits, and takes effect at the map's next poll, after the calls before it. The task
 /// that waits for the map is woken once for all calls that it has not seen yet. Calls are kept until then, without a
 /// limit: a thread that may be faster than the map's task should check [`backlog`](TimerMapHandle::backlog).
+///
+/// A poll carries out at most 1,024 calls. If more wait, it wakes the task again and is `Pending`, and so are the polls
+/// that follow, until all calls that were sent before the first of these polls have taken effect: until then no entry
+/// comes out. Calls that are sent in the meantime may take effect after the next entry has come out: calls without end
+/// would otherwise keep all entries in the map.
 ///
 /// Times count from the call, by the clock of the map's runtime. If the map was closed, a call that would change it
 /// fails with [`Closed`], which contains what the call was given.
@@ -259,6 +267,8 @@ pub(super) struct Inbox<C> {
     taken: VecDeque<C>,
     /// How many commands were last taken at once.
     last: usize,
+    /// How many commands must be carried out before an entry may come out.
+    owed: usize,
 }
 
 impl<C> Sender<C> {
@@ -318,7 +328,7 @@ impl<C> Clone for Sender<C> {
 impl<C> Inbox<C> {
     fn new() -> Inbox<C> {
         let state = State { queue: VecDeque::new(), taken: 0, waker: None, closed: false };
-        Inbox { sender: Sender(Arc::new(Mutex::new(state))), taken: VecDeque::new(), last: 0 }
+        Inbox { sender: Sender(Arc::new(Mutex::new(state))), taken: VecDeque::new(), last: 0, owed: 0 }
     }
 
     fn sender(&self) -> &Sender<C> {
@@ -327,8 +337,11 @@ impl<C> Inbox<C> {
 
     /// Has the task woken when a command comes, or a handle closes the map. Commands that have come already are for
     /// [`next`](Inbox::next), afterwards. Returns whether the map was closed before.
-    pub(super) fn watch(&self, waker: &Waker) -> bool {
+    pub(super) fn watch(&mut self, waker: &Waker) -> bool {
         let state = self.sender.lock();
+        if self.owed == 0 {
+            self.owed = self.taken.len() + state.queue.len();
+        }
         if state.closed || state.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
             return state.closed;
         }
@@ -354,7 +367,14 @@ impl<C> Inbox<C> {
             state.taken = self.taken.len();
             self.last = state.taken;
         }
-        self.taken.pop_front()
+        let command = self.taken.pop_front()?;
+        self.owed = self.owed.saturating_sub(1);
+        Some(command)
+    }
+
+    /// Whether commands must be carried out before an entry may come out.
+    pub(super) fn is_owing(&self) -> bool {
+        self.owed > 0
     }
 
     /// Tells the handles how many of the taken commands are left.

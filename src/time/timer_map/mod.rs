@@ -425,7 +425,8 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         Drain { agenda }
     }
 
-    /// Returns how many keys there are, without the keys that handles have sent since the last poll.
+    /// Returns how many keys there are. What handles have sent counts when a poll, or [`close`](TimerMap::close), has
+    /// carried it out.
     pub fn len(&self) -> usize {
         self.due.agenda.len()
     }
@@ -437,6 +438,9 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
 
     /// Polls for the next entry that is due. `None` if the map is closed and empty.
     ///
+    /// `Pending` although an entry is due, and wakes the task at once, if handles have sent [more calls](TimerMapHandle)
+    /// than one poll carries out, and if the task's [budget](crate::task#the-cooperative-budget) is used up.
+    ///
     /// Wakes the task of the latest poll.
     ///
     /// # Panics
@@ -446,10 +450,13 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     #[track_caller]
     pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<(K, V)>> {
         // In this order, because commands that were sent before the map was closed still count.
-        let closed = self.inbox.as_ref().is_some_and(|inbox| inbox.watch(cx.waker()));
+        let closed = self.inbox.as_mut().is_some_and(|inbox| inbox.watch(cx.waker()));
         let all = self.carry_out(COMMANDS_PER_POLL);
         if !all {
             cx.waker().wake_by_ref();
+            if self.inbox.as_ref().is_some_and(Inbox::is_owing) {
+                return Poll::Pending;
+            }
         }
         let polled = self.due.poll(cx, closed && all);
         if !matches!(polled, Poll::Ready(Some(_))) {
