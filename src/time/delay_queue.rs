@@ -99,8 +99,9 @@ impl<T> Expired<T> {
 ///   [paused](super::pause) while a task waits for the queue already.
 /// * Every duration is legal: `Duration::MAX` means never.
 /// * A key is never used again: an old key finds nothing.
-/// * No memory is allocated when a value comes out, and none at all while values come and go in similar numbers. Memory
-///   that a burst needed is released in small steps, as the queue is polled.
+/// * No memory is allocated while values come and go in similar numbers, except where values that are due within the
+///   same 16 ns, or overdue, are inserted in another order. Memory that was not needed for a second or two is released in
+///   small steps, as the queue is polled, and is allocated again when it is needed.
 /// * One timer of the runtime serves the whole queue. Moving a value to a later time touches nothing else.
 /// * Only its owner feeds it. A [`TimerMap`](super::TimerMap), whose keys are the user's own, can be fed from other
 ///   threads.

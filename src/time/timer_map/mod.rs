@@ -50,8 +50,9 @@ const COMMANDS_PER_POLL: usize = 1024;
 ///   [paused](super::pause) while a task waits for the map already.
 /// * Every duration is legal: `Duration::MAX` means never, an entry with zero comes out at the next poll.
 /// * After a stall, all entries that came due meanwhile come out, in order.
-/// * No memory is allocated when an entry comes out, and none at all while entries come and go in similar numbers. A
-///   removed entry is gone at once; memory that a burst needed is released in small steps, as the map is polled.
+/// * No memory is allocated while entries come and go in similar numbers, except where entries that are due within the
+///   same 16 ns, or overdue, are inserted in another order. A removed entry is gone at once. Memory that was not needed
+///   for a second or two is released in small steps, as the map is polled, and is allocated again when it is needed.
 /// * One timer of the runtime serves the whole map. Resetting to a later time touches nothing else.
 ///
 /// A map belongs to the runtime in which it was made or, if it was made outside a runtime, in which it is first used.
