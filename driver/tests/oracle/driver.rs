@@ -113,7 +113,11 @@ impl Case {
 
     fn check_next_deadline(&mut self) {
         let next = self.driver.next_deadline();
-        assert_eq!(next, lock(&self.log.world).earliest());
+        let mut world = lock(&self.log.world);
+        assert_eq!(next, world.earliest());
+        // From now on the driver may also park until then.
+        let next = next.unwrap_or(Nanos::NEVER);
+        world.parked_until = world.parked_until.map(|until| until.max(next));
     }
 
     fn go_back(&mut self, op: Op) {
