@@ -278,7 +278,7 @@ impl Lanes {
     }
 
     /// The lane that is served next. If each is too far ahead, another may be found after a [`balance`](Lanes::balance).
-    #[inline]
+    #[inline(always)]
     fn next(&self) -> usize {
         let mut open = self.ready & !self.ahead;
         if open & !self.held & (EXHAUSTED | YIELDED) == EXHAUSTED | YIELDED {

@@ -264,8 +264,11 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// The last deadline up to `most`, if there is one; or `most`, if it would take long to find out.
     pub(super) fn last_until(&self, most: Nanos) -> Option<Nanos> {
+        if self.earliest > most {
+            return None;
+        }
         if self.latest <= most && !self.is_loose || self.row.len() > SEARCHED {
-            return Some(self.latest.min(most)).filter(|_| self.earliest <= most);
+            return Some(self.latest.min(most));
         }
         self.timers().map(|(_, timer)| timer.when).filter(|when| *when <= most).max()
     }
