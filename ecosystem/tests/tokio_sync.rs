@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use mainspring::task::cooperative;
 use mainspring::time::Instant;
-use mainspring::{Builder, block_on, sleep, spawn};
+use mainspring::{Builder, block_on, sleep, spawn, timeout};
 use mainspring_ecosystem::watchdog;
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 #[test]
 fn tokios_channels_carry_values_between_tasks_and_from_other_threads() {
@@ -140,5 +143,50 @@ fn tokios_task_locals_belong_to_the_future_in_their_scope() {
             assert_eq!(task.await.unwrap(), n);
         }
         assert!(REQUEST.try_with(|n| *n).is_err());
+    });
+}
+
+#[test]
+fn tokios_broadcast_reaches_all_and_lets_others_run() {
+    let _watchdog = watchdog();
+    Builder::new().start_paused(true).build().unwrap().block_on(async {
+        let (sender, first) = broadcast::channel(16);
+        let count = |mut receiver: broadcast::Receiver<u32>| async move {
+            let mut sum = 0;
+            while let Ok(n) = cooperative(receiver.recv()).await {
+                sum += n;
+            }
+            sum
+        };
+        let second = sender.subscribe();
+        let sums = [spawn(count(first)), spawn(count(second))];
+        for n in 0..100 {
+            sender.send(n).unwrap();
+            sleep(Duration::from_secs(1)).await;
+        }
+        drop(sender);
+        for sum in sums {
+            assert_eq!(sum.await.unwrap(), 4_950);
+        }
+    });
+}
+
+#[test]
+fn tokio_utils_cancellation_token_and_task_tracker_end_our_tasks() {
+    let _watchdog = watchdog();
+    Builder::new().start_paused(true).build().unwrap().block_on(async {
+        let start = Instant::now();
+        let (token, tracker) = (CancellationToken::new(), TaskTracker::new());
+        for n in 0..10 {
+            let child = token.child_token();
+            let work = async move { child.run_until_cancelled(sleep(Duration::from_secs(n))).await };
+            spawn(tracker.track_future(work)).detach();
+        }
+        tracker.close();
+        assert!(timeout(Duration::from_millis(4_500), tracker.wait()).await.is_err());
+        assert_eq!(tracker.len(), 5);
+        token.cancel();
+        tracker.wait().await;
+        assert_eq!(start.elapsed(), Duration::from_millis(4_500));
     });
 }

@@ -34,7 +34,7 @@
 //!   and otherwise to `tree`. There, too, ends a cascade of many timers with nearly the same deadline.
 //! * Work is sliced: a cascade may stop after any cell. No step sorts more than a short row, of up to 2048 cells. What a step moves,
 //!   skips or frees besides takes no longer; only the last timer of a row of millions that leaves frees the list of its blocks.
-//! * [`Wheel::check`] verifies all this; debug builds do it after every change of a small wheel.
+//! * [`Wheel::check`] verifies all this; the driver's tests do it after every change of a small wheel.
 
 mod advance;
 mod check;
