@@ -9,7 +9,7 @@ use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::process::{Child, Command, Stdio};
 use mainspring::task::consume_budget;
 #[cfg(target_os = "linux")]
-use mainspring::{Handle, Runtime, time::Instant};
+use mainspring::{Builder, Handle, Runtime, time::Clock, time::Instant, time::TestClock};
 use mainspring::{block_on, sleep, spawn, timeout};
 #[cfg(target_os = "linux")]
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -483,6 +483,26 @@ fn is_alone(test: &str) -> bool {
     true
 }
 
+/// Takes all descriptors that this process may still have.
+#[cfg(target_os = "linux")]
+fn take_descriptors() -> Vec<std::fs::File> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum }).unwrap();
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
+}
+
+/// Starts `sleep` while there is no descriptor for the child.
+#[cfg(target_os = "linux")]
+fn sleep_without_descriptors(seconds: &str, held: &mut Vec<std::fs::File>) -> Child {
+    let mut sleep = Command::new("sleep");
+    sleep.arg(seconds);
+    // The spawn of most C libraries needs no descriptor. If std takes another way, it needs two for a moment.
+    sleep.spawn().unwrap_or_else(|_| {
+        held.truncate(held.len() - 2);
+        sleep.spawn().unwrap()
+    })
+}
+
 /// In a process of the test's own, because it takes all descriptors.
 #[cfg(target_os = "linux")]
 #[test]
@@ -491,30 +511,53 @@ fn a_child_without_a_descriptor_is_awaited_and_reaped_all_the_same() {
     if !is_alone("a_child_without_a_descriptor_is_awaited_and_reaped_all_the_same") {
         return;
     }
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: Some(64), maximum }).unwrap();
     block_on(async {
         common::has_alarm().await;
-        let mut held = Vec::new();
-        while let Ok(descriptor) = std::fs::File::open("/dev/null") {
-            held.push(descriptor);
-        }
-        let mut sleep_a_little = Command::new("sleep");
-        sleep_a_little.arg("0.2");
-        // The spawn of most C libraries needs no descriptor. If std takes another way, it needs two for a moment.
-        let mut awaited = sleep_a_little.spawn();
-        if awaited.is_err() {
-            held.truncate(held.len() - 2);
-            awaited = sleep_a_little.spawn();
-        }
-        assert!(awaited.unwrap().wait().await.unwrap().success());
-        let dropped = sleep_a_little.spawn().unwrap();
+        let mut held = take_descriptors();
+        let mut awaited = sleep_without_descriptors("0.2", &mut held);
+        assert!(awaited.wait().await.unwrap().success());
+        let dropped = sleep_without_descriptors("0.2", &mut held);
         let pid = dropped.id().unwrap();
         drop(dropped);
         // The task that reaps it begins without descriptors. Nothing is spawned or dropped any more.
         sleep(ms(20)).await;
         drop(held);
         reaped(pid).await;
+    });
+}
+
+/// In a process of the test's own, because it takes all descriptors.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_without_a_descriptor_neither_moves_paused_time_nor_holds_it() {
+    let _watchdog = watchdog(LONG);
+    if !is_alone("a_child_without_a_descriptor_neither_moves_paused_time_nor_holds_it") {
+        return;
+    }
+    let clock = TestClock::new();
+    let paused = Builder::new().start_paused(true).build().unwrap();
+    for runtime in [paused, Builder::new().clock(Clock::Test(clock)).build().unwrap()] {
+        runtime.block_on(async {
+            let start = Instant::now();
+            let mut held = take_descriptors();
+            let mut child = sleep_without_descriptors("0.3", &mut held);
+            assert!(child.wait().await.unwrap().success());
+            // A child that nobody awaits, until one ends that is awaited by its signal, and longer than a look is away.
+            drop(sleep_without_descriptors("0.2", &mut held));
+            let mut child = sleep_without_descriptors("1.3", &mut held);
+            drop(held);
+            assert!(child.wait().await.unwrap().success());
+            assert_eq!(Instant::now(), start);
+            assert!(common::metrics().turns() < 200, "{:?}", common::metrics());
+        });
+    }
+    Builder::new().start_paused(true).build().unwrap().block_on(async {
+        let mut held = take_descriptors();
+        let mut child = sleep_without_descriptors("3600", &mut held);
+        assert!(timeout(LONG * 10, child.wait()).await.is_err());
+        drop(held);
+        assert!(timeout(LONG * 10, child.wait()).await.is_err());
+        child.kill().await.unwrap();
     });
 }
 

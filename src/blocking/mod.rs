@@ -8,7 +8,7 @@
 //! Ground rules:
 //!
 //! * Virtual time is held from the start until the closure has ended and its waiter was woken. If a closure is dropped
-//!   before it runs, the hold ends with it.
+//!   before it runs, the hold ends with it. For a closure that is only a pause it is not held (`start_beside`).
 //! * The closure's thread stores the result first and takes the waker after. The future leaves its waker first and looks
 //!   for the result again after. So one of the two sees what the other has left.
 //! * The closure, its result, and wakers are foreign code: they run and are dropped without the lock. The waker's cell never
@@ -114,7 +114,7 @@ where
     T: Send + 'static,
 {
     let handle = Handle::current();
-    let queued = queue(closure);
+    let queued = queue(closure, hold());
     let job = queued.job.clone();
     let task = handle.spawn(queued);
     // Submitted last: if the runtime is gone, it has refused the task, and the closure was dropped.
@@ -142,18 +142,35 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let queued = queue(closure);
-    pool::submit(queued.job.clone())?;
-    Ok(queued)
+    submit(queue(closure, hold()))
 }
 
-/// Returns the future of a closure that has yet to be submitted to the pool.
-fn queue<T, F>(closure: F) -> Unblock<T>
+/// Like [`start`], but paused time does not wait for the closure.
+#[cfg(all(unix, feature = "process"))]
+pub(crate) fn start_beside<T, F>(closure: F) -> io::Result<Unblock<T>>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let hold = context::with(Handle::hold_time).ok();
+    submit(queue(closure, None))
+}
+
+fn submit<T: Send + 'static>(queued: Unblock<T>) -> io::Result<Unblock<T>> {
+    pool::submit(queued.job.clone())?;
+    Ok(queued)
+}
+
+/// Holds the paused time of the runtime that this thread is in, if it is in one.
+fn hold() -> Option<Hold> {
+    context::with(Handle::hold_time).ok()
+}
+
+/// Returns the future of a closure that has yet to be submitted to the pool.
+fn queue<T, F>(closure: F, hold: Option<Hold>) -> Unblock<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
     let stage = Stage::Queued(Box::new(closure), hold);
     Unblock { job: Arc::new(Job { stage: Mutex::new(stage), waker: AtomicWaker::new() }), task: None }
 }

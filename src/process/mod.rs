@@ -14,7 +14,7 @@
 //!
 //! The end of a child is reported by a pidfd (Linux 5.3 and later), which the runtime's poller watches; where there is
 //! none, by SIGCHLD (see [`signal`](crate::signal)). The [pipes](ChildStdout) are `AsyncRead` and `AsyncWrite`. No thread
-//! is used.
+//! is used, except [without descriptors](self#without-descriptors) while time is paused.
 //!
 //! # A child that takes too long
 //!
@@ -58,12 +58,18 @@
 //! # Without descriptors
 //!
 //! A child whose end cannot be reported, because there was no descriptor left for a pidfd or for the signal, is asked for
-//! its status every 100 ms, while it is awaited and after it was dropped.
+//! its status every 100 ms, while it is awaited and after it was dropped. The children of a runtime are asked at the same
+//! moments, so they share wake-ups.
 //!
 //! # Virtual time
 //!
 //! Paused time does not wait for another process: a timeout around a child elapses at once, unless a
 //! [`stand_still`](crate::time::stand_still) is held.
+//!
+//! The 100 ms [without descriptors](self#without-descriptors) are always real time. While time is paused, and with a
+//! [`TestClock`](crate::time::TestClock), each of these children takes a thread of those for
+//! [work that blocks](crate::task#work-that-blocks) for this. Only if time is paused while a child waits already, the rest of
+//! that one pause is a timer like any other, to which virtual time may move.
 
 mod child;
 mod command;

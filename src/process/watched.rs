@@ -5,24 +5,27 @@
 //! * std is asked whether a child has ended, by the child's number alone. A pidfd or SIGCHLD only tells when to ask. So
 //!   neither another child's end nor a signal that stands for several children is mistaken for it.
 //! * A task that waits for SIGCHLD starts watching for the signal first, and asks for the status after that.
+//! * A pause between two looks takes real time, whatever the runtime's clock does.
 //! * A child's status is asked for until the answer is final, so that its number stays its own, and not once more: another
 //!   child may have the number by then. It is also asked for before a kill, because another part of this process may have
 //!   taken the status, or this process may be a child by `fork`, which must not kill its siblings.
 //! * No child is forgotten: a child that is dropped while it runs is one of the orphans from then on, whether or not its
 //!   runtime runs. Whoever learns of an orphan's end first takes it from the list.
 
+use crate::blocking;
+use crate::clock::instant;
 use crate::coop::unconstrained;
 use crate::io::{AsyncFd, Interest};
 use crate::runtime::Handle;
 use crate::signal::{SignalKind, signal};
-use crate::time::try_sleep;
+use crate::time::{Instant, try_sleep_until};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 /// The children that were dropped while they ran.
@@ -143,9 +146,9 @@ impl Watched {
     async fn wait_for_signals(&mut self) -> io::Result<ExitStatus> {
         loop {
             // This must work on whatever thread and executor polls this.
-            let (signals, pause) = {
+            let signals = {
                 let _entered = self.runtime.enter();
-                (signal(SignalKind::child()), try_sleep(WITHOUT_DESCRIPTORS))
+                signal(SignalKind::child())
             };
             if let Some(status) = self.try_wait()? {
                 return Ok(status);
@@ -158,10 +161,32 @@ impl Watched {
                     }
                 },
                 // The system's, as for lack of descriptors. The child runs on all the same.
-                Err(error) if error.raw_os_error().is_some() => pause.await.map_err(io::Error::other)?,
+                Err(error) if error.raw_os_error().is_some() => self.pause(WITHOUT_DESCRIPTORS).await?,
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Waits for a part of `length`: all children of a runtime that wait are asked for at the same moment.
+    async fn pause(&self, length: Duration) -> io::Result<()> {
+        if self.runtime.is_shutdown() {
+            return Err(io::Error::other("the Mainspring runtime that this child belongs to has shut down"));
+        }
+        let timers = self.runtime.timers();
+        if timers.is_paused() || timers.clock().is_test() {
+            // A sleep would move the paused time, and perhaps never end by the test clock. The thread is free again when this
+            // future is dropped.
+            let (_waiting, waits) = mpsc::channel::<()>();
+            let _ = unconstrained(blocking::start_beside(move || waits.recv_timeout(length))?).await;
+            return Ok(());
+        }
+        let pause = {
+            let _entered = self.runtime.enter();
+            let now = Instant::now();
+            let since = instant::to_nanos(now).get() % length.as_nanos() as u64;
+            try_sleep_until(now + length - Duration::from_nanos(since))
+        };
+        unconstrained(pause).await.map_err(io::Error::other)
     }
 
     /// Keeps an answer, if it is final.
