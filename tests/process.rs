@@ -473,11 +473,16 @@ fn a_child_inherits_none_of_our_descriptors() {
 /// Whether this process runs one test alone. If it does not, such a process is started, and has succeeded.
 #[cfg(target_os = "linux")]
 fn is_alone(test: &str) -> bool {
+    is_alone_by(std::process::Command::new(std::env::current_exe().unwrap()), test)
+}
+
+/// As `is_alone`; `starter` starts the process.
+#[cfg(target_os = "linux")]
+fn is_alone_by(mut starter: std::process::Command, test: &str) -> bool {
     const ALONE: &str = "MAINSPRING_PROCESS_CHILD";
     if std::env::var_os(ALONE).is_none() {
-        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
-        alone.args(["--exact", test, "--nocapture"]);
-        assert!(alone.env(ALONE, "1").status().unwrap().success());
+        starter.args(["--exact", test, "--nocapture"]);
+        assert!(starter.env(ALONE, "1").status().unwrap().success());
         return false;
     }
     true
@@ -523,6 +528,34 @@ fn a_child_without_a_descriptor_is_awaited_and_reaped_all_the_same() {
         sleep(ms(20)).await;
         drop(held);
         reaped(pid).await;
+    });
+}
+
+/// In a process of the test's own, which is started with the signal blocked.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_child_whose_signal_is_blocked_is_awaited_all_the_same() {
+    let _watchdog = watchdog(LONG);
+    let mut env = std::process::Command::new("env");
+    env.arg("--block-signal=CHLD");
+    if !std::process::Command::new("env").args(["--block-signal=CHLD", "true"]).status().unwrap().success() {
+        // Not every `env` can do that.
+        return;
+    }
+    env.arg(std::env::current_exe().unwrap());
+    if !is_alone_by(env, "a_child_whose_signal_is_blocked_is_awaited_all_the_same") {
+        return;
+    }
+    block_on(async {
+        let mut held = take_descriptors();
+        let children = ["0.1", "0.2", "0.3"].map(|time| sleep_without_descriptors(time, &mut held));
+        drop(held);
+        let turns = common::metrics().turns();
+        for end in join_all(children.map(async |mut child| child.wait().await)).await {
+            assert!(end.unwrap().success());
+        }
+        let turns = common::metrics().turns() - turns;
+        assert!(turns < 50, "{turns} turns");
     });
 }
 

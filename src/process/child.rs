@@ -79,7 +79,7 @@ impl Child {
     ///
     /// One of kind [`Other`](io::ErrorKind::Other) after the runtime has shut down; and the system's: mostly `ECHILD`, if this
     /// process ignores SIGCHLD, or another part of it has asked for the status. The status is lost then, and each further call
-    /// returns the same error. Without descriptors, while time is paused, also the system's if it cannot create a thread; then the
+    /// returns the same error. Without a pidfd, while time is paused, also the system's if it cannot create a thread; then the
     /// child can be awaited again.
     ///
     /// # Cancel safety

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! The end of a child is reported by a pidfd (Linux 5.3 and later), which the runtime's poller watches; where there is
-//! none, by SIGCHLD (see [`signal`](crate::signal)). The [pipes](ChildStdout) are `AsyncRead` and `AsyncWrite`. No thread
-//! is used, except [without descriptors](self#without-descriptors) while time is paused.
+//! none, by SIGCHLD (see [`signal`](crate::signal)) or [a look now and then](self#without-a-pidfd). The
+//! [pipes](ChildStdout) are `AsyncRead` and `AsyncWrite`. No thread is used, except without a pidfd while time is paused.
 //!
 //! # A child that takes too long
 //!
@@ -55,21 +55,23 @@
 //!   gone or does not run; if it never happens, they stay zombies until this process ends. It costs a system call for each
 //!   child that was dropped and still runs.
 //!
-//! # Without descriptors
+//! # Without a pidfd
 //!
-//! A child whose end cannot be reported, because there was no descriptor left for a pidfd or for the signal, is asked for
-//! its status every 100 ms, while it is awaited and after it was dropped. The children of a runtime are asked at the same
-//! moments, so they share wake-ups.
+//! A child that has no pidfd, because the system has none or there was no descriptor left, is asked for its status when
+//! SIGCHLD comes, and once a second. So its end is noticed, at most a second late, even if the signal never comes: because it
+//! is blocked, as this process may have inherited it, or because another library has replaced the handler. If there is
+//! no descriptor for the signal, either, the child is asked every 100 ms. All this happens while a child is awaited, and
+//! after it was dropped. The children of a runtime are asked at the same moments, so they share wake-ups.
 //!
 //! # Virtual time
 //!
 //! Paused time does not wait for another process: a timeout around a child elapses at once, unless a
 //! [`stand_still`](crate::time::stand_still) is held.
 //!
-//! The 100 ms [without descriptors](self#without-descriptors) are always real time. While time is paused, and with a
-//! [`TestClock`](crate::time::TestClock), each of these children takes a thread of those for
-//! [work that blocks](crate::task#work-that-blocks) for this. Only if time is paused while a child waits already, the rest of
-//! that one pause is a timer like any other, to which virtual time may move.
+//! The second and the 100 ms [without a pidfd](self#without-a-pidfd) are always real time. While time is paused, and with a
+//! [`TestClock`](crate::time::TestClock), each child that has no pidfd and is awaited, or was dropped, takes a thread of those
+//! for [work that blocks](crate::task#work-that-blocks) for this. Only if time is paused while a child waits already, the
+//! rest of that one second is a timer like any other, to which virtual time may move.
 
 mod child;
 mod command;

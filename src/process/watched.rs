@@ -4,8 +4,9 @@
 //!
 //! * std is asked whether a child has ended, by the child's number alone. A pidfd or SIGCHLD only tells when to ask. So
 //!   neither another child's end nor a signal that stands for several children is mistaken for it.
-//! * A task that waits for SIGCHLD starts watching for the signal first, and asks for the status after that.
-//! * A pause between two looks takes real time, whatever the runtime's clock does.
+//! * A task that waits for SIGCHLD starts watching for the signal first, and asks for the status after that. It asks now and
+//!   then without a signal, too: the signal may be blocked, or another library may have replaced the handler.
+//! * These pauses take real time, whatever the runtime's clock does.
 //! * A child's status is asked for until the answer is final, so that its number stays its own, and not once more: another
 //!   child may have the number by then. It is also asked for before a kill, because another part of this process may have
 //!   taken the status, or this process may be a child by `fork`, which must not kill its siblings.
@@ -21,11 +22,14 @@ use crate::signal::{SignalKind, signal};
 use crate::time::{Instant, try_sleep_until};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::process::{Child, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::task::Poll;
 use std::time::Duration;
 
 /// The children that were dropped while they ran.
@@ -33,6 +37,9 @@ static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { children: BTreeMap::new(),
 
 /// How often a child's status is asked for while nothing can tell of its end.
 const WITHOUT_DESCRIPTORS: Duration = Duration::from_millis(100);
+
+/// How often it is asked for while a signal should tell.
+const WITHOUT_SIGNAL: Duration = Duration::from_secs(1);
 
 struct Orphans {
     /// By keys of their own, because a process number is used again.
@@ -155,7 +162,14 @@ impl Watched {
             }
             match signals {
                 Ok(mut signals) => loop {
-                    signals.recv().await?;
+                    {
+                        let mut pause = pin!(self.pause(WITHOUT_SIGNAL));
+                        poll_fn(|cx| match signals.poll_recv(cx) {
+                            Poll::Pending => pause.as_mut().poll(cx),
+                            received => received,
+                        })
+                        .await?;
+                    }
                     if let Some(status) = self.try_wait()? {
                         return Ok(status);
                     }
