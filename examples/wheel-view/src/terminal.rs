@@ -4,10 +4,13 @@
 //!
 //! * While a [`Screen`] exists, the terminal is in raw mode, on its alternate screen. Dropping the screen ends that, and so
 //!   does a panic, before its message is printed.
-//! * A signal does not end the program: it is a wish to quit, so that the terminal is restored then, too.
-//! * Nothing here waits: keys are polled once a frame.
+//! * A signal does not end the program: it is a wish to quit, so that the terminal is restored then, too. A second one ends
+//!   the program, whatever it waits for: a terminal may have stopped to take what is drawn.
+//! * Nothing here waits: keys are polled once a frame. A terminal that is gone is not asked for keys, because crossterm
+//!   would read its end again and again, without a pause.
 
-use std::io;
+use std::io::{self, IsTerminal};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -27,7 +30,10 @@ pub(crate) enum Wish {
 
 /// The terminal, while the program controls it.
 pub(crate) struct Screen {
-    terminal: DefaultTerminal,
+    /// Its own drop would panic if neither the terminal nor standard error can be written to.
+    terminal: ManuallyDrop<DefaultTerminal>,
+    /// Whether the keys come from standard input. If not, they come from the controlling terminal.
+    reads_input: bool,
     /// A signal has come, or a task has panicked.
     end: Arc<AtomicBool>,
 }
@@ -38,9 +44,12 @@ impl Screen {
     /// Those of the terminal, which is then in its previous state.
     pub(crate) fn open() -> io::Result<Screen> {
         let end = Arc::new(AtomicBool::new(false));
-        // Without handlers a signal would end the program with the terminal in raw mode.
+        let reads_input = io::stdin().is_terminal();
+        // Without handlers a signal would end the program with the terminal in raw mode. The first of the two does what the
+        // signal does by default, if the flag is set already.
         #[cfg(unix)]
         for signal in signal_hook::consts::TERM_SIGNALS {
+            signal_hook::flag::register_conditional_default(*signal, end.clone())?;
             signal_hook::flag::register(*signal, end.clone())?;
         }
         // This also restores the terminal when anything panics, before the message is printed.
@@ -53,13 +62,13 @@ impl Screen {
             panicked.store(true, Ordering::Relaxed);
             previous(info);
         }));
-        Ok(Screen { terminal, end })
+        Ok(Screen { terminal: ManuallyDrop::new(terminal), reads_input, end })
     }
 
     /// Returns the commands since the last call.
     pub(crate) fn wishes(&mut self) -> io::Result<Vec<Wish>> {
         let mut wishes = Vec::new();
-        if self.end.load(Ordering::Relaxed) {
+        if self.end.load(Ordering::Relaxed) || self.is_gone() {
             wishes.push(Wish::Quit);
             return Ok(wishes);
         }
@@ -71,10 +80,16 @@ impl Screen {
         Ok(wishes)
     }
 
+    /// Returns whether the terminal is gone: the system then says that it is none.
+    fn is_gone(&self) -> bool {
+        !io::stdout().is_terminal() || (self.reads_input && !io::stdin().is_terminal())
+    }
+
     /// Draws a frame, in the terminal's current size.
     pub(crate) fn draw(&mut self, view: impl Widget) -> io::Result<()> {
-        self.terminal.draw(|frame| frame.render_widget(view, frame.area()))?;
-        Ok(())
+        let drawn = self.terminal.draw(|frame| frame.render_widget(view, frame.area())).map(drop);
+        // A terminal that is gone is no error: it is a wish to quit.
+        drawn.or_else(|error| if self.is_gone() { Ok(()) } else { Err(error) })
     }
 }
 
