@@ -278,6 +278,13 @@ impl<S: Watched> Registered<S> {
         self.or_wait(way, done).unwrap_or_else(|| Err(ErrorKind::WouldBlock.into()))
     }
 
+    /// Performs `op`, whatever is known about the readiness, which stays as it is. For operations of which the system does not
+    /// report when they can go on.
+    #[cfg(all(feature = "net", unix))]
+    pub(crate) fn attempt<R>(&self, op: impl FnOnce(&S) -> io::Result<R>) -> io::Result<R> {
+        if self.source.write.readiness.load().is_shut_down() { Err(closed()) } else { op(self.socket()) }
+    }
+
     /// Waits until the way is ready, and performs nothing. Any number of tasks can wait at the same time.
     pub(crate) async fn ready(&self, way: Way) -> io::Result<()> {
         self.wait(way, look).await

@@ -1,13 +1,15 @@
 //! What only Linux has: abstract names, a peer's process, full queues, and a count of the descriptors that are open.
 
 use crate::Place;
-use crate::common::{LONG, has_alarm, is_ready, ms};
+use crate::common::{LONG, has_alarm, is_ready, ms, paused, watchdog};
 use crate::net_support::{in_child, no_child_begins, run};
 use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::net::unix::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use mainspring::task::yield_now;
+use mainspring::time::Instant;
 use mainspring::{sleep, spawn, timeout};
 use std::fs::File;
+use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 
@@ -129,6 +131,98 @@ fn a_send_waits_while_others_have_filled_the_receivers_queue() {
         receiver.recv(&mut buffer).await.unwrap();
         ours.try_send_to(b"ours", &place).unwrap();
     });
+}
+
+/// An attempt that fails brings an event of its own: to try again at each event would be to try all the time.
+#[test]
+fn a_send_to_a_full_queue_is_tried_after_pauses_only() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        for case in ["others filled it", "this socket filled it", "this socket is connected elsewhere"] {
+            let (place, elsewhere) = (Place::new("pauses"), Place::new("elsewhere"));
+            let receiver = UnixDatagram::bind(&place).unwrap();
+            let _elsewhere = UnixDatagram::bind(&elsewhere).unwrap();
+            let (ours, other) = (UnixDatagram::unbound().unwrap(), UnixDatagram::unbound().unwrap());
+            let filler = if case == "this socket filled it" { &ours } else { &other };
+            while filler.try_send_to(b"x", &place).is_ok() {}
+            if case == "this socket is connected elsewhere" {
+                ours.connect(&elsewhere).unwrap();
+            }
+            let mut polls = 0;
+            let mut sending = Box::pin(ours.send_to(b"ours", &place));
+            let sent = timeout(
+                ms(640),
+                poll_fn(|cx| {
+                    polls += 1;
+                    sending.as_mut().poll(cx)
+                }),
+            );
+            assert!(sent.await.is_err(), "{case}");
+            // 1 + 2 + 4 + 8 + 16 + 32 ms, and then 64 ms each.
+            assert!((10..40).contains(&polls), "{case}: {polls} polls in 640 ms");
+            let start = Instant::now();
+            receiver.recv(&mut [0]).await.unwrap();
+            assert_eq!(sending.await.unwrap(), 4, "{case}");
+            assert!(start.elapsed() <= ms(64), "{case}");
+        }
+    });
+}
+
+/// Of these cases Linux does tell.
+#[test]
+fn a_send_to_goes_on_at_once_when_this_sockets_buffer_or_its_peers_queue_has_room() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        for connected in [false, true] {
+            let place = Place::new("room");
+            let receiver = UnixDatagram::bind(&place).unwrap();
+            let ours = UnixDatagram::unbound().unwrap();
+            let datagram: &[u8] = if connected { &[0] } else { &[0; 2000] };
+            if connected {
+                ours.connect(&place).unwrap();
+            } else {
+                // The least that the system grants.
+                rustix::net::sockopt::set_socket_send_buffer_size(&ours, 0).unwrap();
+            }
+            let mut filled = 0;
+            while ours.try_send_to(datagram, &place).is_ok() {
+                filled += 1;
+            }
+            if !connected {
+                UnixDatagram::unbound().unwrap().try_send_to(b"x", &place).expect("the queue has room");
+                filled += 1;
+            }
+            let mut sending = Box::pin(ours.send_to(b"ours", &place));
+            assert!(timeout(ms(100), &mut sending).await.is_err());
+            let start = Instant::now();
+            for _ in 0..filled {
+                receiver.recv(&mut [0]).await.unwrap();
+            }
+            assert_eq!(sending.await.unwrap(), 4);
+            assert_eq!(start.elapsed(), ms(0), "connected: {connected}");
+        }
+    });
+}
+
+#[test]
+fn a_send_to_that_pauses_fails_with_the_runtime_that_was_entered() {
+    let own = paused();
+    let place = Place::new("entered");
+    let (_receiver, ours) = own.block_on(async {
+        let receiver = UnixDatagram::bind(&place).unwrap();
+        let ours = UnixDatagram::unbound().unwrap();
+        while ours.try_send_to(b"x", &place).is_ok() {}
+        (receiver, ours)
+    });
+    let mut sending = Box::pin(ours.send_to(b"ours", &place));
+    run(async {
+        assert!(!is_ready(&mut sending).await);
+    });
+    let error = futures::executor::block_on(sending).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Other);
+    // Outside a runtime there is nothing to wait with.
+    let error = futures::executor::block_on(ours.send_to(b"ours", &place)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Other);
 }
 
 #[test]

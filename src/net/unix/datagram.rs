@@ -1,15 +1,27 @@
 //! A Unix socket for datagrams.
 
 use super::{Pauses, SocketAddr};
+use crate::coop;
 use crate::reactor::{Fd, Io, Registered, Way};
 use crate::runtime::context;
 use crate::time::timeout;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::future::{pending, poll_fn};
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::os::unix::net;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Returns whether a datagram fits into the socket's own buffer and, if the socket has a peer, into the peer's queue.
+fn has_room(socket: &Fd<net::UnixDatagram>) -> bool {
+    let mut asked = [PollFd::new(&**socket, PollFlags::OUT)];
+    // If the system does not say, the caller pauses.
+    poll(&mut asked, Some(&Timespec::default())) != Ok(0)
+}
 
 /// A Unix socket for datagrams. No datagram is lost or arrives out of order.
 ///
@@ -185,14 +197,14 @@ impl UnixDatagram {
         self.registered.try_io(Way::Read, |socket| socket.recv(buf))
     }
 
-    /// Sends a datagram to the socket at that path, and returns its length. Waits while the receiver's queue is full; if other
-    /// senders have filled it, waits with [pauses](super#where-linux-does-not-say-when-to-go-on). (On a thread without a
-    /// runtime it cannot pause: there it may go on waiting until a datagram of this socket is received.)
+    /// Sends a datagram to the socket at that path, and returns its length. Waits while the receiver's queue is full, with
+    /// [pauses](super#where-linux-does-not-say-when-to-go-on): to send much to one receiver, [`connect`](Self::connect) to it.
     ///
     /// # Errors
     ///
     /// The system's errors, such as [`NotFound`](ErrorKind::NotFound) if there is no file and
-    /// [`ConnectionRefused`](ErrorKind::ConnectionRefused) if the receiver is gone.
+    /// [`ConnectionRefused`](ErrorKind::ConnectionRefused) if the receiver is gone; and an error of kind
+    /// [`Other`](ErrorKind::Other) if it has to wait on a thread that is in no runtime, or whose runtime is dropped meanwhile.
     ///
     /// # Cancel safety
     ///
@@ -222,27 +234,43 @@ impl UnixDatagram {
     ///
     /// As for `send_to`.
     pub async fn send_to_addr(&self, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
-        let send = |socket: &Fd<net::UnixDatagram>| socket.send_to_addr(buf, addr);
         let mut pauses = Pauses::new();
-        while context::timers().is_ok() {
-            // An event comes when a datagram of this socket has left the queue.
-            if let Ok(sent) = timeout(pauses.next(), self.registered.async_io(Way::Write, send)).await {
-                return sent;
-            }
-            // No event comes when the datagram was another socket's.
-            match self.try_send_to_addr(buf, addr) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                sent => return sent,
+        loop {
+            let permit = poll_fn(coop::poll_proceed).await;
+            match self.registered.attempt(|socket| socket.send_to_addr(buf, addr)) {
+                // Waiting is free.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.pause(pauses.next()).await?,
+                sent => {
+                    permit.spend();
+                    return sent;
+                }
             }
         }
-        self.registered.async_io(Way::Write, send).await
+    }
+
+    /// Waits after an attempt to send, for this long or until the system reports room.
+    async fn pause(&self, pause: Duration) -> io::Result<()> {
+        let room = async {
+            if has_room(self.registered.socket()) {
+                // Another socket's queue is full. No event says when it no longer is. But there is an event without news:
+                // the system allocates a datagram before it looks at that queue, and reports that it was freed.
+                return pending().await;
+            }
+            // This socket's own buffer is full, or its peer's queue, which the system reports.
+            let has_room =
+                |socket: &Fd<_>| has_room(socket).then_some(()).ok_or(ErrorKind::WouldBlock.into());
+            self.registered.async_io(Way::Write, has_room).await
+        };
+        let mut room = pin!(timeout(pause, room));
+        poll_fn(|cx| room.as_mut().try_poll(cx)).await.map_err(io::Error::other)?.unwrap_or(Ok(()))
     }
 
     /// Like [`send_to`](Self::send_to), without waiting.
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](ErrorKind::WouldBlock) if the call would have to wait. There may be no event when it no longer has to:
+    /// [`WouldBlock`](ErrorKind::WouldBlock) if the call would have to wait. Do not wait with [`writable`](Self::writable): while
+    /// the receiver's queue is full it returns at once, so a loop of both spins. Use `send_to`, or sleep;
     /// see [above](super#where-linux-does-not-say-when-to-go-on). Otherwise as for `send_to`.
     pub fn try_send_to(&self, buf: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         self.try_send_to_addr(buf, &SocketAddr::from_pathname(path)?)

@@ -29,10 +29,10 @@
 //!
 //! # Where Linux does not say when to go on
 //!
-//! Linux reports nothing when a listener's backlog has room again, nor when a receiver's queue of datagrams that other senders
-//! had filled has room again. In such a case [`UnixStream::connect`] and [`UnixDatagram::send_to`] try again after a
-//! millisecond, then after twice as long each time, up to 64 ms. (In virtual time, too, which advances meanwhile if nothing
-//! else happens.)
+//! Linux reports nothing when a listener's backlog has room again, nor when a receiver's queue of datagrams has room again, except
+//! to a socket that is connected to that receiver. In such a case [`UnixStream::connect`] and [`UnixDatagram::send_to`] try again
+//! after a millisecond, then after twice as long each time, up to 64 ms. (In virtual time, too, which advances meanwhile if
+//! nothing else happens.)
 //!
 //! # Descriptors and credentials
 //!
