@@ -460,6 +460,24 @@ pub(crate) async fn permit() -> Permit {
     .await
 }
 
+/// Charges for an error that comes before anything else could be charged: code that tries again and again must let others run.
+#[cfg(any(feature = "net", unix))]
+pub(crate) async fn charge_error<R, E>(result: Result<R, E>) -> Result<R, E> {
+    if result.is_err() {
+        consume_budget().await;
+    }
+    result
+}
+
+/// The poll form of [`charge_error`].
+#[cfg(unix)]
+pub(crate) fn poll_charge_error<R, E>(cx: &mut Context<'_>, result: Result<R, E>) -> Poll<Result<R, E>> {
+    if result.is_err() {
+        ready!(poll_proceed(cx)).spend();
+    }
+    Poll::Ready(result)
+}
+
 /// Returns whether a poll has used up its budget since the last call.
 #[inline]
 pub(crate) fn take_exhausted() -> bool {

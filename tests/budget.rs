@@ -127,6 +127,97 @@ fn what_is_foreign_can_take_part_in_the_budget() {
     });
 }
 
+/// Takes results of an operation until the budget is used up. Each of them must come at once, and be charged once.
+#[cfg(any(feature = "net", feature = "process"))]
+macro_rules! charges {
+    ($($what:literal: $op:expr;)*) => {$({
+        yield_now().await;
+        let mut results = 0;
+        while has_budget_remaining() && results < 1_000 {
+            assert!(common::is_ready(async { drop($op.await) }).await, $what);
+            results += 1;
+        }
+        assert_eq!(results, 128, $what);
+    })*};
+}
+
+/// The budget decides, because time is paused: no slice ends meanwhile.
+#[cfg(feature = "net")]
+#[test]
+fn what_a_socket_returns_at_once_is_charged() {
+    use futures::AsyncWriteExt;
+    use mainspring::io::{AsyncFd, Interest};
+    use mainspring::net::unix::{UnixDatagram, UnixStream};
+    use mainspring::net::{TcpListener, TcpSocket, TcpStream, UdpSocket, lookup_host};
+
+    let _watchdog = watchdog(LONG);
+    common::paused().block_on(async {
+        const ANY: &str = "127.0.0.1:0";
+        let taken = TcpListener::bind(ANY).await.unwrap().local_addr().unwrap();
+        let _listener = TcpListener::bind(taken).await.unwrap();
+        let udp = UdpSocket::bind(ANY).await.unwrap();
+        let addr = udp.local_addr().unwrap();
+        let unix = UnixDatagram::unbound().unwrap();
+        let (pipe, _) = rustix::pipe::pipe().unwrap();
+        let pipe = AsyncFd::with_interest(std::fs::File::from(pipe), Interest::Readable).unwrap();
+        // An address of the other version.
+        let strange = "[::1]:9".parse().unwrap();
+        charges! {
+            "a connect that fails at once": TcpSocket::new_v4().unwrap().connect(strange);
+            "a connect to no address": TcpStream::connect("nonsense");
+            "a listener": TcpListener::bind(ANY);
+            "an address that is taken": TcpListener::bind(taken);
+            "no address": TcpListener::bind("nonsense");
+            "a socket for datagrams": UdpSocket::bind(ANY);
+            "an address that is taken by another": UdpSocket::bind(addr);
+            "a receiver": udp.connect(addr);
+            "no receiver": udp.connect("nonsense");
+            "a datagram": udp.send_to(b"x", addr);
+            "a datagram to no address": udp.send_to(b"x", "nonsense");
+            "a literal": lookup_host(ANY);
+            "no name": lookup_host("nonsense");
+            "a path that is none": UnixStream::connect("\0");
+            "a path that is not there": UnixStream::connect("/nonsense");
+            "a datagram to a path that is none": unix.send_to(b"x", "\0");
+            "a datagram to a path that is not there": unix.send_to(b"x", "/nonsense");
+            "the other direction": pipe.writable();
+            "the other direction, polled": poll_fn(|cx| pipe.poll_writable(cx));
+            "the other direction, written": (&pipe).write(b"x");
+            "the other direction, by a call of one's own": pipe.async_io(Interest::Writable, |_| Ok(()));
+        }
+    });
+}
+
+#[cfg(feature = "process")]
+#[test]
+fn what_a_process_returns_at_once_is_charged_but_for_its_first_end() {
+    use futures::AsyncWriteExt;
+    use mainspring::process::{Command, Stdio};
+    use mainspring::signal::{SignalKind, signal};
+
+    let _watchdog = watchdog(LONG);
+    let mut orphan = common::orphan(|| signal(SignalKind::user_defined1()).unwrap());
+    let mut child = block_on(async {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().await.unwrap();
+        child
+    });
+    common::paused().block_on(async {
+        let mut nonsense = Command::new("/nonsense");
+        let mut closed = Command::new("cat").stdin(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let mut stdin = closed.stdin.take().unwrap();
+        stdin.close().await.unwrap();
+        charges! {
+            "a program that is not there": nonsense.status();
+            "the output of a program that is not there": nonsense.output();
+            "an end that is known": child.wait();
+            "a signal after the runtime's end": orphan.recv();
+            "the same, polled": poll_fn(|cx| orphan.poll_recv(cx));
+            "a pipe that was closed": stdin.write(b"x");
+        }
+    });
+}
+
 #[test]
 fn a_task_is_told_when_its_budget_is_used_up() {
     let _watchdog = watchdog(LONG);

@@ -9,13 +9,14 @@
 //! * Waiting for a way that is not watched is an error, not an endless wait.
 
 use super::{Interest, read_by_ref, write_by_ref};
+use crate::coop;
 use crate::reactor::{Fd, Registered, Way};
 use crate::runtime::context;
 use futures_io::{AsyncRead, AsyncWrite};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// Anything with a descriptor that the system's poller accepts: a pipe, a terminal, a timerfd, an inotify, a socket of
 /// another library. Unix only.
@@ -254,7 +255,8 @@ impl<T: AsFd> AsyncFd<T> {
     ///
     /// Nothing is lost if the future is dropped.
     pub async fn ready(&self, interest: Interest) -> io::Result<()> {
-        self.registered.ready(self.way(interest)?).await
+        let way = coop::charge_error(self.way(interest)).await?;
+        self.registered.ready(way).await
     }
 
     /// Waits until there is something to read, the end was reached, or there is an error: [`ready`](Self::ready) for that
@@ -290,7 +292,8 @@ impl<T: AsFd> AsyncFd<T> {
     ///
     /// As for [`ready`](Self::ready).
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.registered.poll_ready(cx, self.way(Interest::Readable)?)
+        let way = ready!(coop::poll_charge_error(cx, self.way(Interest::Readable)))?;
+        self.registered.poll_ready(cx, way)
     }
 
     /// The poll form of [`writable`](Self::writable), for one task at a time.
@@ -299,7 +302,8 @@ impl<T: AsFd> AsyncFd<T> {
     ///
     /// As for [`ready`](Self::ready).
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.registered.poll_ready(cx, self.way(Interest::Writable)?)
+        let way = ready!(coop::poll_charge_error(cx, self.way(Interest::Writable)))?;
+        self.registered.poll_ready(cx, way)
     }
 
     /// Performs a call of your own if the direction is ready for it, without waiting.
@@ -355,7 +359,8 @@ impl<T: AsFd> AsyncFd<T> {
         interest: Interest,
         mut op: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
-        self.registered.async_io(self.way(interest)?, |fd| op(fd)).await
+        let way = coop::charge_error(self.way(interest)).await?;
+        self.registered.async_io(way, |fd| op(fd)).await
     }
 
     /// The poll form of [`async_io`](Self::async_io), for one task at a time.
@@ -369,7 +374,8 @@ impl<T: AsFd> AsyncFd<T> {
         interest: Interest,
         mut op: impl FnMut(&T) -> io::Result<R>,
     ) -> Poll<io::Result<R>> {
-        self.registered.poll_io(cx, self.way(interest)?, |fd| op(fd))
+        let way = ready!(coop::poll_charge_error(cx, self.way(interest)))?;
+        self.registered.poll_io(cx, way, |fd| op(fd))
     }
 
     /// Returns the way, if it is watched.

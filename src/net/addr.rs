@@ -4,6 +4,7 @@
 //! runtime's thread, because the system's resolver blocks.
 
 use super::resolve;
+use crate::coop;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -80,8 +81,12 @@ impl Addrs {
     }
 }
 
-/// Returns the addresses that `addr` stands for.
+/// Returns the addresses that `addr` stands for. Only an error is charged to the budget.
 pub(super) async fn addrs(addr: impl ToSocketAddrs) -> io::Result<Addrs> {
+    coop::charge_error(find(addr).await).await
+}
+
+async fn find(addr: impl ToSocketAddrs) -> io::Result<Addrs> {
     let addrs = match addr.to_target()? {
         Target::One(addr) => return Ok(Addrs::One([addr])),
         Target::Many(addrs) => addrs,
@@ -134,6 +139,7 @@ pub async fn lookup_host<T: ToSocketAddrs>(host: T) -> io::Result<impl Iterator<
         Addrs::One(addr) => addr.to_vec(),
         Addrs::Many(addrs) => addrs,
     };
+    coop::consume_budget().await;
     Ok(addrs.into_iter())
 }
 

@@ -84,6 +84,8 @@ pub use self::tcp::{TcpListener, TcpSocket, TcpStream};
 pub use self::udp::UdpSocket;
 
 use self::addr::Addrs;
+use crate::coop;
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 
@@ -99,4 +101,13 @@ async fn first_of<R, F: Future<Output = io::Result<R>>>(
         }
     }
     attempt(*last).await
+}
+
+/// The first success of `attempt`, which does not wait, on the addresses that `addr` stands for.
+async fn first_at_once<R>(
+    addr: impl ToSocketAddrs,
+    mut attempt: impl FnMut(SocketAddr) -> io::Result<R>,
+) -> io::Result<R> {
+    let addrs = addr::addrs(addr).await?;
+    coop::cooperative(first_of(addrs, |addr| ready(attempt(addr)))).await
 }

@@ -2,6 +2,7 @@
 
 use super::watched::Watched;
 use super::{ChildStderr, ChildStdin, ChildStdout};
+use crate::coop;
 use crate::runtime::Handle;
 use crate::task;
 use futures_io::AsyncRead;
@@ -87,7 +88,14 @@ impl Child {
     /// Nothing is lost if the future is dropped: a timeout may go [around it](super#a-child-that-takes-too-long).
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         drop(self.stdin.take());
-        self.watched().wait().await
+        let is_news = self.id().is_some();
+        let ended = self.watched().wait().await;
+        // The end itself is free, so that another branch of a `select` does not hide it. An error, or a status that was known
+        // before, comes at each call, and is charged.
+        if !is_news || ended.is_err() {
+            coop::consume_budget().await;
+        }
+        ended
     }
 
     /// Returns the status of the process, if it has ended. Does not wait, and leaves standard input open.
@@ -122,7 +130,7 @@ impl Child {
     ///
     /// The first poll kills the process; waiting for its end can be left to [`wait`](Self::wait).
     pub async fn kill(&mut self) -> io::Result<()> {
-        self.start_kill()?;
+        coop::charge_error(self.start_kill()).await?;
         self.wait().await.map(drop)
     }
 

@@ -1,6 +1,7 @@
 //! What to start, and how.
 
 use super::Child;
+use crate::coop;
 use crate::runtime::{Handle, context};
 use std::ffi::OsStr;
 use std::io;
@@ -188,7 +189,7 @@ impl Command {
     pub fn status(&mut self) -> impl Future<Output = io::Result<ExitStatus>> + Send + use<> {
         let child = self.spawn();
         async move {
-            let mut child = child?;
+            let mut child = coop::charge_error(child).await?;
             // These pipes cannot be read by anyone.
             drop((child.stdout.take(), child.stderr.take()));
             child.wait().await
@@ -223,7 +224,7 @@ impl Command {
         self.default_streams(Stdio::null, Stdio::piped);
         let child = self.spawn();
         self.default_streams(Stdio::inherit, Stdio::inherit);
-        async move { child?.wait_with_output().await }
+        async move { coop::charge_error(child).await?.wait_with_output().await }
     }
 
     /// Sets the streams that the program has not set.

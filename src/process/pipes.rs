@@ -1,12 +1,13 @@
 //! The pipes to and from a child, as streams of bytes.
 
+use crate::coop;
 use crate::io::{AsyncFd, Interest};
 use futures_io::{AsyncRead, AsyncWrite};
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// The pipe to a child's standard input.
 ///
@@ -110,14 +111,14 @@ impl ChildStdin {
         unwatch(self.pipe.ok_or_else(closed)?)
     }
 
-    fn pipe(&mut self) -> io::Result<Pin<&mut AsyncFd<File>>> {
-        self.pipe.as_mut().map(Pin::new).ok_or_else(closed)
+    fn pipe(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut AsyncFd<File>>>> {
+        coop::poll_charge_error(cx, self.pipe.as_mut().map(Pin::new).ok_or_else(closed))
     }
 }
 
 impl AsyncWrite for ChildStdin {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.pipe()?.poll_write(cx, buf)
+        ready!(self.pipe(cx))?.poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
@@ -125,7 +126,7 @@ impl AsyncWrite for ChildStdin {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.pipe()?.poll_write_vectored(cx, bufs)
+        ready!(self.pipe(cx))?.poll_write_vectored(cx, bufs)
     }
 
     /// A pipe has nothing to flush.

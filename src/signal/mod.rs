@@ -67,7 +67,7 @@ use std::ffi::c_int;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// A kind of signal. Made by its name, or [by its number](Self::from_raw).
 ///
@@ -178,7 +178,7 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
 /// # .unwrap();
 /// ```
 pub async fn ctrl_c() -> io::Result<()> {
-    signal(SignalKind::interrupt())?.recv().await
+    coop::charge_error(signal(SignalKind::interrupt())).await?.recv().await
 }
 
 /// Receives the signals of one kind, from the moment it was made by [`signal()`]. It is also a [`Stream`], which never
@@ -224,7 +224,7 @@ impl Signal {
     /// Nothing is lost if the future is dropped.
     pub async fn recv(&mut self) -> io::Result<()> {
         // Without a budget: signals are rare, and a branch of a `select` that uses the budget up must not hide one.
-        unconstrained(self.pipe.async_io(Interest::Readable, clear)).await
+        coop::charge_error(unconstrained(self.pipe.async_io(Interest::Readable, clear)).await).await
     }
 
     /// The poll form of [`recv`](Self::recv).
@@ -233,7 +233,8 @@ impl Signal {
     ///
     /// As for `recv`.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        coop::unlimited(|| self.pipe.poll_io(cx, Interest::Readable, clear))
+        let received = ready!(coop::unlimited(|| self.pipe.poll_io(cx, Interest::Readable, clear)));
+        coop::poll_charge_error(cx, received)
     }
 
     /// Returns which signal this watches for.

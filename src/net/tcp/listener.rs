@@ -1,10 +1,9 @@
 //! A socket that accepts connections.
 
 use super::{TcpSocket, TcpStream};
-use crate::net::{Incoming, ToSocketAddrs, addr, first_of};
+use crate::net::{Incoming, ToSocketAddrs, first_at_once};
 use crate::reactor::{Registered, Way};
 use crate::runtime::context;
-use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
@@ -52,7 +51,7 @@ impl TcpListener {
     ///
     /// It waits only while a name is looked up. Dropping the future abandons the lookup, and nothing is bound.
     pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<TcpListener> {
-        first_of(addr::addrs(addr).await?, |addr| ready(TcpListener::bind_one(addr))).await
+        first_at_once(addr, TcpListener::bind_one).await
     }
 
     fn bind_one(addr: SocketAddr) -> io::Result<TcpListener> {

@@ -90,9 +90,15 @@ impl TcpStream {
         io: &Arc<Io>,
         begin: impl FnOnce() -> io::Result<mio::net::TcpStream>,
     ) -> io::Result<TcpStream> {
-        // The connection is charged for once it is made.
-        drop(coop::permit().await);
-        let stream = TcpStream::new(io, begin()?)?;
+        let permit = coop::permit().await;
+        let stream = match begin().and_then(|socket| TcpStream::new(io, socket)) {
+            // The connection is charged for once it is made.
+            Ok(stream) => stream,
+            Err(error) => {
+                permit.spend();
+                return Err(error);
+            }
+        };
         let connected = |socket: &mio::net::TcpStream| {
             let Err(error) = socket.peer_addr() else { return Ok(()) };
             // A socket's error is reported only once. Without it, a refused socket looks like one that is still connecting.

@@ -3,10 +3,9 @@
 mod datagrams;
 mod options;
 
-use super::{ToSocketAddrs, addr, first_of};
+use super::{ToSocketAddrs, first_at_once};
 use crate::reactor::Registered;
 use crate::runtime::context;
-use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 
@@ -69,8 +68,7 @@ impl UdpSocket {
     ///
     /// It waits only while a name is looked up. Dropping the future abandons the lookup, and nothing is bound.
     pub async fn bind(addr: impl ToSocketAddrs) -> io::Result<UdpSocket> {
-        first_of(addr::addrs(addr).await?, |addr| ready(UdpSocket::new(mio::net::UdpSocket::bind(addr))))
-            .await
+        first_at_once(addr, |addr| UdpSocket::new(mio::net::UdpSocket::bind(addr))).await
     }
 
     fn new(socket: io::Result<mio::net::UdpSocket>) -> io::Result<UdpSocket> {
@@ -108,7 +106,7 @@ impl UdpSocket {
     ///
     /// It waits only while a name is looked up. Dropping the future abandons the lookup, and the socket stays as it was.
     pub async fn connect(&self, addr: impl ToSocketAddrs) -> io::Result<()> {
-        first_of(addr::addrs(addr).await?, |addr| ready(self.registered.socket().connect(addr))).await
+        first_at_once(addr, |addr| self.registered.socket().connect(addr)).await
     }
 
     /// Returns the local address.

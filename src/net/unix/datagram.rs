@@ -221,7 +221,7 @@ impl UnixDatagram {
     /// # .unwrap();
     /// ```
     pub async fn send_to(&self, buf: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
-        self.send_to_addr(buf, &SocketAddr::from_pathname(path)?).await
+        self.send_to_addr(buf, &super::address(path).await?).await
     }
 
     /// Like [`send_to`](Self::send_to), with an address that is a path or an [abstract name](super).

@@ -119,7 +119,15 @@ pub use self::listener::UnixListener;
 pub use self::stream::UnixStream;
 pub use std::os::unix::net::SocketAddr;
 
+use crate::coop;
+use std::io;
+use std::path::Path;
 use std::time::Duration;
+
+/// Returns the address of a path, for an operation that charges its result itself.
+async fn address(path: impl AsRef<Path>) -> io::Result<SocketAddr> {
+    coop::charge_error(SocketAddr::from_pathname(path)).await
+}
 
 /// The pauses between attempts, where the system does not report when the next attempt may succeed.
 struct Pauses(Duration);

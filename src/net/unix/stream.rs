@@ -62,7 +62,7 @@ impl UnixStream {
     ///
     /// Dropping the future abandons the attempt.
     pub async fn connect(path: impl AsRef<Path>) -> io::Result<UnixStream> {
-        UnixStream::connect_addr(&SocketAddr::from_pathname(path)?).await
+        UnixStream::connect_addr(&super::address(path).await?).await
     }
 
     /// Like [`connect`](Self::connect), with an address that is a path or an [abstract name](super).
