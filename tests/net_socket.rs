@@ -94,6 +94,38 @@ fn a_listener_of_ipv6_accepts() {
     });
 }
 
+/// By TCP_FASTOPEN_CONNECT: the first write begins the connection, and brings its bytes along.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_connection_that_the_system_puts_off_until_the_first_write_is_a_stream_at_once() {
+    use std::os::fd::AsRawFd;
+    run(async {
+        let listener = TcpListener::bind(ANY).await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        for option in [libc::TCP_FASTOPEN_CONNECT, libc::TCP_FASTOPEN_NO_COOKIE] {
+            let (on, size) = (1 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
+            // SAFETY: the option is an integer, which is there during the call.
+            let set = unsafe {
+                libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, option, (&raw const on).cast(), size)
+            };
+            if set != 0 {
+                // This system has no such connections.
+                return;
+            }
+        }
+        let connect = socket.connect(listener.local_addr().unwrap());
+        let mut stream = timeout(Duration::from_secs(20), connect).await.expect("it waits").unwrap();
+        stream.write_all(b"hello").await.unwrap();
+        let (mut theirs, _) = listener.accept().await.unwrap();
+        theirs.write_all(b"you").await.unwrap();
+        stream.close().await.unwrap();
+        let (mut there, mut here) = (Vec::new(), [0; 3]);
+        theirs.read_to_end(&mut there).await.unwrap();
+        stream.read_exact(&mut here).await.unwrap();
+        assert_eq!((&there[..], &here[..]), (&b"hello"[..], &b"you"[..]));
+    });
+}
+
 #[test]
 fn errors_say_what_is_wrong() {
     let taken = bound();

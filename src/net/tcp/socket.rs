@@ -96,7 +96,8 @@ impl TcpSocket {
 
     /// Connects the socket to this address.
     ///
-    /// The only time limit is the system's, which is minutes: wrap the call in a timeout.
+    /// The only time limit is the system's, which is minutes: wrap the call in a timeout. A socket with Linux's option
+    /// `TCP_FASTOPEN_CONNECT` may be returned at once; then the first write connects it, and returns the errors.
     ///
     /// # Errors
     ///
@@ -109,9 +110,13 @@ impl TcpSocket {
     pub async fn connect(self, addr: SocketAddr) -> io::Result<TcpStream> {
         let io = context::io()?;
         self.socket.set_nonblocking(true)?;
-        let begin = || match self.socket.connect(&addr.into()) {
-            Err(error) if !is_under_way(&error) => Err(error),
-            _ => Ok(mio::net::TcpStream::from_std(self.socket.into())),
+        let begin = || {
+            let is_under_way = match self.socket.connect(&addr.into()) {
+                Ok(()) => false,
+                Err(error) if is_under_way(&error) => true,
+                Err(error) => return Err(error),
+            };
+            Ok((mio::net::TcpStream::from_std(self.socket.into()), is_under_way))
         };
         TcpStream::connecting(&io, begin).await
     }

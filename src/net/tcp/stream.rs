@@ -82,21 +82,23 @@ impl TcpStream {
     }
 
     async fn connect_one(addr: SocketAddr) -> io::Result<TcpStream> {
-        TcpStream::connecting(&context::io()?, || mio::net::TcpStream::connect(addr)).await
+        TcpStream::connecting(&context::io()?, || Ok((mio::net::TcpStream::connect(addr)?, true))).await
     }
 
-    /// Waits until a socket is connected, and returns its stream. `begin` begins to connect it.
+    /// Waits until a socket is connected, and returns its stream. `begin` begins to connect it, and returns whether that may still
+    /// be under way. If it is not, the system has no more to tell, even if it connects the socket only when something is written.
     pub(super) async fn connecting(
         io: &Arc<Io>,
-        begin: impl FnOnce() -> io::Result<mio::net::TcpStream>,
+        begin: impl FnOnce() -> io::Result<(mio::net::TcpStream, bool)>,
     ) -> io::Result<TcpStream> {
         let permit = coop::permit().await;
-        let stream = match begin().and_then(|socket| TcpStream::new(io, socket)) {
+        let begun = begin().and_then(|(socket, under_way)| Ok((TcpStream::new(io, socket)?, under_way)));
+        let stream = match begun {
             // The connection is charged for once it is made.
-            Ok(stream) => stream,
-            Err(error) => {
+            Ok((stream, true)) => stream,
+            done => {
                 permit.spend();
-                return Err(error);
+                return done.map(|(stream, _)| stream);
             }
         };
         let connected = |socket: &mio::net::TcpStream| {
