@@ -24,7 +24,11 @@ pub(crate) use mio::event::Source as Watched;
 
 use super::poller::{Io, closed};
 use super::source::{Direction, Source, Start, Waiter, Way};
+#[cfg(all(feature = "net", unix))]
+use super::source::{Occurrence, READY};
 use crate::coop;
+#[cfg(all(feature = "net", unix))]
+use crate::panics;
 use crate::sync::{AtomicU8, Ordering};
 #[cfg(unix)]
 use crate::sync::{Mutex, lock};
@@ -323,6 +327,14 @@ impl<S: Watched> Registered<S> {
     #[cfg(feature = "net")]
     pub(crate) fn expect_urgent(&self) {
         self.source.read.readiness.expect_urgent();
+    }
+
+    /// This end has ended its writing, so a write no longer blocks. To be called where the poller may not report that.
+    #[cfg(all(feature = "net", unix))]
+    pub(crate) fn end_writes(&self) {
+        let mut wakers = Vec::new();
+        self.source.occur(Occurrence { key: self.key, read: 0, write: READY }, &mut wakers);
+        panics::wake_all(wakers);
     }
 
     /// How many async methods wait for `way`.

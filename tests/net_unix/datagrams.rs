@@ -1,12 +1,14 @@
 //! Datagrams: whole and in order, between a pair and by path.
 
 use crate::Place;
+use crate::common::{LONG, ms};
 use crate::net_support::{no_child_begins, run};
 use mainspring::net::unix::UnixDatagram;
-use mainspring::spawn;
+use mainspring::{sleep, spawn, timeout};
 use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::Shutdown;
+use std::sync::Arc;
 
 #[test]
 fn a_thousand_datagrams_come_whole_and_in_order() {
@@ -60,5 +62,32 @@ fn datagrams_go_by_path_and_can_be_answered() {
         assert!(nobody.local_addr().unwrap().is_unnamed() && nobody.take_error().unwrap().is_none());
         assert_eq!(nobody.send_to(b"x", Place::new("nobody")).await.unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(nobody.connect(Place::new("nobody")).unwrap_err().kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn a_shutdown_by_one_task_ends_the_sends_that_wait() {
+    run(async {
+        let (one, _other) = UnixDatagram::pair().unwrap();
+        let one = Arc::new(one);
+        let sends: Vec<_> = (0..3)
+            .map(|_| {
+                let one = one.clone();
+                spawn(async move {
+                    loop {
+                        if let Err(error) = one.send(b"x").await {
+                            return error.kind();
+                        }
+                    }
+                })
+            })
+            .collect();
+        sleep(ms(5)).await;
+        assert!(sends.iter().all(|send| !send.is_finished()));
+        one.shutdown(Shutdown::Write).unwrap();
+        for send in sends {
+            let ended = timeout(LONG / 10, send).await.expect("the sender is told");
+            assert_eq!(ended.unwrap(), ErrorKind::BrokenPipe);
+        }
     });
 }

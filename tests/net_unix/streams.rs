@@ -1,7 +1,7 @@
 //! Streams and listeners, their halves, and peers that close.
 
 use crate::Place;
-use crate::common::{is_ready, ms, paused};
+use crate::common::{LONG, is_ready, ms, paused};
 use crate::net_support::{no_child_begins, run};
 use futures::stream::FusedStream;
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
@@ -9,8 +9,9 @@ use mainspring::io::Interest;
 use mainspring::net::ReuniteError;
 use mainspring::net::unix::{UnixListener, UnixStream};
 use mainspring::task::{has_budget_remaining, yield_now};
-use mainspring::{sleep, spawn};
+use mainspring::{sleep, spawn, timeout};
 use std::io::{self, ErrorKind};
+use std::net::Shutdown;
 use std::os::unix::net;
 use std::sync::Arc;
 
@@ -96,6 +97,30 @@ fn a_peer_that_closes_wakes_reader_and_writer() {
         assert_eq!(one.read(&mut [0]).await.unwrap(), 0);
         assert_eq!(one.write(b"x").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
         one.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_shutdown_by_one_task_ends_the_waits_of_others() {
+    run(async {
+        for how in [Shutdown::Write, Shutdown::Read, Shutdown::Both] {
+            let (one, _other) = UnixStream::pair().unwrap();
+            let one = Arc::new(one);
+            let (reader, writer) = (one.clone(), one.clone());
+            let reading = spawn(async move { (&*reader).read(&mut [0]).await });
+            let writing = spawn(async move { (&*writer).write_all(&vec![0; 10_000_000]).await });
+            sleep(ms(5)).await;
+            assert!(!reading.is_finished() && !writing.is_finished());
+            one.shutdown(how).unwrap();
+            if how != Shutdown::Write {
+                let read = timeout(LONG / 10, reading).await.expect("the reader is told");
+                assert_eq!(read.unwrap().unwrap(), 0, "{how:?}");
+            }
+            if how != Shutdown::Read {
+                let written = timeout(LONG / 10, writing).await.expect("the writer is told");
+                assert_eq!(written.unwrap().unwrap_err().kind(), ErrorKind::BrokenPipe, "{how:?}");
+            }
+        }
     });
 }
 

@@ -326,13 +326,24 @@ impl UnixDatagram {
         self.registered.try_io(Way::Read, |socket| socket.recv_from(buf))
     }
 
-    /// Ends receiving, sending or both, for every user of this socket.
+    /// Ends receiving, sending or both, for every user of this socket. A send that waits fails with
+    /// [`BrokenPipe`](ErrorKind::BrokenPipe).
+    ///
+    /// A receive does *not* end: Linux says of a non-blocking socket that no datagram is there yet. Datagrams that have arrived can
+    /// still be received; those who send more get `BrokenPipe`. Linux does not report that the *peer* has ended its receiving,
+    /// either: a [`send`](Self::send) that waits for room goes on waiting until the peer has received what is there, or has
+    /// closed its socket.
     ///
     /// # Errors
     ///
     /// The system's errors.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.registered.socket().shutdown(how)
+        self.registered.socket().shutdown(how)?;
+        if how != Shutdown::Read {
+            // If there is no room, Linux reports nothing to a task that waits for it.
+            self.registered.end_writes();
+        }
+        Ok(())
     }
 
     /// Returns the local address, which only a socket with a name has.

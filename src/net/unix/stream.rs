@@ -186,13 +186,22 @@ impl UnixStream {
         self.registered.try_io(Way::Write, |socket| gather::write(&**socket, bufs))
     }
 
-    /// Ends reading, writing or both, for every user of this connection.
+    /// Ends reading, writing or both, for every user of this connection. Reads and writes that wait end, too: with the end of
+    /// the stream, or with [`BrokenPipe`](ErrorKind::BrokenPipe).
+    ///
+    /// Linux does not report that the *peer* has ended its reading: a write that waits for room goes on waiting until the peer has
+    /// read what is there, or has closed its socket.
     ///
     /// # Errors
     ///
     /// The system's errors.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        self.registered.socket().shutdown(how)
+        self.registered.socket().shutdown(how)?;
+        if how != Shutdown::Read {
+            // If there is no room, Linux reports nothing to a task that waits for it.
+            self.registered.end_writes();
+        }
+        Ok(())
     }
 
     /// Returns the local address, which only a socket with a name has.
