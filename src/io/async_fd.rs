@@ -8,7 +8,7 @@
 //!   So only `WouldBlock` clears the readiness.
 //! * Waiting for a way that is not watched is an error, not an endless wait.
 
-use super::{Interest, read_by_ref, write_by_ref};
+use super::{Interest, first_nonempty, read_by_ref, write_by_ref};
 use crate::coop;
 use crate::reactor::{Fd, Registered, Way};
 use crate::runtime::context;
@@ -426,7 +426,8 @@ where
         cx: &mut Context<'_>,
         bufs: &mut [IoSliceMut<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_io(cx, Interest::Readable, |mut fd| fd.read_vectored(bufs))
+        let first = first_nonempty(bufs);
+        self.poll_io(cx, Interest::Readable, |mut fd| fd.read_vectored(&mut bufs[first..]))
     }
 }
 
@@ -443,6 +444,7 @@ where
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let bufs = &bufs[first_nonempty(bufs)..];
         self.poll_io(cx, Interest::Writable, |mut fd| fd.write_vectored(bufs))
     }
 

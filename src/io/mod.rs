@@ -52,6 +52,8 @@ mod async_fd;
 #[cfg(any(feature = "net", unix))]
 mod by_ref;
 mod copy;
+#[cfg(any(feature = "net", unix))]
+mod vectors;
 
 #[cfg(unix)]
 pub use self::async_fd::AsyncFd;
@@ -60,6 +62,8 @@ pub use futures_io::{AsyncBufRead, AsyncRead, AsyncSeek, AsyncWrite};
 
 #[cfg(any(feature = "net", unix))]
 pub(crate) use self::by_ref::{read_by_ref, write_by_ref};
+#[cfg(any(feature = "net", unix))]
+pub(crate) use self::vectors::first_nonempty;
 #[cfg(any(feature = "net", unix))]
 use crate::reactor::Way;
 

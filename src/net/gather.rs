@@ -3,6 +3,7 @@
 //! The system takes a list of buffers more slowly than one buffer. So small buffers are first copied into one: the head and the
 //! body of a short HTTP answer, say.
 
+use crate::io::first_nonempty;
 use std::io::{self, IoSlice, Write};
 
 /// The maximum number of bytes that are copied.
@@ -10,9 +11,7 @@ const MOST: usize = 1024;
 
 /// Writes from `bufs` in turn, with one system call. Returns how many bytes the system took.
 pub(super) fn write(mut socket: impl Write, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    // The system takes the first buffers of a long list only. If these were empty, it would seem to have no room for the others.
-    let start = bufs.iter().position(|buf| !buf.is_empty()).unwrap_or(bufs.len());
-    let bufs = &bufs[start..];
+    let bufs = &bufs[first_nonempty(bufs)..];
     let mut filled = bufs.iter().filter(|buf| !buf.is_empty());
     let first = filled.next();
     if filled.next().is_none() {

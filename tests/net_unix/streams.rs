@@ -2,15 +2,15 @@
 
 use crate::Place;
 use crate::common::{LONG, is_ready, ms, paused};
-use crate::net_support::{no_child_begins, run};
+use crate::net_support::{self, no_child_begins, run};
 use futures::stream::FusedStream;
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt};
-use mainspring::io::Interest;
+use mainspring::io::{AsyncFd, Interest};
 use mainspring::net::ReuniteError;
 use mainspring::net::unix::{UnixListener, UnixStream};
 use mainspring::task::{has_budget_remaining, yield_now};
 use mainspring::{sleep, spawn, timeout};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Write};
 use std::net::Shutdown;
 use std::os::unix::net;
 use std::sync::Arc;
@@ -75,6 +75,42 @@ fn a_pair_is_two_connected_streams_that_are_read_and_written_in_every_way() {
         assert_eq!(other.read(&mut buffer).await.unwrap(), 0);
         other.write_all(b"still").await.unwrap();
         assert_eq!((&one).read(&mut buffer).await.unwrap(), 5);
+    });
+}
+
+/// The system looks at no more than about a thousand buffers. If these have no room, it reads nothing, as at a stream's end.
+#[test]
+fn buffers_without_room_in_front_of_others_do_not_end_a_stream() {
+    const PLACES: usize = 2_000;
+    run(async {
+        let (one, other) = net::UnixStream::pair().unwrap();
+        let (descriptor, peer) = net::UnixStream::pair().unwrap();
+        let (unix, descriptor) = (UnixStream::from_std(one).unwrap(), AsyncFd::new(descriptor).unwrap());
+        let (tcp, tcp_peer) = net_support::pair().await;
+        (&tcp_peer).write_all(b"hellohello").unwrap();
+        (&other).write_all(b"hellohello").unwrap();
+        (&peer).write_all(b"hello").unwrap();
+        tcp.readable().await.unwrap();
+        let mut places = [[0; 5]; 5];
+        for (n, place) in places.iter_mut().enumerate() {
+            let mut bufs: Vec<_> = (0..PLACES).map(|_| IoSliceMut::new(&mut [])).collect();
+            bufs.push(IoSliceMut::new(place));
+            let read = match n {
+                0 => tcp.try_read_vectored(&mut bufs),
+                1 => (&tcp).read_vectored(&mut bufs).await,
+                2 => unix.try_read_vectored(&mut bufs),
+                3 => (&unix).read_vectored(&mut bufs).await,
+                _ => (&descriptor).read_vectored(&mut bufs).await,
+            };
+            assert_eq!(read.unwrap(), 5, "{n}");
+        }
+        assert_eq!(places, [*b"hello"; 5]);
+        // All without room.
+        let read = unix.try_read_vectored(&mut [IoSliceMut::new(&mut []), IoSliceMut::new(&mut [])]);
+        assert_eq!(read.unwrap(), 0);
+        let mut bufs = vec![IoSlice::new(b""); PLACES];
+        bufs.push(IoSlice::new(b"hello"));
+        assert_eq!((&descriptor).write_vectored(&bufs).await.unwrap(), 5);
     });
 }
 

@@ -1,7 +1,7 @@
 //! A TCP connection.
 
 use crate::coop;
-use crate::io::{read_by_ref, write_by_ref};
+use crate::io::{first_nonempty, read_by_ref, write_by_ref};
 use crate::net::split::{self, OwnedReadHalf, OwnedWriteHalf};
 use crate::net::{ToSocketAddrs, addr, first_of, gather};
 use crate::reactor::{Io, Registered, Way};
@@ -175,7 +175,8 @@ impl TcpStream {
     ///
     /// As for `try_read`.
     pub fn try_read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.registered.try_io(Way::Read, |mut socket| socket.read_vectored(bufs))
+        let first = first_nonempty(bufs);
+        self.registered.try_io(Way::Read, |mut socket| socket.read_vectored(&mut bufs[first..]))
     }
 
     /// Writes the bytes that fit, without waiting.
@@ -329,7 +330,8 @@ impl AsyncRead for &TcpStream {
         cx: &mut Context<'_>,
         bufs: &mut [IoSliceMut<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.registered.poll_io(cx, Way::Read, |mut socket| socket.read_vectored(bufs))
+        let first = first_nonempty(bufs);
+        self.registered.poll_io(cx, Way::Read, |mut socket| socket.read_vectored(&mut bufs[first..]))
     }
 }
 

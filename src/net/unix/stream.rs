@@ -6,7 +6,7 @@
 
 use super::{Pauses, SocketAddr};
 use crate::coop;
-use crate::io::{read_by_ref, write_by_ref};
+use crate::io::{first_nonempty, read_by_ref, write_by_ref};
 use crate::net::gather;
 use crate::net::split::{self, OwnedReadHalf, OwnedWriteHalf};
 use crate::reactor::{Fd, Io, Registered, Way};
@@ -164,7 +164,8 @@ impl UnixStream {
     ///
     /// As for `try_read`.
     pub fn try_read_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        self.registered.try_io(Way::Read, |socket| (&**socket).read_vectored(bufs))
+        let first = first_nonempty(bufs);
+        self.registered.try_io(Way::Read, |socket| (&**socket).read_vectored(&mut bufs[first..]))
     }
 
     /// Writes the bytes that fit, without waiting.
@@ -257,7 +258,8 @@ impl AsyncRead for &UnixStream {
         cx: &mut Context<'_>,
         bufs: &mut [IoSliceMut<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.registered.poll_io(cx, Way::Read, |socket| (&**socket).read_vectored(bufs))
+        let first = first_nonempty(bufs);
+        self.registered.poll_io(cx, Way::Read, |socket| (&**socket).read_vectored(&mut bufs[first..]))
     }
 }
 
