@@ -72,6 +72,9 @@ pub(super) enum Start {
     Told,
 }
 
+/// The number of waiters for which a direction keeps memory although none waits.
+const KEEP: usize = 16;
+
 /// One direction of a source.
 #[derive(Debug)]
 pub(super) struct Direction {
@@ -212,7 +215,17 @@ impl<'a> Waiter<'a> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.place {
-            let waker = lock(&self.direction.waiting).places.remove(place);
+            let mut waiting = lock(&self.direction.waiting);
+            let places = &mut waiting.places;
+            let waker = places.remove(place);
+            if places.is_empty() {
+                // Otherwise each event would look at as many places as were ever in use at once.
+                places.clear();
+                if places.capacity() > KEEP {
+                    places.shrink_to_fit();
+                }
+            }
+            drop(waiting);
             drop(waker);
         }
     }
@@ -338,6 +351,26 @@ mod tests {
         assert!(r.load().is_ready());
         r.clear(r.load());
         assert!(!r.load().is_ready());
+    }
+
+    #[test]
+    fn the_places_of_a_burst_of_waiters_are_given_back_and_a_few_are_kept() {
+        let direction = Direction::new(Start::Told);
+        for (burst, kept) in [(KEEP, true), (1_000 * KEEP, false), (1, true)] {
+            let waiters: Vec<_> = (0..burst)
+                .map(|_| {
+                    let mut waiter = Waiter::new(&direction);
+                    waiter.leave_waker(Waker::noop());
+                    waiter
+                })
+                .collect();
+            assert_eq!(direction.waiters(), burst);
+            drop(waiters);
+            let waiting = lock(&direction.waiting);
+            // An event looks at all places from the first one on.
+            assert_eq!(waiting.places.vacant_key(), 0, "after {burst} waiters");
+            assert_eq!(waiting.places.capacity() > 0, kept, "after {burst} waiters");
+        }
     }
 
     /// tokio #6133 and #8331: a tick that is compared in fewer bits than it has mistakes 2^bits events for none.
