@@ -133,6 +133,29 @@ fn a_send_waits_while_others_have_filled_the_receivers_queue() {
     });
 }
 
+#[test]
+fn a_datagram_socket_that_is_connected_has_one_sender_and_loses_what_has_come_as_it_changes_its_peer() {
+    run(async {
+        let places = ["ours", "first", "second"].map(Place::new);
+        let [ours, first, second] = places.each_ref().map(|place| UnixDatagram::bind(place).unwrap());
+        // What has come before the first connect stays.
+        second.send_to(b"early", &places[0]).await.unwrap();
+        ours.connect(&places[1]).unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(ours.recv(&mut buffer).await.unwrap(), 5);
+        assert_eq!(
+            second.send_to(b"late", &places[0]).await.unwrap_err().kind(),
+            ErrorKind::PermissionDenied
+        );
+        first.connect(&places[0]).unwrap();
+        first.send(b"lost").await.unwrap();
+        ours.connect(&places[2]).unwrap();
+        assert_eq!(first.recv(&mut buffer).await.unwrap_err().kind(), ErrorKind::ConnectionReset);
+        second.send_to(b"second", &places[0]).await.unwrap();
+        assert_eq!(ours.recv(&mut buffer).await.unwrap(), 6);
+    });
+}
+
 /// An attempt that fails brings an event of its own: to try again at each event would be to try all the time.
 #[test]
 fn a_send_to_a_full_queue_is_tried_after_pauses_only() {

@@ -23,7 +23,9 @@ fn has_room(socket: &Fd<net::UnixDatagram>) -> bool {
     poll(&mut asked, Some(&Timespec::default())) != Ok(0)
 }
 
-/// A Unix socket for datagrams. No datagram is lost or arrives out of order.
+/// A Unix socket for datagrams. They arrive whole and in order, and none is lost on the way: where a network would discard one,
+/// the sender waits. Those that have arrived are lost when the receiver is dropped, and when it
+/// [connects to another address](Self::connect).
 ///
 /// All methods take `&self`, so tasks can share it in an `Arc`, and any number of them may use the `async`
 /// methods at once.
@@ -112,8 +114,12 @@ impl UnixDatagram {
         Ok(self.registered.into_inner()?.0)
     }
 
-    /// Sets the address that [`send`](Self::send) sends to. From now on, datagrams from
-    /// other addresses are discarded, except for those that have arrived already.
+    /// Sets the address that [`send`](Self::send) sends to. From now on, nobody else can send to this socket: on Linux others get an
+    /// error of kind [`PermissionDenied`](ErrorKind::PermissionDenied).
+    ///
+    /// What has arrived already, from anyone, is still received, unless this socket was connected to another address before. Then
+    /// Linux discards what has arrived; and if the peer from before is connected to this socket, its next operation fails with
+    /// [`ConnectionReset`](ErrorKind::ConnectionReset).
     ///
     /// # Errors
     ///
