@@ -249,6 +249,7 @@ where
         self.inner.poll_ready(cx)
     }
 
+    #[track_caller]
     fn call(&mut self, request: Request) -> S::Future {
         let now = Instant::now();
         if self.end.is_none_or(|end| now >= end) {

@@ -74,6 +74,14 @@ fn options_are_set_and_read_back_and_hold_for_the_stream() {
         // The system may grant more than it was asked for.
         let (sends, receives) = (socket.send_buffer_size().unwrap(), socket.recv_buffer_size().unwrap());
         assert!(sends >= 48 * 1024 && receives >= 40 * 1024, "{sends}, {receives}");
+        // A size that the system's type does not hold is cut to one that it holds, not to its lowest bits.
+        #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+        for too_large in [usize::MAX, 1 << 32, (1 << 32) + 1] {
+            socket.set_send_buffer_size(too_large).unwrap();
+            socket.set_recv_buffer_size(too_large).unwrap();
+            let (sends, receives) = (socket.send_buffer_size().unwrap(), socket.recv_buffer_size().unwrap());
+            assert!(sends >= 48 * 1024 && receives >= 40 * 1024, "{sends}, {receives}");
+        }
 
         let listener = TcpListener::bind(ANY).await.unwrap();
         let stream = socket.connect(listener.local_addr().unwrap()).await.unwrap();

@@ -479,7 +479,14 @@ fn options_are_set_and_read_back() {
 
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         listener.set_ttl(44).unwrap();
-        assert_eq!(listener.ttl().unwrap(), 44);
+        // To Linux the largest of these numbers means "the default".
+        for too_large in [256, u32::MAX] {
+            for error in [ours.set_ttl(too_large), listener.set_ttl(too_large)].map(Result::unwrap_err) {
+                assert_eq!(error.kind(), ErrorKind::InvalidInput);
+                assert!(error.to_string().contains("255"), "{error}");
+            }
+        }
+        assert_eq!((ours.ttl().unwrap(), listener.ttl().unwrap()), (33, 44));
         assert!(listener.take_error().unwrap().is_none());
         // The address can be bound again at once, although some of its connections are still being closed.
         let addr = listener.local_addr().unwrap();

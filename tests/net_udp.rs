@@ -218,7 +218,11 @@ fn options_are_set_and_read_back() {
         socket.set_ttl(33).unwrap();
         assert_eq!(socket.ttl().unwrap(), 33);
         socket.set_multicast_ttl_v4(3).unwrap();
-        assert_eq!(socket.multicast_ttl_v4().unwrap(), 3);
+        for too_large in [256, u32::MAX] {
+            assert_eq!(socket.set_ttl(too_large).unwrap_err().kind(), ErrorKind::InvalidInput);
+            assert_eq!(socket.set_multicast_ttl_v4(too_large).unwrap_err().kind(), ErrorKind::InvalidInput);
+        }
+        assert_eq!((socket.ttl().unwrap(), socket.multicast_ttl_v4().unwrap()), (33, 3));
         assert!(socket.take_error().unwrap().is_none());
     });
 }

@@ -111,3 +111,12 @@ async fn first_at_once<R>(
     let addrs = addr::addrs(addr).await?;
     coop::cooperative(first_of(addrs, |addr| ready(attempt(addr)))).await
 }
+
+/// Returns a number of routers that a packet may pass, unless it is more than a packet can say: a system may take it for "the
+/// default", or cut it to its lowest bits.
+fn hops(number: u32) -> io::Result<u32> {
+    if number > 255 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a packet may pass at most 255 routers"));
+    }
+    Ok(number)
+}

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::pin::pin;
 use std::time::Duration;
 
-use crate::common::{metrics, ms, paused};
+use crate::common::{metrics, ms, panicked, paused};
 use crate::duplex::duplex;
 use crate::{Fake, secs, silent, sink};
 use futures::{AsyncReadExt, AsyncWriteExt, poll};
@@ -45,6 +45,14 @@ fn a_direction_that_stands_still_ends_the_copy_however_busy_the_other_is() {
             assert!(error.copied().0 >= 10 && error.copied().1 >= 10);
         });
     }
+}
+
+#[test]
+fn a_buffer_that_cannot_be_is_refused_where_its_size_is_set() {
+    let (mut a, mut b) = duplex(1);
+    let panic = panicked(|| drop(copy_bidirectional(&mut a, &mut b).buffer_size(usize::MAX)));
+    assert!(panic.message.contains("a buffer has at most"), "{panic:?}");
+    assert!(panic.file.ends_with("limits.rs"), "{panic:?}");
 }
 
 #[test]

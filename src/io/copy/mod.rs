@@ -121,6 +121,11 @@ impl<A: ?Sized, B: ?Sized> CopyBidirectional<'_, A, B> {
     /// Sets how many bytes are read at once in each direction; zero counts as one. The default is 64 KiB. With a smaller
     /// buffer a large transfer takes more system calls, and a writer that does not keep up takes less memory.
     ///
+    /// # Panics
+    ///
+    /// If it is more than `isize::MAX`. If the memory for a buffer of a smaller size is not there, the process is aborted when the
+    /// copy first needs it, as with any allocation.
+    ///
     /// ```
     /// # use futures::io::Cursor;
     /// use mainspring::io::copy_bidirectional;
@@ -131,12 +136,19 @@ impl<A: ?Sized, B: ?Sized> CopyBidirectional<'_, A, B> {
     /// # Ok::<(), std::io::Error>(())
     /// # }).unwrap();
     /// ```
+    #[track_caller]
     pub fn buffer_size(self, bytes: usize) -> Self {
         self.buffer_sizes(bytes, bytes)
     }
 
     /// Sets how many bytes are read at once, for each direction; see [`buffer_size`](Self::buffer_size).
+    ///
+    /// # Panics
+    ///
+    /// As `buffer_size`.
+    #[track_caller]
     pub fn buffer_sizes(mut self, a_to_b: usize, b_to_a: usize) -> Self {
+        assert!(a_to_b.max(b_to_a) <= isize::MAX as usize, "a buffer has at most `isize::MAX` bytes");
         self.pumps = [Pump::new(a_to_b), Pump::new(b_to_a)];
         self
     }

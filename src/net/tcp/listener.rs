@@ -1,7 +1,7 @@
 //! A socket that accepts connections.
 
 use super::{TcpSocket, TcpStream};
-use crate::net::{Incoming, ToSocketAddrs, first_at_once};
+use crate::net::{Incoming, ToSocketAddrs, first_at_once, hops};
 use crate::reactor::{Registered, Way};
 use crate::runtime::context;
 use std::io;
@@ -163,9 +163,9 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// The system's errors.
+    /// The system's errors, and one of kind [`InvalidInput`](io::ErrorKind::InvalidInput) for more than 255.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.registered.socket().set_ttl(ttl)
+        self.registered.socket().set_ttl(hops(ttl)?)
     }
 
     /// Takes the error that the system keeps for this socket (`SO_ERROR`).

@@ -11,6 +11,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
+/// The largest size of a buffer, in bytes. (The system's type has 31 bits.)
+const LARGEST_BUFFER: usize = i32::MAX as usize;
+
 /// A TCP socket that is neither connected nor listening yet, for options that must be set beforehand.
 ///
 /// [`TcpListener::bind`] and [`TcpStream::connect`] do not need it. The methods that set an option take `&self`.
@@ -244,7 +247,7 @@ impl TcpSocket {
     ///
     /// The system's errors.
     pub fn set_send_buffer_size(&self, size: usize) -> io::Result<()> {
-        self.socket.set_send_buffer_size(size)
+        self.socket.set_send_buffer_size(size.min(LARGEST_BUFFER))
     }
 
     /// Returns the size of the system's buffer for received bytes (`SO_RCVBUF`), in bytes.
@@ -263,7 +266,7 @@ impl TcpSocket {
     ///
     /// The system's errors.
     pub fn set_recv_buffer_size(&self, size: usize) -> io::Result<()> {
-        self.socket.set_recv_buffer_size(size)
+        self.socket.set_recv_buffer_size(size.min(LARGEST_BUFFER))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::coop;
 use crate::io::{first_nonempty, read_by_ref, write_by_ref};
 use crate::net::split::{self, OwnedReadHalf, OwnedWriteHalf};
-use crate::net::{ToSocketAddrs, addr, first_of, gather};
+use crate::net::{ToSocketAddrs, addr, first_of, gather, hops};
 use crate::reactor::{Io, Registered, Way};
 use crate::runtime::context;
 use futures_io::{AsyncRead, AsyncWrite};
@@ -280,9 +280,9 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The system's errors.
+    /// The system's errors, and one of kind [`InvalidInput`](ErrorKind::InvalidInput) for more than 255.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.registered.socket().set_ttl(ttl)
+        self.registered.socket().set_ttl(hops(ttl)?)
     }
 
     /// Returns how long the system goes on sending after the stream was closed, if a time is set (`SO_LINGER`).

@@ -1,6 +1,7 @@
 //! The options of a bound UDP socket: broadcast, how far packets go, and multicast groups.
 
 use super::UdpSocket;
+use crate::net::hops;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -36,9 +37,9 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's errors.
+    /// The system's errors, and one of kind [`InvalidInput`](io::ErrorKind::InvalidInput) for more than 255.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.registered.socket().set_ttl(ttl)
+        self.registered.socket().set_ttl(hops(ttl)?)
     }
 
     /// Returns whether IPv4 multicast packets from this socket come back to this machine.
@@ -72,9 +73,9 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's errors.
+    /// The system's errors, and one of kind [`InvalidInput`](io::ErrorKind::InvalidInput) for more than 255.
     pub fn set_multicast_ttl_v4(&self, ttl: u32) -> io::Result<()> {
-        self.registered.socket().set_multicast_ttl_v4(ttl)
+        self.registered.socket().set_multicast_ttl_v4(hops(ttl)?)
     }
 
     /// Returns whether IPv6 multicast packets from this socket come back to this machine.
