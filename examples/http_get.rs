@@ -100,8 +100,7 @@ async fn fetch(url: &Uri, step: &mut &'static str) -> Result<(), Failure> {
     let (mut sender, connection) = client::conn::http1::handshake(stream).await.map_err(Failure::Http)?;
     // A separate task drives the connection. Its error, if there is one, is also the request's.
     let driver = spawn(connection);
-    let path = url.path_and_query().map_or("/", |path| path.as_str());
-    let request = Request::get(path)
+    let request = Request::get(&*target::path_and_query(url))
         .header(header::HOST, authority.as_str())
         .header(header::USER_AGENT, "mainspring-http_get")
         .body(String::new())

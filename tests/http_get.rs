@@ -120,6 +120,13 @@ fn a_url_with_a_password_is_refused_and_not_printed() {
 }
 
 #[test]
+fn a_query_without_a_path_is_asked_of_the_root() {
+    let (output, head, _) = with_answer("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", "?x=1");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(head.starts_with("GET /?x=1 HTTP/1.1\r\n"), "{head}");
+}
+
+#[test]
 fn a_closed_port_is_told_with_its_address() {
     // A port that is taken, so that no other program gets it meanwhile, and on which nothing listens.
     let socket = TcpSocket::new_v4().unwrap();

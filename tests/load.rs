@@ -213,6 +213,14 @@ fn a_single_request_is_no_faster_than_its_rate() {
     assert_eq!(report.number("per second"), 1.0, "{report:?}");
 }
 
+#[test]
+fn a_query_without_a_path_is_asked_of_the_root() {
+    let (_server, address) = server();
+    let url = format!("http://{address}?a=1");
+    let report = Report::of(&run("load", &[&url, "--rate", "1", "--duration", "1ms", "--connections", "1"]));
+    assert_eq!((report.number("answers"), report.number("errors")), (1.0, 0.0), "{report:?}");
+}
+
 #[cfg(unix)]
 #[test]
 fn without_descriptors_it_says_so() {

@@ -1,5 +1,6 @@
 //! A URL on a command line that the example can request: over HTTP without TLS.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 
 use clap::builder::TypedValueParser;
@@ -49,6 +50,15 @@ pub(crate) fn parse(url: &str) -> Result<Uri, String> {
         }
         Some((scheme, _)) => Err(format!("the scheme is {scheme}, and has to be http")),
         None => Err(format!("it has to begin with http://, as in http://{}", url.trim_start_matches('/'))),
+    }
+}
+
+/// Returns the path and the query of a URL that was parsed here, as they are requested. A URL may have a query and no path.
+#[allow(dead_code, reason = "the HTTP server's test has no command line")]
+pub(crate) fn path_and_query(url: &Uri) -> Cow<'_, str> {
+    match url.path_and_query().map_or("", |path| path.as_str()) {
+        path if path.starts_with('/') => Cow::Borrowed(path),
+        query => Cow::Owned(format!("/{query}")),
     }
 }
 

@@ -90,9 +90,8 @@ impl Target {
             },
             None => self.connect().await?,
         };
-        let path = self.url.path_and_query().map_or("/", |path| path.as_str());
         let authority = self.url.authority().map_or("", |authority| authority.as_str());
-        let request = Request::get(path)
+        let request = Request::get(&*target::path_and_query(&self.url))
             .header(header::HOST, authority)
             .header(header::USER_AGENT, "mainspring-load")
             .body(Empty::new())
