@@ -28,6 +28,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use clap::builder::TypedValueParser;
 use hyper::Uri;
 use mainspring::Runtime;
 use mainspring::net::TcpListener;
@@ -57,8 +58,18 @@ struct Options {
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     body: usize,
     /// Another server, such as http://127.0.0.1:8001, to which requests below /upstream/ are forwarded
-    #[arg(long, value_name = "URL", value_parser = target::Url)]
+    #[arg(long, value_name = "URL", value_parser = target::Url.try_map(without_path))]
     upstream: Option<Uri>,
+}
+
+/// Refuses a URL that names more than a server.
+fn without_path(url: Uri) -> Result<Uri, &'static str> {
+    match &*target::path_and_query(&url) {
+        "/" => Ok(url),
+        _ => {
+            Err("leave out what is after the host and the port: a request below /upstream/ has its own path")
+        }
+    }
 }
 
 fn main() -> ExitCode {

@@ -168,6 +168,20 @@ fn a_duration_that_cannot_be_added_to_a_time_is_refused() {
 }
 
 #[test]
+fn a_further_server_with_a_path_is_refused_because_the_path_would_not_be_used() {
+    for after in ["/base", "/base?k=1", "/?k=1", "?k=1"] {
+        let upstream = format!("http://127.0.0.1:1{after}");
+        // This machine does not have that address.
+        let output = example::run("http_server", &["--listen", "192.0.2.1:1", "--upstream", &upstream]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{after}: {said}");
+        assert!(said.contains("leave out what is after the host and the port"), "{after}: {said}");
+    }
+    let server = Server::start(&["--upstream", "http://127.0.0.1:1/"]);
+    assert!(server.ask("GET", "/", "").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
 fn an_address_that_is_taken_is_a_clear_error() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
