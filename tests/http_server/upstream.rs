@@ -2,9 +2,10 @@
 
 use crate::common::{LONG, ms, paused, watchdog};
 use crate::{connect, serve, serve_before};
+use futures::{AsyncReadExt, AsyncWriteExt};
 use http_body_util::BodyExt;
 use hyper::{Request, client};
-use mainspring::net::TcpSocket;
+use mainspring::net::{TcpListener, TcpSocket};
 use mainspring::spawn;
 use mainspring::time::{Instant, stand_still};
 
@@ -57,5 +58,29 @@ fn a_further_server_that_cannot_be_reached_or_is_not_there_is_told_to_the_client
             let request = Request::get("/upstream/").header("host", "x").body(String::new()).unwrap();
             assert_eq!(sender.send_request(request).await.unwrap().status(), status);
         }
+    });
+}
+
+#[test]
+fn another_protocol_that_a_further_server_takes_up_is_not_passed_on() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        // The exchange takes no time by this clock.
+        let _still = stand_still();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let further = listener.local_addr().unwrap();
+        let switching = spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let answer = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+            // Until the other has gone, with all that it has sent.
+            while stream.read(&mut [0; 512]).await.is_ok_and(|n| n > 0) {}
+        });
+        let (address, _end, _server) = serve_before(Some(further)).await;
+        let (mut sender, connection) = client::conn::http1::handshake(connect(address).await).await.unwrap();
+        spawn(connection).detach();
+        let request = Request::get("/upstream/").header("host", "x").body(String::new()).unwrap();
+        assert_eq!(sender.send_request(request).await.unwrap().status(), 502);
+        switching.await.unwrap();
     });
 }

@@ -19,7 +19,7 @@ use super::{deadline, target};
 ///
 /// # Errors
 ///
-/// If there is no complete answer.
+/// If there is no complete answer, or it is to take up another protocol.
 pub(super) async fn ask(
     server: &Uri,
     path: &str,
@@ -36,6 +36,10 @@ pub(super) async fn ask(
         request = request.header(deadline::HEADER, deadline::value(left));
     }
     let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+    // The client has not asked for another protocol, which is the only such answer that comes here.
+    if answer.status().is_informational() {
+        return Err(format!("it switches to another protocol: {}", answer.status()).into());
+    }
     let mut handed_on = Response::builder().status(answer.status());
     if let Some(kind) = answer.headers().get(header::CONTENT_TYPE) {
         handed_on = handed_on.header(header::CONTENT_TYPE, kind);
