@@ -22,6 +22,8 @@ use mainspring::net::{TcpStream, lookup_host};
 use mainspring::{Runtime, spawn, timeout};
 
 /// Fetches a page over HTTP.
+///
+/// If its output is a pipe that is full, it waits, and longer than --timeout if need be.
 #[derive(Debug, Parser)]
 struct Options {
     /// The page, such as http://example.org/
