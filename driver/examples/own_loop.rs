@@ -5,7 +5,7 @@
 //! was early or lost.
 
 use std::future::Future;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -111,8 +111,10 @@ fn main() -> ExitCode {
         stats.fired,
         stats.cancelled
     );
-    if let Err(error) = printed {
-        eprintln!("own_loop: cannot print: {error}");
+    // It is no error if the reader has stopped reading.
+    if let Some(error) = printed.err().filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+        // Not `eprintln!`, which panics if it cannot print, either.
+        let _ = writeln!(io::stderr(), "own_loop: cannot print: {error}");
         return ExitCode::FAILURE;
     }
     if early > 0 || slept.len() != TIMERS || stats.live > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }

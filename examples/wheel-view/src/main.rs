@@ -45,7 +45,9 @@ const FRAME: Duration = Duration::from_millis(50);
 fn main() -> ExitCode {
     let options = Options::from_command_line();
     if !options.is_headless() && !io::stdout().is_terminal() {
-        eprintln!(
+        // Not `eprintln!`, here and below: it panics if it cannot print.
+        let _ = writeln!(
+            io::stderr(),
             "wheel-view: standard output is not a terminal. For frames as text use `--frames N --plain`, for a \
              picture `--svg FILE`"
         );
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
         // The reader has stopped reading, which is not an error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("wheel-view: {error}");
+            let _ = writeln!(io::stderr(), "wheel-view: {error}");
             ExitCode::FAILURE
         }
     }

@@ -53,6 +53,18 @@ fn the_last_frame_is_a_picture() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("/nowhere/to/be/found.svg"));
 }
 
+/// What it could not print, it cannot say, either: the status tells.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_is_full_is_an_error_and_no_panic() {
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for (arguments, status) in [(&["--frames", "1", "--plain"][..], 1), (&[], 2)] {
+        let mut command = wheel_view(arguments);
+        let ended = command.stdout(full()).stderr(full()).status().unwrap();
+        assert_eq!(ended.code(), Some(status), "{arguments:?}");
+    }
+}
+
 #[test]
 fn a_reader_that_has_seen_enough_ends_it_quietly() {
     let mut child = wheel_view(&["--frames", "10000", "--plain"]).spawn().unwrap();
