@@ -354,6 +354,10 @@ fn a_disk_that_fails_is_told_to_who_asks_and_tried_again() {
     fs::create_dir(&directory).unwrap();
     let error = mainspring::block_on(disk::load(directory.clone())).unwrap_err();
     assert_eq!(error.to_string(), "it is not a regular file");
+    for no_file in ["new/", "new/."] {
+        let error = mainspring::block_on(disk::load(directory.join(no_file))).unwrap_err();
+        assert_eq!(error.to_string(), "it does not end in the name of a file");
+    }
     run(secs(0), Some(file.clone()), async |kv| {
         fs::remove_dir(&directory).unwrap();
         let (mut client, _) = kv.connect();

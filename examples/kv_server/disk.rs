@@ -139,6 +139,10 @@ pub(crate) async fn load(path: PathBuf) -> io::Result<(Vec<Saved>, Stamp)> {
 fn read(path: &Path) -> io::Result<(Option<String>, Stamp)> {
     let stamp = Stamp::of(path)?;
     if stamp == Stamp(None) {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        if name.is_empty() || !path.as_os_str().as_encoded_bytes().ends_with(name) {
+            return Err(refused("it does not end in the name of a file"));
+        }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         return match fs::metadata(directory.unwrap_or(Path::new("."))) {
             Ok(about) if about.is_dir() => Ok((None, stamp)),
