@@ -7,6 +7,7 @@
 //! Run with: cargo bench -p mainspring-bench --bench wheel
 
 use std::hint::black_box;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
@@ -20,9 +21,8 @@ use mainspring_bench::random::Random;
 const SECOND: u64 = 1000 * MS;
 
 /// The number of timers of a bench with a million. Under `--test`, which only shows that each bench works, there are fewer.
-fn million() -> u32 {
-    if std::env::args().any(|arg| arg == "--test") { 10_000 } else { 1_000_000 }
-}
+static MILLION: LazyLock<u32> =
+    LazyLock::new(|| if std::env::args().any(|arg| arg == "--test") { 10_000 } else { 1_000_000 });
 
 /// A layout, its timers, and their keys in the order in which they are used.
 struct Bench<L> {
@@ -109,14 +109,14 @@ fn measure<L: Layout>(
 
 /// A million timers are inserted.
 fn insert(c: &mut Criterion) {
-    let mut group = group(c, "wheel/insert 1M", million());
+    let mut group = group(c, "wheel/insert 1M", *MILLION);
     macro_rules! layout {
         ($layout:ty) => {
             measure::<$layout>(
                 &mut group,
-                million(),
+                *MILLION,
                 |_| (),
-                |bench| bench.insert(0..million(), within_a_minute),
+                |bench| bench.insert(0..*MILLION, within_a_minute),
             );
         };
     }
@@ -126,14 +126,14 @@ fn insert(c: &mut Criterion) {
 
 /// A million timers are cancelled, in random order.
 fn cancel(c: &mut Criterion) {
-    let mut group = group(c, "wheel/cancel 1M, random order", million());
-    let order = Random::new(3).order(million());
+    let mut group = group(c, "wheel/cancel 1M, random order", *MILLION);
+    let order = Random::new(3).order(*MILLION);
     macro_rules! layout {
         ($layout:ty) => {
             measure::<$layout>(
                 &mut group,
-                million(),
-                |bench| bench.insert(0..million(), within_a_minute),
+                *MILLION,
+                |bench| bench.insert(0..*MILLION, within_a_minute),
                 |bench| order.iter().for_each(|&key| bench.cancel(key)),
             );
         };
@@ -146,7 +146,7 @@ fn cancel(c: &mut Criterion) {
 /// thousand timers, so that a layout which only marks cancelled timers gets to free them; the cost of its ticks
 /// is included.
 fn churn(c: &mut Criterion) {
-    for live in [1_000, 100_000, million()] {
+    for live in [1_000, 100_000, *MILLION] {
         let mut group = group(c, &format!("wheel/insert+cancel, {live} live"), 1);
         macro_rules! layout {
             ($layout:ty) => {
@@ -179,16 +179,16 @@ fn churn(c: &mut Criterion) {
 
 /// A million timers cascade and fire over a second, in steps of a millisecond.
 fn fire(c: &mut Criterion) {
-    let mut group = group(c, "wheel/cascade and fire 1M over 1 s", million());
+    let mut group = group(c, "wheel/cascade and fire 1M over 1 s", *MILLION);
     macro_rules! layout {
         ($layout:ty) => {
             measure::<$layout>(
                 &mut group,
-                million(),
-                |bench| bench.insert(0..million(), |random| 1 + random.below(SECOND)),
+                *MILLION,
+                |bench| bench.insert(0..*MILLION, |random| 1 + random.below(SECOND)),
                 |bench| {
                     let fired: u32 = (1..=1000).map(|step| bench.advance(step * MS)).sum();
-                    assert_eq!(fired, million());
+                    assert_eq!(fired, *MILLION);
                 },
             );
         };
@@ -201,17 +201,17 @@ fn fire(c: &mut Criterion) {
 /// with 300 slots and rounds is left out: it passes over each timer more than a hundred times, and one run takes
 /// seconds.
 fn fire_over_a_minute(c: &mut Criterion) {
-    let mut group = group(c, "wheel/cascade and fire 1M over 60 s", million());
+    let mut group = group(c, "wheel/cascade and fire 1M over 60 s", *MILLION);
     macro_rules! layout {
         ($layout:ty) => {
             if <$layout>::NAME != Rounds::<300>::NAME {
                 measure::<$layout>(
                     &mut group,
-                    million(),
-                    |bench| bench.insert(0..million(), within_a_minute),
+                    *MILLION,
+                    |bench| bench.insert(0..*MILLION, within_a_minute),
                     |bench| {
                         let fired: u32 = (1..=60_000).map(|step| bench.advance(step * MS)).sum();
-                        assert_eq!(fired, million());
+                        assert_eq!(fired, *MILLION);
                     },
                 );
             }
@@ -223,17 +223,17 @@ fn fire_over_a_minute(c: &mut Criterion) {
 
 /// A million timers are due at one moment, which the layout reaches in steps of a millisecond.
 fn fire_at_once(c: &mut Criterion) {
-    let mut group = group(c, "wheel/cascade and fire 1M, one deadline", million());
+    let mut group = group(c, "wheel/cascade and fire 1M, one deadline", *MILLION);
     macro_rules! layout {
         ($layout:ty) => {
             measure::<$layout>(
                 &mut group,
-                million(),
-                |bench| bench.insert(0..million(), |_| 5 * SECOND),
+                *MILLION,
+                |bench| bench.insert(0..*MILLION, |_| 5 * SECOND),
                 |bench| {
                     let fired: u32 = (1..5000).map(|step| bench.advance(step * MS)).sum();
                     assert_eq!(fired, 0);
-                    assert_eq!(bench.advance(5 * SECOND), million());
+                    assert_eq!(bench.advance(5 * SECOND), *MILLION);
                 },
             );
         };
