@@ -49,7 +49,9 @@
 //! A task that never waits would keep all other tasks waiting. So one poll of a task may take 128 ready results from the leaf
 //! futures of this crate (sleeps, timeouts, ticks, sockets, join handles), or take results for about 100 µs, whichever comes
 //! first. After that, the next leaf future wakes the task and is pending, so that other tasks get their turn.
-//! [`unconstrained`] opts out.
+//! [`unconstrained`] opts out. The clock is read after every few results, for the first time after up to three: results that
+//! take long each are noticed only then. What needs no operation of its own is not counted, such as the lines of a buffered
+//! reader that one read has brought.
 //!
 //! The branches of a `select` or a `join` belong to one task, and share its budget. A branch that always finds
 //! something ready may use it up in each poll, before the branches after it are polled. So where the order is fixed, as

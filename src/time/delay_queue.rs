@@ -103,8 +103,8 @@ impl<T> Expired<T> {
 ///   same 16 ns, or overdue, are inserted in another order. Memory that was not needed for a second or two is released in
 ///   small steps, as the queue is polled, and is allocated again when it is needed.
 /// * One timer of the runtime serves the whole queue. Moving a value to a later time touches nothing else.
-/// * Only its owner feeds it. A [`TimerMap`](super::TimerMap), whose keys are the user's own, can be fed from other
-///   threads.
+/// * Only its owner feeds it. A [`TimerMap`](super::TimerMap), whose keys are the user's own, can be fed by other tasks
+///   and threads, and its owner can wait for it while it is empty.
 ///
 /// A queue belongs to the runtime in which it was made or, if it was made outside a runtime, in which it is first used.
 ///
