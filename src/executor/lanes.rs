@@ -29,8 +29,9 @@
 //! * `used` is relative to the least served lane with work. A lane that was without work saves nothing up for later.
 //! * `cost`, what a poll may well cost, grows to a higher measurement at once and shrinks in small steps. An estimate that is too
 //!   high costs a reading of the clock; one that is too low makes a turn too long. `usual`, what a poll usually costs, follows in
-//!   steps of two: another program may have run during one long poll, which is therefore not charged in full. It shrinks in
-//!   smaller steps than it grows, because long and short polls often alternate.
+//!   steps of two. It shrinks in smaller steps than it grows, because long and short polls often alternate.
+//! * Another program may have run during what took unusually long, so that is not charged in full. But of all time no more than a
+//!   [`SPARED`]th is forgiven: otherwise a lane in which one poll in ten is long would have nearly all the time.
 //! * Before the executor changes to another lane because one is ahead, the clock is read, unless polls are cheap. So
 //!   what is measured then belongs to a single lane.
 //! * Without readings of the clock the estimates stay as they were, so that lanes take turns by counts, and two runs
@@ -53,8 +54,14 @@ const HOLD: i64 = 10_000_000;
 /// How far ahead very long polls can bring a lane at most, in nanoseconds. The lane then waits that long.
 const MOST: i64 = 20_000_000;
 
-/// More time than this, in nanoseconds, is charged only if it is usual: the thread may have been kept from running.
+/// More time than this, in nanoseconds, is suspect unless it is usual: the thread may have been kept from running.
 const SUSPECT: u64 = 100_000;
+
+/// What a lane uses beside its polls is bounded work; it never takes longer than this by itself, in nanoseconds.
+const BESIDE: u64 = 1_000_000;
+
+/// Of so many nanoseconds one can be forgiven.
+const SPARED: u64 = 16;
 
 /// What a poll is expected to cost before any poll was measured, in nanoseconds. A poll that costs less is cheap.
 const GUESS: u64 = 1_000;
@@ -92,6 +99,8 @@ pub(super) struct Lanes {
     cost: [u64; LANES],
     /// What a poll of each lane usually costs.
     usual: [u64; LANES],
+    /// How many nanoseconds more may be forgiven, to whichever lane.
+    spare: u64,
     /// How many of the tasks that yielded belong to the batch whose turn is next; zero if no task has yielded.
     batch: usize,
     /// The lanes in which there are tasks that go before that batch.
@@ -134,6 +143,7 @@ impl Default for Lanes {
             polls: [0; LANES],
             cost: [GUESS; LANES],
             usual: [GUESS; LANES],
+            spare: MOST as u64,
             batch: 0,
             before: [0; LANES],
             held: 0,
@@ -347,7 +357,7 @@ impl Lanes {
         let measured = measured.max(1);
         for (lane, polls) in polls.into_iter().enumerate().filter(|(_, polls)| *polls > 0) {
             let (cost, usual) = (self.cost[lane], self.usual[lane]);
-            self.used[lane] += (polls * measured).min((4 * polls * usual).max(SUSPECT)) as i64;
+            self.spend(lane, polls * measured, 4 * polls * usual);
             self.cost[lane] = if measured > cost { measured } else { cost - (cost - measured).div_ceil(4) };
             self.usual[lane] = measured.clamp(usual - usual / 8, 2 * usual);
         }
@@ -356,8 +366,15 @@ impl Lanes {
 
     /// Charges a lane with `elapsed` nanoseconds that it has used in addition to its polls.
     pub(super) fn charge_lane(&mut self, lane: Lane, elapsed: u64) {
-        self.used[lane as usize] += elapsed as i64;
+        self.spend(lane as usize, elapsed.min(BESIDE), 0);
         self.balance(self.ready);
+    }
+
+    /// Adds what a lane has used. Of what exceeds both the `usual` and the [`SUSPECT`] time, as much as possible is forgiven.
+    fn spend(&mut self, lane: usize, took: u64, usual: u64) {
+        let forgiven = took.saturating_sub(usual.max(SUSPECT)).min(self.spare);
+        self.spare = (self.spare - forgiven + took / SPARED).min(MOST as u64);
+        self.used[lane] += (took - forgiven) as i64;
     }
 
     /// To be called when the clock was read, and the polls before are not measured.

@@ -68,6 +68,12 @@ fn assert_equal(got: [u64; LANES], among: &[usize]) {
     }
 }
 
+/// Charges a lane with so much time, in pieces so short that none is forgiven.
+fn charge_lane(lanes: &mut Lanes, lane: Lane, elapsed: u64) {
+    (0..elapsed / SUSPECT).for_each(|_| lanes.charge_lane(lane, SUSPECT));
+    lanes.charge_lane(lane, elapsed % SUSPECT);
+}
+
 #[test]
 fn lanes_with_endless_work_share_the_time_equally_whatever_a_poll_costs() {
     // Tasks that yielded may get less: see below.
@@ -283,7 +289,7 @@ fn a_lane_that_used_more_than_its_share_beside_its_polls_must_wait_while_others_
     let mut lanes = Lanes::default();
     lanes.begin();
     lanes.push(Lane::Woken, 1);
-    lanes.charge_lane(Lane::Timer, LEAD as u64);
+    charge_lane(&mut lanes, Lane::Timer, LEAD as u64);
     assert!(!lanes.must_wait(Lane::Timer), "as much as it may be ahead");
     lanes.charge_lane(Lane::Timer, 1);
     assert!(lanes.must_wait(Lane::Timer) && !lanes.must_wait(Lane::Woken));
@@ -296,7 +302,7 @@ fn a_lane_that_used_more_than_its_share_beside_its_polls_must_wait_while_others_
     let mut lanes = Lanes::default();
     lanes.make_single();
     lanes.push(Lane::Woken, 1);
-    lanes.charge_lane(Lane::Timer, 10 * LEAD as u64);
+    charge_lane(&mut lanes, Lane::Timer, 10 * LEAD as u64);
     assert!(!lanes.must_wait(Lane::Timer), "there is one lane only");
 }
 
@@ -307,8 +313,8 @@ fn lanes_that_all_wait_are_weighed_anew_among_themselves() {
     lanes.push(Lane::Timer, 0);
     lanes.push(Lane::Woken, 1);
     lanes.push(Lane::Exhausted, 2);
-    lanes.charge_lane(Lane::Woken, 3_000_000);
-    lanes.charge_lane(Lane::Exhausted, 6_000_000);
+    charge_lane(&mut lanes, Lane::Woken, 3_000_000);
+    charge_lane(&mut lanes, Lane::Exhausted, 6_000_000);
     assert!(lanes.must_wait(Lane::Woken) && lanes.must_wait(Lane::Exhausted));
     // The lane that they waited for is empty now; of the two, the later lane is still too far ahead.
     assert_eq!([next(&mut lanes), next(&mut lanes)], [Some(0), Some(1)]);
@@ -339,7 +345,7 @@ fn the_clock_is_read_when_a_lane_has_got_ahead_and_only_then() {
 fn without_a_clock_a_lane_waits_for_as_many_polls_as_it_was_ahead() {
     let mut lanes = Lanes::default();
     lanes.push(Lane::Yielded, 3);
-    lanes.charge_lane(Lane::Timer, LEAD as u64 + 1);
+    charge_lane(&mut lanes, Lane::Timer, LEAD as u64 + 1);
     lanes.push(Lane::Timer, 0);
     let mut order = Vec::new();
     while order.len() < 3 * LEAD as usize / GUESS as usize {
@@ -406,6 +412,74 @@ fn long_polls_that_alternate_with_short_ones_are_charged_in_full() {
 }
 
 #[test]
+fn a_lane_in_which_few_polls_are_long_has_no_more_than_its_share() {
+    for one_in in [1, 2, 5, 7, 10, 20, 50] {
+        let mut lanes = Lanes::default();
+        lanes.begin();
+        for (lane, key) in [(Lane::Woken, 1), (Lane::Exhausted, 2)] {
+            lanes.push(lane, key);
+        }
+        let (mut polls, mut read, mut took) = (0, 0, [0; LANES]);
+        while took.iter().sum::<u64>() < 2_000_000_000 {
+            let Some(key) = next(&mut lanes) else {
+                lanes.charge(mem::take(&mut read));
+                continue;
+            };
+            let (lane, elapsed) = if key == 2 {
+                (Lane::Exhausted, 100_000)
+            } else {
+                polls += 1;
+                (Lane::Woken, if polls % one_in == 0 { 5_000_000 } else { 1_000 })
+            };
+            took[lane as usize] += elapsed;
+            read += elapsed;
+            lanes.push(lane, key);
+            if read >= 50_000 {
+                lanes.charge(mem::take(&mut read));
+            }
+        }
+        let share = took[Lane::Exhausted as usize] as f64 / took.iter().sum::<u64>() as f64;
+        assert!((0.45..0.55).contains(&share), "one in {one_in} is long: {share}");
+    }
+}
+
+#[test]
+fn a_sixteenth_of_the_time_may_be_that_of_another_program() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    let mut charge = |elapsed| {
+        lanes.push(Lane::Woken, 1);
+        lanes.used = [0; LANES];
+        (lanes.ahead, lanes.usual) = (0, [GUESS; LANES]);
+        assert_eq!(next(&mut lanes), Some(1));
+        lanes.push(Lane::Yielded, 3);
+        lanes.charge(elapsed);
+        lanes.remove(3);
+        lanes.used[Lane::Woken as usize]
+    };
+    assert_eq!(charge(15_000_000), 100_000, "once it is forgiven");
+    assert_eq!(charge(15_000_000), 15_000_000 - (20_000_000 - 14_900_000 + 15_000_000 / 16));
+    // What is expected is charged in full, and saves something up for what is not.
+    for _ in 0..2_000 {
+        assert_eq!(charge(100_000), 100_000);
+    }
+    assert_eq!(charge(15_000_000), 15_000_000 - (2_000 * 100_000 / 16 + 15_000_000 / 16));
+    assert_eq!(lanes.spare, 15_000_000 / 16);
+}
+
+#[test]
+fn what_is_used_beside_polls_is_never_much_at_a_time() {
+    for spare in [MOST as u64, 0] {
+        let mut lanes = Lanes { spare, ..Lanes::default() };
+        lanes.begin();
+        lanes.push(Lane::Woken, 1);
+        lanes.charge_lane(Lane::Timer, 15_000_000);
+        let charged = if spare > 0 { SUSPECT } else { BESIDE };
+        assert_eq!((lanes.used, lanes.must_wait(Lane::Timer)), ([charged as i64, 0, 0, 0], false));
+    }
+}
+
+#[test]
 fn the_next_poll_may_cost_what_the_lane_that_is_next_has_cost() {
     let mut lanes = Lanes::default();
     lanes.begin();
@@ -455,7 +529,7 @@ fn what_came_before_the_beginning_is_charged_to_nobody() {
 fn what_was_used_counts_until_nothing_is_ready_at_a_beginning() {
     let mut lanes = Lanes::default();
     lanes.push(Lane::Woken, 1);
-    lanes.charge_lane(Lane::Timer, 2 * LEAD as u64);
+    charge_lane(&mut lanes, Lane::Timer, 2 * LEAD as u64);
     lanes.begin();
     assert!(lanes.must_wait(Lane::Timer), "it was forgotten though another lane has work");
     assert_eq!(next(&mut lanes), Some(1));
