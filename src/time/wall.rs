@@ -59,7 +59,8 @@ const LOOKS: usize = 4;
 ///   moments. Without a change, this is as exact as any sleep.
 ///
 /// If time is [paused](super::pause), or was, this uses [`wall_now`](super::wall_now): the time of day is virtual, too,
-/// and is never set, so the sleep waits in one piece.
+/// and is never set, so the sleep waits in one piece. (If it waits already when time is paused, it first waits for the moment at
+/// which it would have read the clock.)
 ///
 /// For a length of time use [`sleep`](super::sleep()), which no change of the wall clock affects.
 ///

@@ -351,8 +351,9 @@ impl<T> Agenda<T> {
         self.entries.get(index).map(|slot| Key { number: slot.number, index })
     }
 
-    /// Returns a time before which no entry comes due: the earliest deadline, or somewhat less after entries were moved or
-    /// removed. While entries are due already, it is some time that has passed. A few steps. `None` if there is no entry.
+    /// Returns a time before which no entry comes due: the earliest deadline, or less after entries were moved or removed; zero,
+    /// if [`pop_due`](Agenda::pop_due) first has to move or skip what is left of them. While entries are due already, it is some time
+    /// that has passed. A few steps. `None` if there is no entry.
     pub fn earliest(&mut self) -> Option<Nanos> {
         let (wheel, _) = self.parts()?;
         (!wheel.is_empty()).then(|| wheel.earliest())

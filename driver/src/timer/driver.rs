@@ -240,7 +240,6 @@ impl Driver {
         let mut batch = Batch::new();
         let mut panics = Panics::new();
         let mut fired = 0;
-        let mut counted = 0;
         let mut left = budget;
         // Relaxed: only a hint for the polls that come.
         shared.polls.store(0, Ordering::Relaxed);
@@ -266,6 +265,7 @@ impl Driver {
                     // No timer fires when no moves are left.
                     left -= 1;
                     fired += 1;
+                    inner.fired += 1;
                     let late = read.saturating_nanos_since(deadline);
                     inner.lateness.note(late);
                     batch.push(traced, late);
@@ -278,10 +278,6 @@ impl Driver {
                     Some(false)
                 }
             };
-            if list.is_full() || end.is_some() {
-                inner.fired += (fired - counted) as u64;
-                counted = fired;
-            }
             if let Some(more) = end {
                 let live = inner.entries.len();
                 inner.entries.slack.count(now, fired, live);
@@ -447,14 +443,5 @@ impl Shared {
     pub(super) fn set_earliest(&self, _locked: &Inner, earliest: Nanos) {
         // Relaxed: see `lower_earliest`; `Handle::earliest_due` reads it.
         self.earliest.store(earliest.get(), Ordering::Relaxed);
-    }
-}
-
-impl Inner {
-    /// Counts a timer that was due at `deadline` and was found due by its own poll, at `now`.
-    #[inline]
-    pub(crate) fn count_overdue(&mut self, deadline: Nanos, now: Nanos) {
-        self.fired += 1;
-        self.lateness.note(now.saturating_nanos_since(deadline));
     }
 }

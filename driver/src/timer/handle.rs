@@ -390,21 +390,16 @@ impl Handle {
         deadline <= latest || (deadline.saturating_nanos_since(latest) <= NEAR && deadline <= self.read())
     }
 
-    /// Whether a poll of a registered timer should read the clock, because the driver would have fired the timer if it had been
-    /// run: if the deadline is near, or now and then.
+    /// Whether `deadline` has passed, for a poll of a registered timer, which the driver would have fired if it had been run. Reads the
+    /// clock if the deadline is near, or now and then.
     #[inline]
-    pub(crate) fn is_time_to_look(&self, deadline: Nanos) -> bool {
+    pub(crate) fn is_overdue(&self, deadline: Nanos) -> bool {
         // Relaxed, and not one atomic step: a count that is lost only delays a reading.
         let shared = self.shared.get();
         let polls = shared.polls.load(Ordering::Relaxed).wrapping_add(1);
         shared.polls.store(polls, Ordering::Relaxed);
         let near = deadline.saturating_nanos_since(shared.latest()) <= NEAR;
-        near || polls % POLLS_PER_READING == 0
-    }
-
-    /// Reads the clock, and returns whether `deadline` has passed.
-    pub(crate) fn has_passed_now(&self, deadline: Nanos) -> bool {
-        deadline <= self.read()
+        (near || polls % POLLS_PER_READING == 0) && deadline <= self.read()
     }
 
     #[inline]

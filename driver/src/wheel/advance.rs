@@ -99,22 +99,20 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         Due::Exhausted
     }
 
-    /// Removes any timer, and returns its key and its cached deadline: to empty a wheel that is no longer needed.
+    /// Removes any timer, and returns its key and its cached deadline: to empty a wheel that is no longer needed. The wheel may advance
+    /// up to that deadline.
     pub fn take_any(&mut self, store: &mut impl Store<K>) -> Option<(K, Nanos)> {
-        while let Some((_, source)) = self.head() {
+        loop {
+            let Some((_, source)) = self.head() else {
+                let id = self.occupied.earliest()?;
+                self.open(store, id, Nanos::NEVER, &mut { usize::MAX });
+                continue;
+            };
             if let Some(taken) = self.expire(store, source) {
                 self.len -= 1;
                 return Some((taken.key, taken.when));
             }
         }
-        let id = self.occupied.earliest()?;
-        let slot = &mut self.slots[id.index()];
-        let taken = slot.pop_last(&mut self.pool)?;
-        self.len -= 1;
-        if slot.is_untidy() {
-            self.tidy(store, id);
-        }
-        Some((taken.key, taken.when))
     }
 
     /// Until when the caller may sleep: until the last deadline that is not later than the earliest deadline-plus-slack, because no
@@ -124,7 +122,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// While nothing is due, it is never later than that earliest deadline-plus-slack. It may be later than the last deadline before that
     /// if many timers wait in a slot, and earlier than any deadline after timers were cancelled or moved.
     ///
-    /// While timers are due that have not expired yet, it is not later than the deadline of the first of them.
+    /// While timers are due that have not expired yet, it is not later than the deadline of the first of them. The slack of timers
+    /// that are due within 16 ns may be ignored.
     pub fn next_wake(&self) -> Option<Nanos> {
         self.next_park().map(|park| park.wake)
     }
@@ -146,7 +145,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
 
     /// Calls `each` for every timer in the wheel, in no particular order: its key and its rank. O(n).
     pub fn for_each(&self, mut each: impl FnMut(K, Rank)) {
-        self.tree.timers().for_each(|(timer, _)| each(timer.key, timer.rank));
+        self.tree.iter().for_each(|((_, rank), key)| each(*key, *rank));
         for id in self.open_slots().chain(self.occupied.iter()) {
             self.slots[id.index()].timers().for_each(|(_, timer)| each(timer.key, timer.rank));
         }
@@ -162,7 +161,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             return Some(Park { due, wake: due, most: due });
         }
         // What is in the tree is due within nanoseconds: its slack does not matter.
-        let first = self.tree.first().map_or(Nanos::NEVER, |timer| timer.when);
+        let first = self.tree.first_key_value().map_or(Nanos::NEVER, |((when, _), _)| *when);
         let mut most = self.open_slots().fold(first, |most, id| self.slots[id.index()].wake_until(most));
         let (mut last, mut before) = (None, None);
         for id in self.occupied.iter() {
@@ -201,7 +200,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             true
         };
         let mut best = None;
-        self.tree.timers().all(|(timer, _)| look(&mut best, timer));
+        self.tree.iter().all(|(&(when, rank), &key)| look(&mut best, Timer { when, rank, key }));
         for id in self.open_slots() {
             let is_cascading = self.cascading == Some(id);
             self.slots[id.index()].timers().all(|(_, timer)| look(&mut best, timer) || is_cascading);
@@ -232,7 +231,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
 
     #[inline(never)]
     fn head_of_many(&self) -> Option<(Nanos, SlotId)> {
-        let first = self.tree.first().map(|timer| (timer.order(), SlotId::TREE));
+        let first = self.tree.first_key_value().map(|(order, _)| (*order, SlotId::TREE));
         let heads = self.open_slots().filter_map(|id| Some((self.slots[id.index()].head()?, id)));
         heads.chain(first).min_by_key(|&(order, _)| order).map(|((when, _), source)| (when, source))
     }
@@ -240,7 +239,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// Removes the head of `source`; `None` if it is a hole.
     #[inline]
     fn expire(&mut self, store: &mut impl Store<K>, source: SlotId) -> Option<Timer<K>> {
-        let Some(slot) = self.slots.get_mut(source.index()) else { return self.tree.pop_first() };
+        let Some(slot) = self.slots.get_mut(source.index()) else {
+            return self.tree.pop_first().map(|((when, rank), key)| Timer { when, rank, key });
+        };
         let block = slot.head as usize / BLOCK;
         let popped = slot.pop(store, &mut self.pool);
         if slot.head as usize / BLOCK != block {

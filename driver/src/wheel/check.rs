@@ -7,8 +7,7 @@
 use super::level::{LEVELS, SLOTS, SlotId};
 use super::row::{BLOCK, Timer};
 use super::slot::{HOLES, Slot};
-use super::{Place, Wheel};
-use crate::Nanos;
+use super::{Place, Wheel, tree};
 
 /// Wheels of up to so many timers are checked after every change.
 const CHECKED_UP_TO: usize = 64;
@@ -73,29 +72,20 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             assert!(!slot.is_empty(), "{id:?} is open and has no timers");
             let is_ordered = self.cascading == Some(id) || is_ordered(slot.timers());
             assert!(is_ordered, "{id:?} is open and out of order");
-            len += check_open(slot, self.latest_open, &place_of);
+            for (index, timer) in slot.timers() {
+                assert!(timer.when <= self.latest_open, "a timer is due after `latest_open`");
+                let is_at =
+                    |place: Place| place.when == timer.when && slot.find(timer.key, place) == Some(index);
+                assert!(place_of(timer.key).is_none_or(is_at), "an owner has a wrong place");
+            }
+            assert_eq!(slot.timers().count(), slot.live(), "an open slot counts wrong");
+            len += slot.live();
         }
-        self.tree.timers().for_each(|(timer, place)| is_at(timer.key, place));
+        self.tree.iter().for_each(|(&(when, rank), &key)| is_at(key, tree::place(when, rank)));
         let earliest = self.occupied.earliest().map(|id| id.start(self.elapsed));
         assert!(earliest.is_none_or(|start| self.clear_until < start), "a slot is overlooked");
         assert_eq!(len, self.len, "the count is wrong");
     }
-}
-
-/// Asserts the invariants of an open slot. Returns how many timers it has.
-fn check_open<K: Copy + Eq, const SHORT: usize>(
-    slot: &Slot<K, SHORT>,
-    latest_open: Nanos,
-    place_of: impl Fn(K) -> Option<Place>,
-) -> usize {
-    for (index, timer) in slot.timers() {
-        assert!(timer.when <= latest_open, "a timer is due after `latest_open`");
-        let known = place_of(timer.key);
-        assert!(known.is_none_or(|place| place.when == timer.when), "an owner has a wrong deadline");
-        assert!(known.is_none_or(|place| slot.find(timer.key, place) == Some(index)), "a timer is not found");
-    }
-    assert_eq!(slot.timers().count(), slot.live(), "an open slot counts wrong");
-    slot.live()
 }
 
 fn is_ordered<K>(timers: impl Iterator<Item = (usize, Timer<K>)>) -> bool {

@@ -71,7 +71,8 @@ pub struct LevelOccupancy<'a> {
     pub slots: &'a [u32],
     /// The slot in which the wheel stands. Above the first level it is empty, except while it cascades.
     pub current: usize,
-    /// The slot whose timers are being moved to lower levels, if the last call that did so was cut short.
+    /// The slot whose timers are being moved to lower levels, if there is one: the next [`Wheel::next_due`] goes on with it. It may
+    /// be that a call was cut short, or that most timers of an open slot were removed.
     pub cascading: Option<usize>,
 }
 
@@ -223,19 +224,7 @@ impl Occupied {
     /// The occupied slots in the order in which they start.
     #[inline]
     pub(super) fn iter(&self) -> impl Iterator<Item = SlotId> + '_ {
-        std::iter::successors(self.earliest(), |id| self.next(*id))
-    }
-
-    /// The occupied slot that starts next after this one.
-    #[inline]
-    fn next(&self, id: SlotId) -> Option<SlotId> {
-        let above = |bits: u64, bit: usize| bits & (u64::MAX - 1) << bit;
-        let slots = above(self.slots[id.level()], id.slot());
-        if slots != 0 {
-            return Some(SlotId::new(id.level(), slots.trailing_zeros() as usize));
-        }
-        let level = bits(above(self.levels, id.level())).next()?;
-        Some(SlotId::new(level, self.slots[level].trailing_zeros() as usize))
+        bits(self.levels).flat_map(|level| bits(self.slots[level]).map(move |slot| SlotId::new(level, slot)))
     }
 }
 

@@ -21,7 +21,7 @@
 //! * In order: timers expire by (deadline, sequence number). Before one expires, all slots that start at or before its deadline have
 //!   been opened. A timer that is inserted after its deadline expires before all later deadlines, but timers that were due by then may
 //!   come first.
-//! * Ranks compare by sequence number. The numbers are unique in a wheel, so the slack in the low bits never decides.
+//! * Ranks compare by sequence number. Each timer of a wheel has its own, so the slack in the low bits never decides.
 //! * A place leads from a timer to its cell: the deadline says in which slot the cell lies, the index where in the slot. If the slot
 //!   was sorted when it was opened, the index is out of date, and a binary search by deadline finds the cell.
 //! * To remove a timer makes a hole and moves no other cell, until the slot is tidied. So several timers can be removed together after
@@ -180,6 +180,10 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     }
 
     /// Inserts `key` with this deadline. One that has passed is due at once. O(1).
+    ///
+    /// # Panics
+    ///
+    /// It may panic if another timer in the wheel has the same sequence number: each needs its own.
     #[inline]
     pub fn insert(&mut self, store: &mut impl Store<K>, key: K, deadline: Nanos, rank: Rank) {
         self.len += 1;
@@ -255,7 +259,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// Bytes that the wheel has allocated: 24 for a timer, and at least 1,536 for a slot with timers. The tree of timers that are due
     /// in the same 16 ns is not counted.
     pub fn allocated_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<K, SHORT>>() + self.pool.allocated_bytes()
+        let listed = self.slots.iter().map(|slot| slot.row.listed()).sum();
+        self.slots.capacity() * size_of::<Slot<K, SHORT>>() + self.pool.allocated_bytes(listed)
     }
 
     /// Takes out the timer of `key`, if it lies at `place`. Returns its slot if that has to be [tidied](Wheel::tidy). If the place is
@@ -281,7 +286,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             self.cascade_if_sparse(id);
             self.close_if_empty(id);
         } else {
-            self.tree.remove(place.when, rank);
+            self.tree.remove(&(place.when, rank));
         }
         Some(None)
     }
@@ -293,7 +298,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             let index = slot.find(key, place)?;
             Some((id, index, slot.row.get(index)?.rank))
         };
-        self.open_slots().find_map(find).or_else(|| Some((SlotId::TREE, 0, self.tree.find(key, place)?)))
+        self.open_slots()
+            .find_map(find)
+            .or_else(|| Some((SlotId::TREE, 0, tree::find(&self.tree, key, place)?)))
     }
 
     /// The slots that are open and hold timers.
@@ -354,44 +361,35 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     #[inline]
     fn file(&mut self, store: &mut impl Store<K>, timer: Timer<K>) {
         let Timer { when, rank, key } = timer;
-        let Some(id) = SlotId::of(self.elapsed, when) else { return self.file_due(store, when, rank, key) };
+        let id = SlotId::of(self.elapsed, when).unwrap_or(SlotId::TREE);
         if !self.slots.get_mut(id.index()).is_some_and(|slot| slot.push_at_once(store, timer)) {
             self.file_slowly(store, id, when, rank, key);
         }
     }
 
-    /// Puts a timer into a slot that has no room for it at the end, or holes to fill. (It is passed in pieces on purpose. As a whole
+    /// Puts a timer into a slot that has no room for it at the end, or holes to fill; or, if there is no slot because it is due, or will
+    /// be in the 16 ns in which the wheel stands, behind all that are, or into the tree. (It is passed in pieces on purpose. As a whole
     /// it would be written to the stack and read back in wider words, which stalls until all its stores are done.)
     #[inline(never)]
     fn file_slowly(&mut self, store: &mut impl Store<K>, id: SlotId, when: Nanos, rank: Rank, key: K) {
-        if self.slots.is_empty() {
-            self.make_slots();
-        }
-        self.slots[id.index()].push(store, Timer { when, rank, key }, &mut self.pool);
-        self.occupied.set(id);
-        self.clear_until = self.clear_until.min(Nanos::new(id.start(self.elapsed).get() - 1));
-    }
-
-    /// Makes all slots at once, for the first timer.
-    #[cold]
-    fn make_slots(&mut self) {
-        self.slots.resize_with(LEVELS * SLOTS, Slot::new);
-    }
-
-    /// Files a timer that is due, or will be in the 16 ns in which the wheel stands.
-    #[inline(never)]
-    fn file_due(&mut self, store: &mut impl Store<K>, when: Nanos, rank: Rank, key: K) {
         let timer = Timer { when, rank, key };
         if self.slots.is_empty() {
-            self.make_slots();
+            self.slots.resize_with(LEVELS * SLOTS, Slot::new);
+        }
+        if let Some(slot) = self.slots.get_mut(id.index()) {
+            slot.push(store, timer, &mut self.pool);
+            self.occupied.set(id);
+            self.clear_until = self.clear_until.min(Nanos::new(id.start(self.elapsed).get() - 1));
+            return;
         }
         self.latest_open = self.latest_open.max(when);
         let id = SlotId::current(self.elapsed, 0);
         if self.slots[id.index()].push_opened(store, timer, &mut self.pool) {
             self.open |= 1;
         } else {
-            let place = self.tree.insert(timer);
-            store.set_place(key, place);
+            let other = self.tree.insert((when, rank), key);
+            assert!(other.is_none(), "two timers of a wheel have one sequence number: give each its own");
+            store.set_place(key, tree::place(when, rank));
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use super::pool::Pool;
 use super::row::Timer;
-use super::slot::{AHEAD, Phase, SEARCHED, Slot};
+use super::slot::{AHEAD, SEARCHED, Slot};
 use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
 
@@ -20,14 +20,13 @@ const SKIPPED: usize = 1024;
 impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Sorts the timers if they are out of order and few, and prefetches the first owners. Returns whether it has sorted.
     pub(super) fn open(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) -> bool {
-        (self.phase, self.head) = (Phase::Open, 0);
-        let is_sorted = !self.ordered && self.is_short();
-        if is_sorted {
+        self.is_sorted = !self.ordered && self.is_short();
+        if self.is_sorted {
             self.row.sort(pool);
-            (self.phase, self.ordered) = (Phase::Sorted, true);
+            self.ordered = true;
         }
         (0..AHEAD).for_each(|index| self.prefetch(store, index));
-        is_sorted
+        self.is_sorted
     }
 
     /// Puts a timer behind the last one and tells its owner, if that keeps the order. Returns whether it did.
@@ -37,9 +36,8 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         timer: Timer<K>,
         pool: &mut Pool<K>,
     ) -> bool {
-        let takes = self.ordered && self.phase != Phase::Sorted && self.is_last(&timer);
+        let takes = self.ordered && !self.is_sorted && self.is_last(&timer);
         if takes {
-            self.phase = Phase::Open;
             self.push(store, timer, pool);
         }
         takes
@@ -71,7 +69,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     #[inline]
     pub(super) fn find(&self, key: K, place: Place) -> Option<usize> {
         let is_there = |index: usize| self.row.at(index, key).is_some();
-        if self.phase != Phase::Sorted {
+        if !self.is_sorted {
             return Some(place.index as usize).filter(|index| is_there(*index));
         }
         let (mut from, mut to) = (self.head as usize, self.row.len());

@@ -11,7 +11,7 @@ use crate::Nanos;
 
 /// A window is two to this many nanoseconds: about a second.
 const WINDOW_BITS: u32 = 30;
-/// So many blocks, and so many lists, however long, are never freed. (A list for a million timers takes up to 400 kB.)
+/// So many blocks, and so many lists, however long, are never freed. (A list for a million timers takes 260 kB.)
 const KEPT: usize = 16;
 /// Cells of the longest row that is sorted at once.
 pub(super) const LONGEST: usize = 2048;
@@ -30,24 +30,12 @@ pub(super) struct Pool<K> {
     /// A buffer to sort timers in, as long as the longest row that was sorted, and in which window that was.
     sorter: Vec<Timer<K>>,
     sorted: u64,
-    /// Bytes of all lists, including those in use.
-    listed: usize,
     window: u64,
-    /// There may be a surplus to free.
-    releasing: bool,
 }
 
 impl<K> Pool<K> {
     pub(super) const fn new() -> Pool<K> {
-        Pool {
-            cells: Spare::new(),
-            lists: Spare::new(),
-            sorter: Vec::new(),
-            sorted: 0,
-            listed: 0,
-            window: 0,
-            releasing: false,
-        }
+        Pool { cells: Spare::new(), lists: Spare::new(), sorter: Vec::new(), sorted: 0, window: 0 }
     }
 
     /// A block whose first cell is going to hold `timer`.
@@ -62,14 +50,9 @@ impl<K> Pool<K> {
     /// Appends a block to a list.
     pub(super) fn list(&mut self, blocks: &mut Vec<Block<K>>, block: Block<K>) {
         if blocks.capacity() == 0 {
-            *blocks = self.lists.take().unwrap_or_else(|| {
-                self.listed += LISTED * size_of::<Block<K>>();
-                self.lists.count(Vec::with_capacity(LISTED))
-            });
+            *blocks = self.lists.take().unwrap_or_else(|| self.lists.count(Vec::with_capacity(LISTED)));
         }
-        let before = blocks.capacity();
         blocks.push(block);
-        self.listed += (blocks.capacity() - before) * size_of::<Block<K>>();
     }
 
     /// Takes back the cells of a block, unless it has given them back already.
@@ -106,9 +89,8 @@ impl<K> Pool<K> {
             if self.sorter.capacity() > KEPT_SORTER && window > self.sorted + 2 {
                 self.sorter = Vec::new();
             }
-            self.releasing = true;
         }
-        if self.releasing {
+        if self.cells.surplus + self.lists.surplus > 0 {
             self.release();
         }
     }
@@ -116,22 +98,21 @@ impl<K> Pool<K> {
     #[cold]
     fn release(&mut self) {
         let cells = self.cells.release().map(drop).count();
-        let lists = self.lists.release();
-        self.listed -= lists.map(|list| list.capacity() * size_of::<Block<K>>()).sum::<usize>();
+        self.lists.release().for_each(drop);
         if cells > 0 {
             // glibc merges freed chunks at the next request that is not small. Now there are few; later it would merge all of them at
             // once (0.5 ms after a million timers).
             drop(std::hint::black_box(Vec::<Timer<K>>::with_capacity(3 * BLOCK)));
         }
-        self.releasing = self.cells.surplus + self.lists.surplus > 0;
     }
 
-    /// Bytes of everything that was made, including what is in use.
-    pub(super) fn allocated_bytes(&self) -> usize {
+    /// Bytes of everything that was made, including what is in use, if the lists in use have room for so many blocks.
+    pub(super) fn allocated_bytes(&self, listed: usize) -> usize {
+        let listed = listed + self.lists.free.iter().map(Vec::capacity).sum::<usize>();
         let spare = self.cells.free.capacity() * size_of::<Cells<K>>()
             + self.lists.free.capacity() * size_of::<Vec<Block<K>>>();
         let cells = self.cells.made * BLOCK + self.sorter.capacity();
-        cells * size_of::<Timer<K>>() + self.listed + spare
+        cells * size_of::<Timer<K>>() + listed * size_of::<Block<K>>() + spare
     }
 }
 
@@ -222,7 +203,7 @@ mod tests {
         made.dedup();
         // They end with sixteen of each kind that are free.
         assert_eq!(made, [(200, 100, LONGEST), (186, 68, 0), (186, 36, 0), (186, 16, 0)]);
-        assert_eq!(pool.listed, KEPT * LISTED * size_of::<Block<usize>>());
-        assert!(!pool.releasing);
+        assert!(pool.lists.free.iter().all(|list| list.capacity() == LISTED));
+        assert_eq!(pool.cells.surplus + pool.lists.surplus, 0);
     }
 }

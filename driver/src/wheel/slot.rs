@@ -45,23 +45,13 @@ pub(super) struct Slot<K, const SHORT: usize> {
     near: u32,
     /// How many cells have been consumed. None while the slot waits.
     pub(super) head: u32,
-    pub(super) phase: Phase,
+    /// It is open, and its timers were sorted since their owners were told.
+    pub(super) is_sorted: bool,
     /// No timer has less slack.
     pub(super) slack: Slack,
     pub(super) ordered: bool,
     /// A timer has left or changed since the bounds were exact.
     is_loose: bool,
-}
-
-/// Whether a slot has been opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Its time has not come yet.
-    Waiting,
-    /// It is open, and its timers lie at the places that their owners know.
-    Open,
-    /// It is open, and its timers were sorted since their owners were told.
-    Sorted,
 }
 
 impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
@@ -73,7 +63,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
             wake: Nanos::NEVER,
             near: 0,
             head: 0,
-            phase: Phase::Waiting,
+            is_sorted: false,
             slack: Slack::MAX,
             ordered: true,
             is_loose: false,
@@ -94,7 +84,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Whether it has no trace of the timers that were in it.
     pub(super) fn is_as_new(&self) -> bool {
         let has_bounds = (self.earliest, self.latest) != (Nanos::NEVER, Nanos::ZERO);
-        self.ordered && !has_bounds && self.row.len() == 0 && self.phase == Phase::Waiting
+        self.ordered && !has_bounds && self.row.len() == 0 && !self.is_sorted
     }
 
     /// Puts a timer behind the last one and tells its owner, if that takes no new block, keeps an order that there is, and no hole is to
@@ -103,7 +93,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     pub(super) fn push_at_once(&mut self, store: &mut impl Store<K>, timer: Timer<K>) -> bool {
         let (is_ordered, has_many_holes) = (self.ordered, self.has_many_holes());
         let allows =
-            |last: &Timer<K>| if is_ordered { is_after(Some(last), &timer) } else { !has_many_holes };
+            |last: &Timer<K>| if is_ordered { last.order() < timer.order() } else { !has_many_holes };
         let index = self.row.len();
         let has_pushed = self.row.push_if(timer, allows);
         if has_pushed {
@@ -136,7 +126,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Whether a timer comes after the last cell in the order.
     #[inline]
     pub(super) fn is_last(&self, timer: &Timer<K>) -> bool {
-        is_after(self.row.last(), timer)
+        self.row.last().is_none_or(|last| last.order() < timer.order())
     }
 
     #[inline]
@@ -224,19 +214,6 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         *self = Slot::new();
     }
 
-    /// Removes the last timer.
-    pub(super) fn pop_last(&mut self, pool: &mut Pool<K>) -> Option<Timer<K>> {
-        while !self.is_empty() {
-            let last = self.row.len() - 1;
-            if let Some(timer) = self.row.live_at(last).copied() {
-                self.remove(last as u32, None, pool);
-                return Some(timer);
-            }
-            self.row.trim(pool);
-        }
-        None
-    }
-
     /// Gives the timer of `key`, if it lies at `index`, another deadline in this slot, and another slack. Returns whether it lay there.
     #[inline]
     pub(super) fn edit(
@@ -294,12 +271,6 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     pub(super) fn is_short(&self) -> bool {
         self.row.len() <= SHORT
     }
-}
-
-/// Whether a timer comes after `last` in the order, if there is a last one.
-#[inline]
-fn is_after<K: Copy>(last: Option<&Timer<K>>, timer: &Timer<K>) -> bool {
-    last.is_none_or(|last| last.order() < timer.order())
 }
 
 #[cfg(test)]

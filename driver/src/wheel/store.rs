@@ -75,8 +75,8 @@ impl Rank {
     const SLACK_BITS: u32 = 8;
     pub(super) const SEQUENCE_BITS: u32 = u64::BITS - Rank::SLACK_BITS;
 
-    /// The rank of a timer with this sequence number and slack. 56 bits of the number are kept, which last for 228 years at
-    /// ten million timers a second.
+    /// The rank of a timer with this sequence number and slack. Each timer of a wheel needs its own number. 56 bits of it are kept,
+    /// which last for 228 years at ten million timers a second.
     #[inline]
     pub const fn new(sequence: u64, slack: Slack) -> Rank {
         Rank(sequence << Rank::SLACK_BITS | slack.to_byte() as u64)

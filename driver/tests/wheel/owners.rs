@@ -27,6 +27,18 @@ fn a_timer_that_is_not_in_the_wheel_is_not_found() {
 }
 
 #[test]
+#[should_panic = "two timers of a wheel have one sequence number: give each its own"]
+fn a_timer_is_not_replaced_by_another_with_its_number() {
+    let mut bench = Bench::new(0);
+    // The third and the fourth are due within the wheel's 16 ns, and before the others.
+    for deadline in [15, 7, 3, 3] {
+        let key = bench.add(deadline);
+        bench.cancel(key);
+        bench.wheel.insert(&mut bench.owners, key, at(deadline), Rank::new(0, Slack::ZERO));
+    }
+}
+
+#[test]
 fn timers_that_are_cancelled_in_a_crowd_in_order_move_no_other_until_the_holes_are_many() {
     let mut bench = Usual::of([1 << 20; 200]);
     let before = bench.owners.place.clone();

@@ -207,7 +207,7 @@ impl Entries {
     /// Whether one more entry may [arrive at once](Entries::insert_at_once).
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.arriving.len() < self.arriving.capacity()
+        self.arriving.len() < TOGETHER
     }
 
     /// Inserts `entry`, which is being linked, if there is room.
@@ -239,7 +239,7 @@ impl Entries {
             }
             return true;
         }
-        let has_room = self.leaving.len() < self.leaving.capacity();
+        let has_room = self.leaving.len() < TOGETHER;
         if has_room {
             self.leaving.push((key, place));
         }

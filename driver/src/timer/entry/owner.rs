@@ -33,7 +33,7 @@ impl TimerEntry {
         deadline: Nanos,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Shutdown>> {
-        if self.handle.is_time_to_look(deadline) && self.handle.has_passed_now(deadline) {
+        if self.handle.is_overdue(deadline) {
             return self.poll_overdue();
         }
         let same = self.waker.with(|held| {
@@ -113,7 +113,8 @@ impl TimerEntry {
         let leave = |entry: &Self, deadline, inner: &mut Inner| {
             entry.keep(deadline);
             entry.state.settle();
-            inner.count_overdue(deadline, now);
+            inner.fired += 1;
+            inner.lateness.note(now.saturating_nanos_since(deadline));
         };
         match self.unlink(leave) {
             Some(waker) => {
@@ -205,19 +206,13 @@ impl TimerEntry {
     /// Moves the state to `deadline`, before the entry is inserted.
     #[inline]
     fn link(self: Pin<&Self>, deadline: Nanos, waker: Waker, inner: &mut Inner) {
-        self.put_waker(waker);
-        self.state.arm(deadline);
-        inner.armed += 1;
-    }
-
-    /// Writes the waker of an entry that is about to be linked.
-    #[inline]
-    fn put_waker(&self, waker: Waker) {
         self.waker.with_mut(|held| {
             // SAFETY: the entry is in no wheel and this is its owner, so nobody else looks; it holds no waker
             // that would be leaked.
             unsafe { (*held).write(waker) };
         });
+        self.state.arm(deadline);
+        inner.armed += 1;
     }
 
     /// Removes the entry from the wheel, moves its state on with `leave`, and returns its waker, which must be dropped
