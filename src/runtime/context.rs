@@ -8,8 +8,8 @@
 //!   after all its guards were dropped. A guard panics if its entry is not on top: until then other code was in the wrong
 //!   runtime.
 //! * A poll of a task, or of `block_on`'s future, leaves the stack as it found it; see [`Guarded`].
-//! * In the destructor of another thread-local the context may be gone already; then there is no runtime, and nothing
-//!   panics.
+//! * In the destructor of another thread-local the context may be gone already. Then this thread is in no runtime, not even
+//!   within `block_on`: what needs one says so, and nothing else panics.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;

@@ -188,6 +188,9 @@ impl Runtime {
     /// process is a child by `fork` of the process that made the runtime. If `future` panics, this call panics too; the
     /// runtime can still be used. With the first panic of a foreign waker, after all have been woken: then `future` is
     /// dropped, or its output if it has ended. The panic of a task goes to the task's handle.
+    ///
+    /// While the thread ends, in the destructor of a thread-local value, it may be in no runtime any more, not even here:
+    /// then timers, sockets and [`spawn`](crate::spawn) in `future` panic.
     #[track_caller]
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let Some(_running) = BlockOnGuard::start() else {
