@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::common::{HOUR, LONG, ms, paused, watchdog};
-use crate::{LIMITS, connect, serve};
+use crate::{LIMITS, connect, serve, serve_before};
 use futures::{AsyncReadExt, AsyncWriteExt};
 use http_body_util::BodyExt;
-use hyper::{Request, client};
+use hyper::{Method, Request, client};
 use mainspring::hyper::Executor;
 use mainspring::spawn;
 use mainspring::time::{Instant, sleep, stand_still, timeout};
@@ -223,5 +223,48 @@ fn the_parts_of_a_message_may_come_byte_by_byte() {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("ok"), "{answer}");
+    });
+}
+
+#[test]
+fn head_is_answered_with_the_head_that_get_gets_over_both_versions_of_http() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        // Answers take no time by this clock, however long this machine needs for them.
+        let _still = stand_still();
+        let listener = mainspring::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let further = listener.local_addr().unwrap();
+        spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let _ = stream.read(&mut [0; 512]).await;
+                stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+            }
+        })
+        .detach();
+        let (address, _end, _server) = serve_before(Some(further)).await;
+        macro_rules! ask {
+            ($handshake:expr) => {{
+                let (mut sender, connection) = $handshake.await.unwrap();
+                spawn(connection).detach();
+                for path in ["/", "/sleep/0s", "/remaining", "/nowhere", "/upstream/"] {
+                    let mut answers = Vec::new();
+                    for method in [Method::GET, Method::HEAD] {
+                        let request = Request::builder().method(method).uri(format!("http://x{path}"));
+                        let request = request.header("host", "x").body(String::new()).unwrap();
+                        let (mut head, body) = sender.send_request(request).await.unwrap().into_parts();
+                        head.headers.remove("date");
+                        answers.push((head, body.collect().await.unwrap().to_bytes()));
+                    }
+                    let [(get, body), (head, none)] = &answers[..] else { panic!() };
+                    assert_eq!((head.status, &head.headers), (get.status, &get.headers), "{path}");
+                    let length = get.headers.get("content-length").map(|length| length.to_str().unwrap());
+                    let wanted = (get.status != 204).then(|| body.len().to_string());
+                    assert_eq!((length, none.len()), (wanted.as_deref(), 0), "{path}");
+                }
+            }};
+        }
+        ask!(client::conn::http1::handshake(connect(address).await));
+        ask!(client::conn::http2::handshake(Executor, connect(address).await));
     });
 }

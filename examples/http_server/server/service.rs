@@ -32,8 +32,12 @@ pub(super) async fn answer(
     state: Rc<State>,
     exchange: Exchange,
 ) -> Result<Response<Full<Unsent>>, Infallible> {
-    let answer = within(request, &state).await;
+    let for_head = request.method() == Method::HEAD;
+    let mut answer = within(request, &state).await;
     state.counts.answered(answer.status());
+    if for_head {
+        drop_body(&mut answer);
+    }
     Ok(answer.map(|bytes| Full::new(exchange.answer(bytes, state.limits.answer))))
 }
 
@@ -113,6 +117,16 @@ async fn echo(body: Incoming, most: usize, limit: Instant) -> Answer {
         }
         Ok(Err(error)) => text(StatusCode::BAD_REQUEST, format!("the body did not arrive: {error}\n")),
         Err(_elapsed) => text(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n"),
+    }
+}
+
+/// Leaves of an answer what HEAD asks for, the length of the body included. hyper does so over HTTP/1 only; over HTTP/2 a body
+/// here is an error of the protocol.
+fn drop_body(answer: &mut Answer) {
+    let length = std::mem::take(answer.body_mut()).len();
+    // These two never have a body, so its length would tell nothing.
+    if ![StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&answer.status()) {
+        answer.headers_mut().entry(header::CONTENT_LENGTH).or_insert(length.into());
     }
 }
 
