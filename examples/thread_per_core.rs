@@ -88,6 +88,7 @@ mod cores {
     }
 
     pub(super) fn run(options: &Options) -> io::Result<()> {
+        allow_descriptors(options)?;
         // This socket reserves a free port, and does not listen.
         let reserved = TcpSocket::new_v4().map_err(cannot("make a socket"))?;
         reserved.set_reuseport(true)?;
@@ -132,6 +133,27 @@ mod cores {
             return Err(io::Error::other(format!("{answered} answers, and counted to {counted}")));
         }
         Ok(())
+    }
+
+    /// Raises the limit of descriptors if need be, or says that it cannot be raised: a core that can accept no more would leave
+    /// clients without an answer.
+    fn allow_descriptors(options: &Options) -> io::Result<()> {
+        use rustix::process::{Resource, getrlimit, setrlimit};
+
+        // Both ends of each connection are in this process. A runtime and its listener have four, and the clients' runtime is one
+        // more. The rest is for standard streams and the like.
+        let needed = 2 * u64::from(options.clients) + 4 * (u64::from(options.cores) + 1) + 16;
+        let mut limit = getrlimit(Resource::Nofile);
+        if limit.current.is_none_or(|current| current >= needed) {
+            return Ok(());
+        }
+        limit.current = Some(needed);
+        setrlimit(Resource::Nofile, limit).map_err(|error| {
+            io::Error::other(format!(
+                "cannot raise the limit of file descriptors to {needed}: {error}; \
+                 ask for fewer --clients or --cores, or raise the hard limit (ulimit -Hn) and try again"
+            ))
+        })
     }
 
     /// A core: a thread with a runtime.
@@ -240,7 +262,7 @@ mod cores {
         number: u64,
         end: impl Future<Output = ()> + Clone,
     ) -> io::Result<u64> {
-        let mut stream = TcpStream::connect(address).await?;
+        let mut stream = TcpStream::connect(address).await.map_err(cannot("connect a client"))?;
         let mut answers = 0;
         loop {
             let key = (number + 7 * answers) % KEYS;

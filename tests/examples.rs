@@ -4,7 +4,9 @@
 
 mod example;
 
-use example::{run, stderr, stdout};
+use std::process::{Command, Stdio};
+
+use example::{Running, run, stderr, stdout};
 
 #[test]
 fn a_core_each_counts_every_answer_once_and_all_end_together() {
@@ -27,6 +29,21 @@ fn without_a_time_the_end_of_the_input_is_the_end() {
     for clients in ["0", "2"] {
         let output = run("thread_per_core", &["--clients", clients]);
         assert!(output.status.success(), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn cores_get_the_descriptors_that_they_need_or_say_how_many() {
+    for (limit, enough) in [("-Sn 19", true), ("-n 19", false), ("-n 6", false)] {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("ulimit {limit}; exec \"$0\" --seconds 1 --clients 3"));
+        let mut process =
+            Running::spawn(command.arg(example::binary("thread_per_core")).stderr(Stdio::piped()));
+        assert_eq!(process.ended().success(), enough, "ulimit {limit}");
+        let said: Vec<String> = process.errors.as_ref().unwrap().iter().collect();
+        if !enough {
+            assert!(said.len() == 1 && said[0].contains("fewer --clients"), "ulimit {limit}: {said:?}");
+        }
     }
 }
 
