@@ -2,12 +2,14 @@
 
 use std::io::ErrorKind;
 use std::pin::pin;
+use std::thread;
 use std::time::Duration;
 
 use crate::common::{metrics, ms, panicked, paused};
 use crate::duplex::duplex;
 use crate::{Fake, secs, silent, sink};
-use futures::{AsyncReadExt, AsyncWriteExt, poll};
+use futures::channel::oneshot;
+use futures::{AsyncReadExt, AsyncWriteExt, join, poll};
 use mainspring::io::{Direction, copy_bidirectional};
 use mainspring::time::Instant;
 use mainspring::{Handle, Runtime, sleep, spawn, timeout};
@@ -106,6 +108,35 @@ fn the_limit_of_a_direction_that_has_ended_is_over() {
         }
         server.close().await.unwrap();
         assert_eq!(copied.await.unwrap().unwrap(), (0, 40));
+    });
+}
+
+#[test]
+fn the_last_limit_that_is_over_leaves_no_timer_to_which_time_could_go() {
+    paused().block_on(async {
+        let (mut client, mut a) = duplex(100);
+        let (mut b, mut server) = duplex(100);
+        let start = Instant::now();
+        let mut copy = pin!(copy_bidirectional(&mut a, &mut b).idle_a_to_b(secs(60)));
+        assert!(poll!(copy.as_mut()).is_pending());
+        assert_eq!(metrics().timers_live(), 1);
+        client.close().await.unwrap();
+        assert!(poll!(copy.as_mut()).is_pending());
+        assert_eq!(metrics().timers_live(), 0);
+        // Nothing in this runtime is due while it waits for another thread, so time stands.
+        let (tell, told) = oneshot::channel();
+        let other = thread::spawn(move || {
+            thread::sleep(ms(50));
+            tell.send(()).unwrap();
+        });
+        let answer = async {
+            told.await.unwrap();
+            server.write_all(b"late").await.unwrap();
+            server.close().await.unwrap();
+        };
+        assert_eq!(join!(copy, answer).0.unwrap(), (0, 4));
+        assert!(start.elapsed().is_zero(), "{:?} have passed", start.elapsed());
+        other.join().unwrap();
     });
 }
 

@@ -81,6 +81,8 @@ impl Idle {
         moved: [bool; 2],
     ) -> Poll<io::Result<Silence>> {
         if self.nearest(open).is_none() {
+            // A timer that is left over would wake this task, and paused time would go on to its deadline.
+            self.project().timer.set(None);
             return Poll::Pending;
         }
         self.as_mut().note(moved)?;
