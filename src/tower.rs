@@ -1,7 +1,7 @@
 //! The two layers of [tower](https://docs.rs/tower) that depend on time, on this runtime's timers: [`TimeoutLayer`] and
 //! [`RateLimitLayer`]. Feature `tower`.
 //!
-//! Tower's own `timeout` and `limit::rate` use tokio's timers, and panic here. These layers replace them and do the same.
+//! Tower's own `timeout` and `limit::rate` use tokio's timers, and panic here. These layers replace them.
 //! Most of the rest of tower runs here unchanged, on its own or in a `ServiceBuilder` with these; `docs/ecosystem.md` in
 //! the repository says what does not.
 //!
@@ -32,6 +32,7 @@ use crate::time::{self, Instant, Sleep};
 use pin_project_lite::pin_project;
 use std::error::Error;
 use std::fmt;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -154,6 +155,7 @@ where
 pub struct RateLimitLayer {
     number: u64,
     period: Duration,
+    made_at: &'static Location<'static>,
 }
 
 impl RateLimitLayer {
@@ -165,7 +167,7 @@ impl RateLimitLayer {
     #[track_caller]
     pub const fn new(number: u64, period: Duration) -> RateLimitLayer {
         check(number, period);
-        RateLimitLayer { number, period }
+        RateLimitLayer { number, period, made_at: Location::caller() }
     }
 }
 
@@ -173,7 +175,7 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, service: S) -> RateLimit<S> {
-        RateLimit::new(service, self.number, self.period)
+        RateLimit { made_at: self.made_at, ..RateLimit::new(service, self.number, self.period) }
     }
 }
 
@@ -187,6 +189,7 @@ const fn check(number: u64, period: Duration) {
 ///
 /// A period begins with the first request after the end of the previous period. So within any stretch of that length there
 /// are at most twice that number of requests. A task that waits until the service is ready is woken when the period ends.
+/// (Tower's own begins a period already when `poll_ready` finds that a full one is over.)
 ///
 /// It is not `Clone`, because two copies would let twice as many requests through. To share one service among many, put a
 /// `tower::buffer::Buffer` around it.
@@ -194,7 +197,7 @@ const fn check(number: u64, period: Duration) {
 /// # Panics
 ///
 /// `call` panics if the limit is reached and `poll_ready` was not called before. `poll_ready` panics as [`Sleep`] does, if
-/// the limit is reached and there is no runtime.
+/// the limit is reached and there is no runtime. Its message, like a dump, says where the service or its layer was made.
 pub struct RateLimit<S> {
     inner: S,
     number: u64,
@@ -205,6 +208,8 @@ pub struct RateLimit<S> {
     end: Option<Instant>,
     /// Expires when the period ends, if a task has to wait for that. It is kept, and reset.
     sleep: Option<Pin<Box<Sleep>>>,
+    /// Where the service was made, or its layer.
+    made_at: &'static Location<'static>,
 }
 
 impl<S> RateLimit<S> {
@@ -216,7 +221,8 @@ impl<S> RateLimit<S> {
     #[track_caller]
     pub const fn new(inner: S, number: u64, period: Duration) -> RateLimit<S> {
         check(number, period);
-        RateLimit { inner, number, period, left: number, end: None, sleep: None }
+        let made_at = Location::caller();
+        RateLimit { inner, number, period, left: number, end: None, sleep: None, made_at }
     }
 }
 
@@ -241,7 +247,7 @@ where
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         if let (0, Some(end)) = (self.left, self.end) {
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(time::sleep_until(end)));
+            let sleep = self.sleep.get_or_insert_with(|| Box::pin(Sleep::until(end, self.made_at)));
             ready!(sleep.as_mut().poll(cx));
             // The next period begins with the next request.
             (self.left, self.end) = (self.number, None);

@@ -10,12 +10,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use common::{HOUR, LONG, ms, panicked, paused, watchdog};
-use futures::poll;
+use futures::{FutureExt, poll};
 use mainspring::time::error::Elapsed;
 use mainspring::time::{Instant, sleep};
 use mainspring::tower::{RateLimit, RateLimitLayer, Timeout, TimeoutLayer};
-use mainspring::{block_on, spawn};
-use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use mainspring::{Handle, block_on, spawn};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 async fn nap(length: Duration) -> Result<Duration, Infallible> {
     sleep(length).await;
@@ -140,6 +140,25 @@ fn who_stops_waiting_for_a_rate_limit_takes_nothing_from_the_next() {
         limited.ready().await.unwrap().call(()).await.unwrap();
         assert_eq!(*times.borrow(), [0, 15, 25].map(ms));
     });
+}
+
+#[test]
+fn dumps_and_panics_say_where_a_rate_limit_or_its_layer_was_made() {
+    paused().block_on(async {
+        let (line, limited) = (line!(), RateLimit::new(service_fn(nap), 1, HOUR));
+        let (line_of_layer, layer) = (line!(), RateLimitLayer::new(1, HOUR));
+        for (mut limited, line) in [(limited, line), (layer.layer(service_fn(nap)), line_of_layer)] {
+            limited.ready().await.unwrap().call(Duration::ZERO).await.unwrap();
+            assert!(poll!(limited.ready()).is_pending());
+            let dump = Handle::current().dump().unwrap();
+            let [timer] = &dump.timers[..] else { panic!("{:?}", dump.timers) };
+            assert_eq!((timer.made_at.file(), timer.made_at.line()), (file!(), line));
+        }
+    });
+    let (line, mut limited) = (line!(), RateLimit::new(service_fn(nap), 1, HOUR));
+    drop(limited.call(ms(1)));
+    let panic = panicked(|| drop(limited.ready().now_or_never()));
+    assert!(panic.message.contains(&format!("{}:{line}", file!())), "{panic:?}");
 }
 
 #[test]

@@ -212,11 +212,17 @@ impl Sleep {
     #[track_caller]
     pub(super) fn new(when: When) -> Sleep {
         let origin = Location::caller();
-        if let When::At(_) = when {
-            let timers = context::timers().ok();
-            return Sleep { inner: Inner::Waiting { timers, when, tolerance: None, origin } };
+        if let When::At(deadline) = when {
+            return Sleep::until(deadline, origin);
         }
         Sleep::from_now(when, |timers| when.deadline(timers))
+    }
+
+    /// A sleep until `deadline`. Dumps and panics say that it was made at `origin`.
+    #[inline]
+    pub(crate) fn until(deadline: Instant, origin: &'static Location<'static>) -> Sleep {
+        let (timers, when) = (context::timers().ok(), When::At(deadline));
+        Sleep { inner: Inner::Waiting { timers, when, tolerance: None, origin } }
     }
 
     /// A sleep that counts from now, if there is a runtime; `deadline` returns the deadline that `when` then has.
