@@ -218,6 +218,17 @@ mod unix {
         assert!(!stderr(&output).contains("panicked"), "{}", stderr(&output));
     }
 
+    #[test]
+    fn a_server_that_can_have_no_runtime_says_so() {
+        let output = limited("ulimit -n 4", "--listen 127.0.0.1:0").output().expect("a shell");
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.starts_with("keepalive: cannot make a runtime: ") && said.lines().count() == 1,
+            "{said}"
+        );
+    }
+
     /// A server without descriptors neither ends nor spins, and continues when it gets some back.
     #[test]
     fn accepting_goes_on_after_the_descriptors_ran_out() {

@@ -71,7 +71,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<bool, String> {
     // Both ends of each connection are in this process.
     limits::allow_sockets(u64::from(options.connections) * 2)?;
-    let runtime = Runtime::new().map_err(|error| format!("cannot make a runtime: {error}"))?;
+    let runtime = make_runtime()?;
     let report = runtime.block_on(async {
         let ledger = Rc::new(Ledger::default());
         let pool = Pool::new(options.expire, {
@@ -152,7 +152,7 @@ enum Never {}
 /// Runs only the server, until Ctrl-C.
 fn listen(address: SocketAddr, expire: Duration) -> Result<Never, String> {
     limits::allow_all_sockets();
-    mainspring::block_on(async {
+    make_runtime()?.block_on(async {
         let listener = bind(address).await?;
         let address =
             listener.local_addr().map_err(|error| format!("the listener has no address: {error}"))?;
@@ -170,6 +170,10 @@ fn listen(address: SocketAddr, expire: Duration) -> Result<Never, String> {
         });
         Err(format!("the listener is lost: {}", pool.serve(listener).await))
     })
+}
+
+fn make_runtime() -> Result<Runtime, String> {
+    Runtime::new().map_err(|error| format!("cannot make a runtime: {error}"))
 }
 
 /// Returns a listener on `address`, or an error that names the address.
