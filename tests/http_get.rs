@@ -95,6 +95,8 @@ fn a_url_that_is_none_is_refused_with_what_to_write() {
         ("http://exa mple.org/", "invalid uri character"),
         ("http://example.org:port/", "the port is no number"),
         ("http://", "empty"),
+        ("http://:80/", "there is no host in it"),
+        ("http://[]:80/", "there is no host in it"),
         ("", "it has to begin with http://"),
     ] {
         let output = run("http_get", &[url]);

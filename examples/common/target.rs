@@ -39,6 +39,9 @@ pub(crate) fn parse(url: &str) -> Result<Uri, String> {
             // If the port is not a number, the parser returns no error and no port.
             let host = uri.authority().map_or("", |authority| authority.as_str());
             match host.rsplit_once(':') {
+                _ if host_and_port(&uri).0.is_empty() => {
+                    Err("there is no host in it: write one, as in http://127.0.0.1:80/".to_owned())
+                }
                 Some((_, port)) if !port.ends_with(']') && uri.port_u16().is_none() => {
                     Err(format!("the port is no number up to 65535: {port}"))
                 }
