@@ -488,6 +488,34 @@ mod process {
         fs::remove_dir_all(directory).unwrap();
     }
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn save_answers_when_the_files_new_name_is_on_the_disk_too() {
+        let works = example::tool("strace", &["-D", "-f", "-e", "trace=none", "true"]);
+        if !works.is_some_and(|output| output.status.success()) {
+            return;
+        }
+        let directory = path("traced");
+        // A run that failed may have left it.
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir(&directory).unwrap();
+        let directory = directory.canonicalize().unwrap();
+        let (file, log) = (directory.join("kv"), directory.join("log"));
+        let mut command = std::process::Command::new("strace");
+        // With `-D` strace is not the process that is started here, but the server is.
+        command.args(["-D", "-f", "-y", "-e", "trace=/^rename,fsync", "-o"]).arg(&log);
+        command.arg(example::binary("kv_server")).args(["--listen", "127.0.0.1:0", "--pause", "1h"]);
+        let mut server = Running::of(example::Running::spawn(command.arg("--file").arg(&file)));
+        assert_eq!(server.ask("SET greeting hello"), "OK");
+        assert_eq!(server.ask("SAVE"), "OK");
+        let calls = fs::read_to_string(&log).unwrap();
+        let (_, after) = calls.split_once("rename").expect("the new file replaces the old one");
+        let synced = format!("<{}>", directory.display());
+        assert!(after.lines().any(|line| line.contains("fsync(") && line.contains(&synced)), "{calls}");
+        server.stop();
+        fs::remove_dir_all(directory).unwrap();
+    }
+
     #[test]
     fn the_process_keeps_what_it_was_told_when_it_is_stopped() {
         let file = path("process");

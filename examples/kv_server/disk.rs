@@ -101,8 +101,11 @@ pub(crate) fn keep(
             let mut written = Ok(());
             if version != on_disk {
                 let entries = store.saved();
-                match unblock(move || write(&path_of_job, stamp, entries)).await {
-                    Ok(new) => (on_disk, stamp, retry) = (version, new, None),
+                let write = move || (write(&path_of_job, &mut stamp, entries), stamp);
+                let (result, new) = unblock(write).await;
+                stamp = new;
+                match result {
+                    Ok(()) => (on_disk, retry) = (version, None),
                     Err(error) => {
                         written = Err(format!("cannot write {}: {error}", path.display()));
                         let [first, longest] = RETRY;
@@ -143,13 +146,17 @@ fn read(path: &Path) -> io::Result<(Option<String>, Stamp)> {
         if name.is_empty() || !path.as_os_str().as_encoded_bytes().ends_with(name) {
             return Err(refused("it does not end in the name of a file"));
         }
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        return match fs::metadata(directory.unwrap_or(Path::new("."))) {
+        return match fs::metadata(directory(path)) {
             Ok(about) if about.is_dir() => Ok((None, stamp)),
             _ => Err(refused("there is no such directory")),
         };
     }
     Ok((Some(fs::read_to_string(path)?), stamp))
+}
+
+/// The directory in which the file is.
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The entries in a file's text.
@@ -166,9 +173,10 @@ fn entries(text: &str) -> io::Result<Vec<Saved>> {
     lines.map(|(index, line)| entry(line).ok_or_else(|| bad(index + 1, "not an entry"))).collect()
 }
 
-/// Writes all entries to a new file and replaces the old one with it, if the old one still has this `stamp`.
-fn write(path: &Path, stamp: Stamp, entries: Vec<Saved>) -> io::Result<Stamp> {
-    if ![stamp, Stamp(None)].contains(&Stamp::of(path)?) {
+/// Writes all entries to a new file and replaces the old one with it, if the old one still has this `stamp`, which becomes that
+/// of the new one.
+fn write(path: &Path, stamp: &mut Stamp, entries: Vec<Saved>) -> io::Result<()> {
+    if ![*stamp, Stamp(None)].contains(&Stamp::of(path)?) {
         return Err(io::Error::other("another program has written it since, so it is left as it is"));
     }
     let mut text = format!("{HEAD}\n");
@@ -182,7 +190,12 @@ fn write(path: &Path, stamp: Stamp, entries: Vec<Saved>) -> io::Result<Stamp> {
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(new, path)?;
-    Stamp::of(path)
+    *stamp = Stamp::of(path)?;
+    // The new name is in the directory. Until that is on the disk, too, the old file may be back when the machine has failed.
+    // Elsewhere no directory can be opened.
+    #[cfg(unix)]
+    File::open(directory(path))?.sync_all()?;
+    Ok(())
 }
 
 /// Parses a line of the file: the time of expiry, the key, the value.
