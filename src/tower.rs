@@ -55,12 +55,14 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 #[derive(Clone, Copy, Debug)]
 pub struct TimeoutLayer {
     duration: Duration,
+    made_at: &'static Location<'static>,
 }
 
 impl TimeoutLayer {
     /// Makes a layer that limits each request to this time. `Duration::MAX` is no limit.
+    #[track_caller]
     pub const fn new(duration: Duration) -> TimeoutLayer {
-        TimeoutLayer { duration }
+        TimeoutLayer { duration, made_at: Location::caller() }
     }
 }
 
@@ -68,7 +70,7 @@ impl<S> Layer<S> for TimeoutLayer {
     type Service = Timeout<S>;
 
     fn layer(&self, service: S) -> Timeout<S> {
-        Timeout::new(service, self.duration)
+        Timeout { inner: service, duration: self.duration, made_at: self.made_at }
     }
 }
 
@@ -83,12 +85,15 @@ impl<S> Layer<S> for TimeoutLayer {
 pub struct Timeout<S> {
     inner: S,
     duration: Duration,
+    /// Where this service was made, or its layer. A request is often called in a library, whose place would say little.
+    made_at: &'static Location<'static>,
 }
 
 impl<S> Timeout<S> {
     /// Makes a service that limits each request to `inner` to this time.
+    #[track_caller]
     pub const fn new(inner: S, duration: Duration) -> Timeout<S> {
-        Timeout { inner, duration }
+        Timeout { inner, duration, made_at: Location::caller() }
     }
 }
 
@@ -106,7 +111,8 @@ where
 
     #[track_caller]
     fn call(&mut self, request: Request) -> TimeoutFuture<S::Future> {
-        TimeoutFuture { answer: time::timeout(self.duration, self.inner.call(request)) }
+        let answer = self.inner.call(request);
+        TimeoutFuture { answer: time::timeout(self.duration, answer).made_at(self.made_at) }
     }
 }
 
@@ -115,7 +121,8 @@ pin_project! {
     ///
     /// # Panics
     ///
-    /// As [`Sleep`] does, when a poll finds the answer pending: if there is no runtime, or the runtime was dropped.
+    /// As [`Sleep`] does, when a poll finds the answer pending: if there is no runtime, or the runtime was dropped. The
+    /// message, like a dump, says where the service or its layer was made.
     ///
     /// # Cancel safety
     ///
@@ -247,7 +254,8 @@ where
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         if let (0, Some(end)) = (self.left, self.end) {
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(Sleep::until(end, self.made_at)));
+            let sleep =
+                self.sleep.get_or_insert_with(|| Box::pin(time::sleep_until(end).made_at(self.made_at)));
             ready!(sleep.as_mut().poll(cx));
             // The next period begins with the next request.
             (self.left, self.end) = (self.number, None);

@@ -5,6 +5,7 @@ mod common;
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::future::{pending, ready};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -143,13 +144,25 @@ fn who_stops_waiting_for_a_rate_limit_takes_nothing_from_the_next() {
 }
 
 #[test]
-fn dumps_and_panics_say_where_a_rate_limit_or_its_layer_was_made() {
+fn dumps_and_panics_say_where_a_service_or_its_layer_was_made() {
     paused().block_on(async {
         let (line, limited) = (line!(), RateLimit::new(service_fn(nap), 1, HOUR));
         let (line_of_layer, layer) = (line!(), RateLimitLayer::new(1, HOUR));
         for (mut limited, line) in [(limited, line), (layer.layer(service_fn(nap)), line_of_layer)] {
             limited.ready().await.unwrap().call(Duration::ZERO).await.unwrap();
             assert!(poll!(limited.ready()).is_pending());
+            let dump = Handle::current().dump().unwrap();
+            let [timer] = &dump.timers[..] else { panic!("{:?}", dump.timers) };
+            assert_eq!((timer.made_at.file(), timer.made_at.line()), (file!(), line));
+        }
+    });
+    paused().block_on(async {
+        let idle = |(): ()| pending::<Result<(), Infallible>>();
+        let (line, naps) = (line!(), Timeout::new(service_fn(idle), HOUR));
+        let (line_of_layer, layer) = (line!(), TimeoutLayer::new(HOUR));
+        for (naps, line) in [(naps, line), (layer.layer(service_fn(idle)), line_of_layer)] {
+            let mut answer = pin!(naps.oneshot(()));
+            assert!(poll!(answer.as_mut()).is_pending());
             let dump = Handle::current().dump().unwrap();
             let [timer] = &dump.timers[..] else { panic!("{:?}", dump.timers) };
             assert_eq!((timer.made_at.file(), timer.made_at.line()), (file!(), line));

@@ -212,17 +212,11 @@ impl Sleep {
     #[track_caller]
     pub(super) fn new(when: When) -> Sleep {
         let origin = Location::caller();
-        if let When::At(deadline) = when {
-            return Sleep::until(deadline, origin);
+        if let When::At(_) = when {
+            let timers = context::timers().ok();
+            return Sleep { inner: Inner::Waiting { timers, when, tolerance: None, origin } };
         }
         Sleep::from_now(when, |timers| when.deadline(timers))
-    }
-
-    /// A sleep until `deadline`. Dumps and panics say that it was made at `origin`.
-    #[inline]
-    pub(crate) fn until(deadline: Instant, origin: &'static Location<'static>) -> Sleep {
-        let (timers, when) = (context::timers().ok(), When::At(deadline));
-        Sleep { inner: Inner::Waiting { timers, when, tolerance: None, origin } }
     }
 
     /// A sleep that counts from now, if there is a runtime; `deadline` returns the deadline that `when` then has.
@@ -244,6 +238,15 @@ impl Sleep {
     #[track_caller]
     pub(super) fn from_first_poll(when: When) -> Sleep {
         Sleep { inner: Inner::Waiting { timers: None, when, tolerance: None, origin: Location::caller() } }
+    }
+
+    /// Dumps and panics say that this sleep, which must not count yet, was made at `place`.
+    #[cfg(feature = "tower")]
+    pub(crate) fn made_at(mut self, place: &'static Location<'static>) -> Sleep {
+        if let Inner::Waiting { origin, .. } = &mut self.inner {
+            *origin = place;
+        }
+        self
     }
 
     /// Makes a sleep that never ends, until it is [reset](Sleep::reset).

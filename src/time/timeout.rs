@@ -117,6 +117,12 @@ impl<F> Timeout<F> {
         self.tolerance(Duration::ZERO)
     }
 
+    /// Dumps and panics say that this timeout, which must not have been polled yet, was made at `place`.
+    #[cfg(feature = "tower")]
+    pub(crate) fn made_at(self, place: &'static std::panic::Location<'static>) -> Timeout<F> {
+        Timeout { value: self.value, delay: self.delay.made_at(place) }
+    }
+
     /// Moves the deadline of a timeout that was made by [`timeout_at`].
     pub(super) fn reset(self: Pin<&mut Self>, deadline: Instant) {
         self.project().delay.reset(deadline);
