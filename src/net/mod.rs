@@ -8,7 +8,7 @@
 //!
 //! A socket belongs to the runtime in which it was made, and gets its events from that runtime. But it is `Send`
 //! and `Sync`, and may be used and dropped on any thread. It may outlive its runtime: once the runtime has shut
-//! down, every operation on the socket fails.
+//! down, every operation on the socket that reads, writes, accepts or waits fails.
 //!
 //! An operation is tried at once, and the task waits only if it would block. Operations on sockets take part
 //! in the cooperative budget: a task that always finds data ready still lets other tasks run.
