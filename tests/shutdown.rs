@@ -399,3 +399,70 @@ fn a_sleep_may_be_moved_between_runtimes_and_outlive_one() {
         assert!(matches!(poll!(orphan.as_mut()), Poll::Ready(Err(error)) if error.is_shutdown()));
     });
 }
+
+#[cfg(feature = "net")]
+#[test]
+fn what_reads_writes_accepts_or_waits_fails_after_the_end_of_the_runtime() {
+    use std::io::{IoSlice, IoSliceMut};
+
+    use futures::{AsyncReadExt, AsyncWriteExt};
+    use mainspring::io::Interest;
+    use mainspring::net::{TcpListener, TcpStream, UdpSocket};
+
+    let runtime = Runtime::new().unwrap();
+    let (mut stream, _peer, listener, udp) = runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        udp.connect(udp.local_addr().unwrap()).await.unwrap();
+        // There is something to read in both, and it is known.
+        peer.write_all(b"hello").await.unwrap();
+        udp.send(b"hello").await.unwrap();
+        stream.readable().await.unwrap();
+        udp.readable().await.unwrap();
+        (stream, peer, listener, udp)
+    });
+    drop(runtime);
+    let (address, mut buf) = (udp.local_addr().unwrap(), [0; 8]);
+    futures::executor::block_on(async {
+        let results = [
+            stream.read(&mut buf).await.err(),
+            stream.read(&mut []).await.err(),
+            stream.read_vectored(&mut [IoSliceMut::new(&mut buf)]).await.err(),
+            stream.write(b"x").await.err(),
+            stream.write(b"").await.err(),
+            stream.write_vectored(&[IoSlice::new(b"x")]).await.err(),
+            stream.try_read(&mut buf).err(),
+            stream.try_read_vectored(&mut [IoSliceMut::new(&mut buf)]).err(),
+            stream.try_write(b"x").err(),
+            stream.try_write_vectored(&[IoSlice::new(b"x")]).err(),
+            stream.peek(&mut buf).await.err(),
+            stream.readable().await.err(),
+            stream.writable().await.err(),
+            stream.try_io(Interest::Readable, || Ok(())).err(),
+            stream.async_io(Interest::Writable, || Ok(())).await.err(),
+            listener.accept().await.err(),
+            udp.recv(&mut buf).await.err(),
+            udp.recv_from(&mut buf).await.err(),
+            udp.peek(&mut buf).await.err(),
+            udp.peek_from(&mut buf).await.err(),
+            udp.try_recv(&mut buf).err(),
+            udp.try_recv_from(&mut buf).err(),
+            udp.send(b"x").await.err(),
+            udp.send_to(b"x", address).await.err(),
+            udp.try_send(b"x").err(),
+            udp.try_send_to(b"x", address).err(),
+            udp.readable().await.err(),
+            udp.writable().await.err(),
+        ];
+        for (number, error) in results.into_iter().enumerate() {
+            let said = error.map(|error| error.to_string()).unwrap_or_default();
+            assert!(said.contains("has shut down"), "the operation number {number}: {said:?}");
+        }
+        // What only asks or sets the system still works, and so does an end.
+        stream.set_nodelay(true).unwrap();
+        assert!(stream.nodelay().unwrap());
+        stream.close().await.unwrap();
+    });
+}
