@@ -135,13 +135,13 @@ mod cores {
         Ok(())
     }
 
-    /// Raises the limit of descriptors if need be, or says that it cannot be raised: a core that can accept no more would leave
-    /// clients without an answer.
+    /// Raises the limit of descriptors if need be, or says that it cannot be raised: a core that can accept no more
+    /// would leave clients without an answer.
     fn allow_descriptors(options: &Options) -> io::Result<()> {
         use rustix::process::{Resource, getrlimit, setrlimit};
 
-        // Both ends of each connection are in this process. A runtime and its listener have four, and the clients' runtime is one
-        // more. The rest is for standard streams and the like.
+        // Both ends of each connection are in this process. A runtime and its listener have four, and the clients'
+        // runtime is one more. The rest is for standard streams and the like.
         let needed = 2 * u64::from(options.clients) + 4 * (u64::from(options.cores) + 1) + 16;
         let mut limit = getrlimit(Resource::Nofile);
         if limit.current.is_none_or(|current| current >= needed) {

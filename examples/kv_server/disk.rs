@@ -173,8 +173,8 @@ fn entries(text: &str) -> io::Result<Vec<Saved>> {
     lines.map(|(index, line)| entry(line).ok_or_else(|| bad(index + 1, "not an entry"))).collect()
 }
 
-/// Writes all entries to a new file and replaces the old one with it, if the old one still has this `stamp`, which becomes that
-/// of the new one.
+/// Writes all entries to a new file and replaces the old one with it, if the old one still has this `stamp`, which
+/// becomes that of the new one.
 fn write(path: &Path, stamp: &mut Stamp, entries: Vec<Saved>) -> io::Result<()> {
     if ![*stamp, Stamp(None)].contains(&Stamp::of(path)?) {
         return Err(io::Error::other("another program has written it since, so it is left as it is"));
@@ -191,8 +191,8 @@ fn write(path: &Path, stamp: &mut Stamp, entries: Vec<Saved>) -> io::Result<()> 
     file.sync_all()?;
     fs::rename(new, path)?;
     *stamp = Stamp::of(path)?;
-    // The new name is in the directory. Until that is on the disk, too, the old file may be back when the machine has failed.
-    // Elsewhere no directory can be opened.
+    // The new name is in the directory. Until that is on the disk, too, the old file may be back when the machine has
+    // failed. Elsewhere no directory can be opened.
     #[cfg(unix)]
     File::open(directory(path))?.sync_all()?;
     Ok(())

@@ -120,8 +120,8 @@ async fn echo(body: Incoming, most: usize, limit: Instant) -> Answer {
     }
 }
 
-/// Leaves of an answer what HEAD asks for, the length of the body included. hyper does so over HTTP/1 only; over HTTP/2 a body
-/// here is an error of the protocol.
+/// Leaves of an answer what HEAD asks for, the length of the body included. hyper does so over HTTP/1 only; over
+/// HTTP/2 a body here is an error of the protocol.
 fn drop_body(answer: &mut Answer) {
     let length = std::mem::take(answer.body_mut()).len();
     // These two never have a body, so its length would tell nothing.
