@@ -88,15 +88,16 @@ const COMMANDS_PER_POLL: usize = 1024;
 /// });
 /// ```
 ///
-/// A cache whose entries expire. An expired entry is never seen, because the cache removes entries that are due before
-/// each look-up. Lifetimes differ by a twentieth, so that entries that were stored together are not all fetched again
-/// together.
+/// A cache whose entries expire. An expired entry is never seen, because each look-up compares its deadline with the
+/// time. The poll before that only frees memory: it may leave entries that are due, for example when the task's
+/// [budget](crate::task#the-cooperative-budget) is used up. Lifetimes differ by a twentieth, so that entries that were
+/// stored together are not all fetched again together.
 ///
 /// ```
 /// use std::future::poll_fn;
 /// use std::task::Poll;
 /// use std::time::Duration;
-/// use mainspring::time::{TimerMap, sleep};
+/// use mainspring::time::{Instant, TimerMap, sleep};
 ///
 /// struct Cache {
 ///     entries: TimerMap<String, u64>,
@@ -112,12 +113,15 @@ const COMMANDS_PER_POLL: usize = 1024;
 ///     }
 ///
 ///     async fn get(&mut self, key: &str) -> Option<u64> {
-///         // What is due leaves; the rest waits for the next time.
+///         // What is due leaves, as much of it as one poll may take.
 ///         poll_fn(|cx| {
 ///             while let Poll::Ready(Some(_expired)) = self.entries.poll_expired(cx) {}
 ///             Poll::Ready(())
 ///         })
 ///         .await;
+///         if self.entries.deadline(key)? <= Instant::now() {
+///             return None;
+///         }
 ///         self.entries.get(key).copied()
 ///     }
 /// }
