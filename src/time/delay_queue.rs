@@ -1,10 +1,10 @@
 //! `DelayQueue`: values that come out when their time has come.
-//!
-//! Ground rules:
-//!
-//! * An agenda keeps the times, and `Due` does the waiting. This file has only the keys, and what happens to an unknown
-//!   key.
-//! * The waker runs last, when the queue is consistent again.
+//
+// Ground rules:
+//
+// * An agenda keeps the times, and `Due` does the waiting. This file has only the keys, and what happens to an unknown
+//   key.
+// * The waker runs last, when the queue is consistent again.
 
 use std::fmt;
 use std::future::poll_fn;

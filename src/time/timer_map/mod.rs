@@ -1,10 +1,10 @@
 //! `TimerMap`: keys whose values come out when their time has come.
-//!
-//! Ground rules:
-//!
-//! * An agenda keeps the times and the entries, and `Due` does the waiting; the `Index` leads from the user's keys to
-//!   the entries. Entry and index change together, and the user's code (drops, the waker) runs afterwards.
-//! * For what handles send, and what closing means, see `handle.rs`.
+//
+// Ground rules:
+//
+// * An agenda keeps the times and the entries, and `Due` does the waiting; the `Index` leads from the user's keys to
+//   the entries. Entry and index change together, and the user's code (drops, the waker) runs afterwards.
+// * For what handles send, and what closing means, see `handle.rs`.
 
 mod entries;
 mod handle;
