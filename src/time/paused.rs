@@ -37,6 +37,11 @@ use crate::runtime::{Handle, Hold, context};
 /// [`stand_still`] is held meanwhile (see [an example](super#while-other-threads-work)). And a task that never waits,
 /// such as a loop around `yield_now`, keeps virtual time from moving at all.
 ///
+/// Bytes from one socket of this process to another are there when the write returns, but TCP may not send them at once. It
+/// holds a small write back until the one before it is acknowledged (Nagle's algorithm), and the other end may delay that by up
+/// to 40 ms of real time. Meanwhile virtual time jumps, and a timeout around the answer elapses. So call
+/// `TcpStream::set_nodelay(true)` on both ends of a connection, or use Unix sockets.
+///
 /// A [`DelayQueue`](super::DelayQueue) or [`TimerMap`](super::TimerMap) for which a task waits at the call has chosen by its
 /// tolerance, in real time, when it is polled next. It keeps that moment, so the values that are due before it come out late in
 /// virtual time too, by at most that tolerance. From that poll on its values come out exactly. Pause before a task waits
@@ -69,7 +74,7 @@ pub fn pause() {
         "`pause` in a runtime that uses a `TestClock`: a test clock moves only when it is set or advanced, so there is nothing \
          to pause"
     );
-    assert!(handle.clock().pause(), "`pause` while the runtime's time is already paused");
+    assert!(handle.clock().pause(), "`pause` while the runtime's time is already paused: call it once, or check `time::is_paused` first");
 }
 
 /// Lets the runtime's time go on from the virtual moment that it shows, at the speed of the real clock.

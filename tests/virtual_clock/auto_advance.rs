@@ -337,6 +337,31 @@ mod net {
         });
     }
 
+    /// With Nagle's algorithm the second write would wait, in real time, for the acknowledgement of the first.
+    #[test]
+    fn small_writes_without_delay_come_before_the_jump() {
+        let _watchdog = watchdog(LONG);
+        paused().block_on(async {
+            let start = Instant::now();
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let addr = listener.local_addr().unwrap();
+            let (near, far) = futures::join!(TcpStream::connect(addr), listener.accept());
+            let (mut near, (mut far, _)) = (near.unwrap(), far.unwrap());
+            near.set_nodelay(true).unwrap();
+            far.set_nodelay(true).unwrap();
+            for n in 0..200 {
+                near.write_all(b"a").await.unwrap();
+                near.write_all(b"b").await.unwrap();
+                let mut bytes = [0; 2];
+                let asked = timeout(HOUR, far.read_exact(&mut bytes)).await;
+                asked.unwrap_or_else(|_| panic!("question {n} took an hour")).unwrap();
+                far.write_all(b"c").await.unwrap();
+                timeout(HOUR, near.read_exact(&mut bytes[..1])).await.expect("in no time").unwrap();
+            }
+            assert_eq!(start.elapsed(), Duration::ZERO);
+        });
+    }
+
     #[test]
     fn a_datagram_comes_before_the_jump() {
         let _watchdog = watchdog(LONG);
