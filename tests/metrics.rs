@@ -2,12 +2,13 @@
 
 mod common;
 
+use std::pin::pin;
 use std::thread;
 use std::time::Duration;
 
 use common::{HOUR, LONG, metrics, ms, us, watchdog};
 use mainspring::task::yield_now;
-use mainspring::time::{Clock, Instant, TestClock, Tolerance, advance, advance_to};
+use mainspring::time::{Clock, Instant, TestClock, Tolerance, advance, advance_to, interval_at, sleep_until};
 use mainspring::{Builder, Runtime, block_on, sleep, spawn};
 
 #[test]
@@ -129,6 +130,39 @@ fn lateness_is_what_the_clock_says() {
         assert!(since.percentile(0.25) >= ms(1) && since.percentile(0.25) <= us(1_250), "{since}");
         assert!(since.percentile(0.75) >= ms(3) && since.percentile(1.0) == ms(4), "{since}");
         advance(ms(1)).await;
+    });
+}
+
+#[test]
+fn lateness_counts_only_timers_that_had_to_wait() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Builder::new().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        // Overdue at the first poll.
+        let start = Instant::now();
+        let nap = sleep(ms(5));
+        advance_to(start + ms(500)).await;
+        nap.await;
+        sleep_until(start).await;
+        // A loop that is behind shows in its ticks.
+        let mut ticks = interval_at(start, ms(1));
+        for n in 0..=500 {
+            assert_eq!(ticks.tick().await.elapsed(), ms(500 - n));
+        }
+        assert_eq!((metrics().lateness().count(), metrics().timers_armed()), (0, 0));
+        // Registered, and fired late: that counts.
+        let mut late = pin!(sleep(ms(1)));
+        assert!(futures::poll!(late.as_mut()).is_pending());
+        // Registered, and moved to the past: that does not, though it has fired.
+        let mut moved = pin!(sleep(HOUR));
+        assert!(futures::poll!(moved.as_mut()).is_pending());
+        moved.as_mut().reset(start);
+        moved.await;
+        assert_eq!((metrics().lateness().count(), metrics().timers_fired()), (0, 1));
+        advance_to(start + ms(503)).await;
+        late.await;
+        let lateness = metrics().lateness();
+        assert_eq!((lateness.count(), lateness.max()), (1, ms(2)), "{lateness}");
     });
 }
 

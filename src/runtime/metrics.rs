@@ -201,7 +201,7 @@ impl Metrics {
         self.timers.armed
     }
 
-    /// Returns how many registered timers reached their deadline.
+    /// Returns how many registered timers reached their deadline, or were reset to a moment in the past.
     pub fn timers_fired(&self) -> u64 {
         self.timers.fired
     }
@@ -216,7 +216,9 @@ impl Metrics {
         self.timers.reset
     }
 
-    /// Returns how late timers fired.
+    /// Returns how late timers fired that had to wait. A sleep or a tick that is overdue when it is first polled never waits, and
+    /// is not counted. So this says how late the runtime is, and not whether a task is behind: for that, measure
+    /// `interval.tick().await.elapsed()` in the task.
     ///
     /// ```
     /// use std::time::Duration;
