@@ -10,7 +10,7 @@
 //! * Both the begin and the end happen under one lock for the whole process. The handler takes no lock.
 
 use signal_hook::SigId;
-use signal_hook::consts::FORBIDDEN;
+use signal_hook::consts::{FORBIDDEN, SIGKILL, SIGSTOP};
 use signal_hook::low_level::{pipe, signal_name, unregister};
 use std::ffi::c_int;
 use std::io::{self, ErrorKind};
@@ -39,7 +39,17 @@ impl Watch {
     /// Makes `signal` write to `writer` from now on. The writer is closed at the end of the watch.
     pub(super) fn begin(signal: c_int, writer: UnixStream) -> io::Result<Watch> {
         if FORBIDDEN.contains(&signal) {
-            return Err(io::Error::new(ErrorKind::InvalidInput, "this signal cannot be awaited"));
+            let why = match signal {
+                SIGKILL | SIGSTOP => {
+                    "SIGKILL and SIGSTOP can never be awaited: to end a program in good order, send it \
+                     SIGTERM, and await `SignalKind::terminate()`"
+                }
+                _ => {
+                    "SIGILL, SIGFPE and SIGSEGV cannot be awaited, because they have to be handled on the \
+                     spot: install a handler of your own, with `sigaction`"
+                }
+            };
+            return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
         let mut kinds = kinds();
         let known = kinds.iter().position(|kind| kind.signal == signal);

@@ -73,8 +73,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             Kind::NoRuntime => {
-                "no Mainspring runtime on this thread: await the timer inside `mainspring::block_on` or a \
-                 task, or make it while the guard of `Handle::enter` lives"
+                "no Mainspring runtime on this thread: use timers inside `mainspring::block_on` or a task, or \
+                 make them while the guard of `Handle::enter` lives"
             }
             Kind::Shutdown => {
                 "the timer's Mainspring runtime was dropped before the deadline: keep the `Runtime` alive as \

@@ -74,7 +74,10 @@ pub fn pause() {
         "`pause` in a runtime that uses a `TestClock`: a test clock moves only when it is set or advanced, so there is nothing \
          to pause"
     );
-    assert!(handle.clock().pause(), "`pause` while the runtime's time is already paused: call it once, or check `time::is_paused` first");
+    assert!(
+        handle.clock().pause(),
+        "`pause` while the runtime's time is already paused: call it once, or check `time::is_paused` first"
+    );
 }
 
 /// Lets the runtime's time go on from the virtual moment that it shows, at the speed of the real clock.

@@ -30,6 +30,17 @@ fn insert_puts_in_and_replaces() {
 }
 
 #[test]
+fn an_insertion_without_a_runtime_says_what_to_do_and_where_the_map_was_made() {
+    let (mut map, line) = (TimerMap::new(), line!());
+    let panic = panicked(|| map.insert(1, (), ms(1)));
+    let what = "no Mainspring runtime on this thread: use timers inside `mainspring::block_on`";
+    assert!(panic.message.starts_with(what), "{}", panic.message);
+    let place = format!("{}:{line}", file!());
+    assert!(panic.message.contains(&place), "{} does not name {place}", panic.message);
+    assert!(map.is_empty());
+}
+
+#[test]
 fn a_key_inserted_after_a_drain_is_not_lost() {
     manual().block_on(async {
         let mut map = TimerMap::new();

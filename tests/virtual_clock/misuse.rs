@@ -32,7 +32,11 @@ fn outside_a_runtime() {
 #[test]
 fn pausing_twice() {
     paused().block_on(async {
-        assert_here(&panicked(|| pause()), line!(), "already paused");
+        assert_here(
+            &panicked(|| pause()),
+            line!(),
+            "already paused: call it once, or check `time::is_paused` first",
+        );
         assert!(is_paused());
     });
     block_on(async {
