@@ -116,6 +116,36 @@ fn an_interval_in_select_is_never_terminated() {
     });
 }
 
+/// The tick goes in as it is, as a method's future does in tokio's macro.
+#[test]
+fn a_tick_in_select_needs_no_fuse_and_waits_for_the_next_one_when_it_is_polled_again() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let start = Instant::now();
+        let mut ticks = interval(ms(10));
+        let mut end = pin!(sleep(ms(35)));
+        let mut seen = 0;
+        loop {
+            select! {
+                tick = ticks.tick() => {
+                    assert_eq!(tick - start, seen * ms(10));
+                    seen += 1;
+                }
+                () = end => break,
+                complete => panic!("an interval has no end"),
+            }
+        }
+        assert_eq!(seen, 4);
+        let mut tick = ticks.tick();
+        for n in 4..6 {
+            select! {
+                at = tick => assert_eq!(at - start, n * ms(10)),
+                complete => panic!("it was left out"),
+            }
+        }
+    });
+}
+
 #[test]
 fn a_delay_queue_in_select_is_terminated_after_its_end_until_something_is_put_in() {
     let _watchdog = watchdog(LONG);

@@ -25,18 +25,74 @@
 //!     let (six, seven) = join!(async { 6 }, spawn(async { 7 }));
 //!     assert_eq!(six * seven.unwrap(), 42);
 //!
-//!     // Whichever is first. Timers, handles and sets are fused already; other futures are with `.fuse()`.
+//!     // Whichever is first.
 //!     let mut ticks = interval(Duration::from_millis(1));
 //!     let mut work = pin!(async { sleep(Duration::from_millis(5)).await }.fuse());
 //!     let mut seen = 0;
 //!     loop {
 //!         select! {
-//!             _tick = ticks.select_next_some() => seen += 1,
+//!             _tick = ticks.tick() => seen += 1,
 //!             () = work => break,
 //!         }
 //!     }
 //!     assert!(seen > 0);
 //! });
+//! ```
+//!
+//! `futures::select!` has to know which futures must not be polled any more:
+//!
+//! * sleeps, ticks, join handles and [`unblock`] know it, and go in as they are;
+//! * intervals, sets, queues, timer maps and signals are streams, and go in with `.select_next_some()`;
+//! * all other futures, such as those of async methods and timeouts, go in with `.fuse()`. A future that is to wait on from one
+//!   round of a loop to the next is fused and pinned before the loop, as `work` above.
+//!
+//! A server's loop with all three:
+//!
+//! ```
+//! # #[cfg(all(unix, feature = "net", feature = "signal"))] {
+//! use std::time::Duration;
+//! use futures::{FutureExt, StreamExt, select};
+//! use mainspring::net::UdpSocket;
+//! use mainspring::signal::{SignalKind, signal};
+//! use mainspring::task::JoinSet;
+//! use mainspring::{interval, sleep};
+//!
+//! mainspring::block_on(async {
+//!     let socket = UdpSocket::bind("127.0.0.1:0").await?;
+//!     let mut stop = signal(SignalKind::terminate())?;
+//!     let mut ticks = interval(Duration::from_secs(1));
+//!     let mut answers = JoinSet::new();
+//!     let mut buffer = [0; 1500];
+//! #   let client = UdpSocket::bind("127.0.0.1:0").await?;
+//! #   client.send_to(b"ping", socket.local_addr()?).await?;
+//! #   let client = mainspring::spawn(async move {
+//! #       let received = client.recv_from(&mut [0; 9]).await;
+//! #       signal_hook::low_level::raise(15).unwrap();
+//! #       received.map(|(len, _)| len)
+//! #   });
+//!     loop {
+//!         select! {
+//!             received = socket.recv_from(&mut buffer).fuse() => {
+//!                 let (len, from) = received?;
+//!                 let answer = buffer[..len].to_vec();
+//!                 answers.spawn(async move {
+//!                     sleep(Duration::from_millis(1)).await;
+//!                     (answer, from)
+//!                 });
+//!             }
+//!             answered = answers.select_next_some() => {
+//!                 let (answer, to) = answered.expect("the task does not panic");
+//!                 socket.send_to(&answer, to).await?;
+//!             }
+//!             _tick = ticks.tick() => println!("{} answers are under way", answers.len()),
+//!             stopped = stop.select_next_some() => break stopped?,
+//!         }
+//!     }
+//! #   assert_eq!(client.await.unwrap()?, 4);
+//!     Ok::<_, std::io::Error>(())
+//! })
+//! # .unwrap();
+//! # }
 //! ```
 //!
 //! The [deadline](crate::time::deadline()) of a piece of work is inherited by the tasks that it spawns.

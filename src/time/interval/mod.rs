@@ -18,6 +18,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
+use futures_core::future::FusedFuture;
 use futures_core::stream::FusedStream;
 
 use self::schedule::{Jitter, whole_periods};
@@ -425,6 +426,13 @@ impl Future for Tick<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Instant> {
         self.interval.poll_tick(cx)
+    }
+}
+
+/// Never terminated: polled again after a tick, it waits for the next one.
+impl FusedFuture for Tick<'_> {
+    fn is_terminated(&self) -> bool {
+        false
     }
 }
 
