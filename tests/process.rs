@@ -11,6 +11,7 @@ use mainspring::task::consume_budget;
 #[cfg(target_os = "linux")]
 use mainspring::{Builder, Handle, Runtime, time::Clock, time::Instant, time::TestClock};
 use mainspring::{block_on, sleep, spawn, timeout};
+use rustix::process::{Pid, Signal, kill_process_group};
 #[cfg(target_os = "linux")]
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::ErrorKind;
@@ -238,6 +239,27 @@ fn a_child_that_is_killed_says_so() {
         let mut child = endless(&mut Command::new("sleep")).spawn().unwrap();
         child.start_kill().unwrap();
         child.start_kill().unwrap();
+        assert_eq!(child.wait().await.unwrap().signal(), Some(SIGKILL));
+    });
+}
+
+#[test]
+fn a_kill_of_its_group_ends_what_a_child_has_started_too() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut shell = Command::new("sh");
+        let script = "sleep 3600 & echo started; wait";
+        let mut child = shell.args(["-c", script]).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let group = child.id().and_then(|id| Pid::from_raw(id as i32)).unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_exact(&mut [0; 8]).await.unwrap();
+        // A kill of the child leaves the other one, which has the pipe.
+        child.start_kill().unwrap();
+        let mut rest = Vec::new();
+        assert!(timeout(ms(50), stdout.read_to_end(&mut rest)).await.is_err());
+        // The child's end was not seen, so the number is still its group's.
+        kill_process_group(group, Signal::KILL).unwrap();
+        assert_eq!(timeout(LONG, stdout.read_to_end(&mut rest)).await.unwrap().unwrap(), 0);
         assert_eq!(child.wait().await.unwrap().signal(), Some(SIGKILL));
     });
 }

@@ -120,7 +120,8 @@ impl Child {
         self.watched().try_wait()
     }
 
-    /// Kills the process by SIGKILL and waits until it has ended. It is no error if the process has ended already.
+    /// Kills the process by SIGKILL and waits until it has ended. It is no error if the process has ended already. [What it has
+    /// started](super#with-what-it-has-started) runs on.
     ///
     /// # Errors
     ///
@@ -150,7 +151,7 @@ impl Child {
     /// child's standard input is closed first, if it is still here.
     ///
     /// Reading goes on until all processes that have the pipes have closed them, including processes that the child has
-    /// started and that outlive it.
+    /// started and that outlive it; [how to end those, too](super#with-what-it-has-started).
     ///
     /// # Errors
     ///

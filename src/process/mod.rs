@@ -41,6 +41,42 @@
 //! # .unwrap();
 //! ```
 //!
+//! ## With what it has started
+//!
+//! A kill reaches the child alone. What the child has started runs on, and keeps the pipes open, so that reading its output has
+//! no end, either. To end all of them, start the child in a process group of its own, and kill that group. Do so before the
+//! child's end was seen: until then no other process can have its number.
+//!
+//! ```
+//! use mainspring::process::{Command, Stdio};
+//! use mainspring::timeout;
+//! use rustix::process::{Pid, Signal, kill_process_group};
+//! use std::os::unix::process::ExitStatusExt;
+//! use std::pin::pin;
+//! use std::time::Duration;
+//!
+//! mainspring::block_on(async {
+//!     let mut shell = Command::new("sh");
+//!     shell.args(["-c", "sleep 3600 & sleep 3600"]).process_group(0).stdout(Stdio::piped());
+//!     let child = shell.spawn()?;
+//!     // The group has the number of the child.
+//!     let group = child.id().and_then(|id| Pid::from_raw(id as i32)).expect("its end was not seen yet");
+//!     // This reads first, and looks for the child's end when all have closed the pipe.
+//!     let mut output = pin!(child.wait_with_output());
+//!     let output = match timeout(Duration::from_millis(100), &mut output).await {
+//!         Ok(output) => output?,
+//!         Err(_elapsed) => {
+//!             kill_process_group(group, Signal::KILL)?;
+//!             // A process that has left the group, such as a daemon, may still hold the pipe.
+//!             timeout(Duration::from_secs(60), output).await??
+//!         }
+//!     };
+//!     assert_eq!(output.status.signal(), Some(9));
+//!     Ok::<_, std::io::Error>(())
+//! })
+//! # .unwrap();
+//! ```
+//!
 //! # A child that nobody waits for
 //!
 //! A [`Child`] that is dropped leaves its process running, unless it was set to be [killed](Command::kill_on_drop) then.
