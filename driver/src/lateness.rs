@@ -22,12 +22,13 @@ const END: u32 = 34;
 const FINE: u32 = 2;
 const BUCKETS: usize = 2 + ((END - FIRST) << FINE) as usize;
 
-/// A histogram of how late timers fired: for each timer that had to wait, the time from its deadline to the reading of the clock
-/// with which the driver fired it, or with which its own poll found it due before the driver did.
+/// A histogram of how late timers fired: for each timer that had to wait, the time from its deadline to the reading of
+/// the clock with which the driver fired it, or with which its own poll found it due before the driver did.
 ///
-/// A timer has to wait if it was pending when it was polled. A timer whose deadline had passed at its first poll does not count,
-/// however long ago that was, nor does a timer that was reset to a moment in the past. So a loop that is behind, and takes
-/// overdue ticks without waiting, does not show here: it can compare each moment for which it was to run with the clock.
+/// A timer has to wait if it was pending when it was polled. A timer whose deadline had passed at its first poll does
+/// not count, however long ago that was, nor does a timer that was reset to a moment in the past. So a loop that is
+/// behind, and takes overdue ticks without waiting, does not show here: it can compare each moment for which it was to
+/// run with the clock.
 ///
 /// The time from that reading until the timer's task goes on is not included: in it, earlier wakers are called and tasks run that
 /// were ready before.

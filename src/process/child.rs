@@ -120,8 +120,8 @@ impl Child {
         self.watched().try_wait()
     }
 
-    /// Kills the process by SIGKILL and waits until it has ended. It is no error if the process has ended already. [What it has
-    /// started](super#with-what-it-has-started) runs on.
+    /// Kills the process by SIGKILL and waits until it has ended. It is no error if the process has ended already.
+    /// [What it has started](super#with-what-it-has-started) runs on.
     ///
     /// # Errors
     ///

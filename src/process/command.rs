@@ -102,7 +102,8 @@ impl Command {
     /// Sets whether a child is killed by SIGKILL when its [`Child`], or the future of its [`status`](Self::status) or
     /// [`output`](Self::output), is dropped before the child ends. By default the child runs on.
     ///
-    /// Processes that the child itself has started are not killed; [how to kill them, too](super#with-what-it-has-started).
+    /// Processes that the child itself has started are not killed; [how to kill them,
+    /// too](super#with-what-it-has-started).
     ///
     /// # Examples
     ///

@@ -43,9 +43,9 @@
 //!
 //! ## With what it has started
 //!
-//! A kill reaches the child alone. What the child has started runs on, and keeps the pipes open, so that reading its output has
-//! no end, either. To end all of them, start the child in a process group of its own, and kill that group. Do so before the
-//! child's end was seen: until then no other process can have its number.
+//! A kill reaches the child alone. What the child has started runs on, and keeps the pipes open, so that reading its
+//! output has no end, either. To end all of them, start the child in a process group of its own, and kill that group.
+//! Do so before the child's end was seen: until then no other process can have its number.
 //!
 //! ```
 //! use mainspring::process::{Command, Stdio};

@@ -216,9 +216,9 @@ impl Metrics {
         self.timers.reset
     }
 
-    /// Returns how late timers fired that had to wait. A sleep or a tick that is overdue when it is first polled never waits, and
-    /// is not counted. So this says how late the runtime is, and not whether a task is behind: for that, measure
-    /// `interval.tick().await.elapsed()` in the task.
+    /// Returns how late timers fired that had to wait. A sleep or a tick that is overdue when it is first polled never
+    /// waits, and is not counted. So this says how late the runtime is, and not whether a task is behind: for that,
+    /// measure `interval.tick().await.elapsed()` in the task.
     ///
     /// ```
     /// use std::time::Duration;

@@ -43,8 +43,8 @@
 //!
 //! * sleeps, ticks, join handles and [`unblock`] know it, and go in as they are;
 //! * intervals, sets, queues, timer maps and signals are streams, and go in with `.select_next_some()`;
-//! * all other futures, such as those of async methods and timeouts, go in with `.fuse()`. A future that is to wait on from one
-//!   round of a loop to the next is fused and pinned before the loop, as `work` above.
+//! * all other futures, such as those of async methods and timeouts, go in with `.fuse()`. A future that is to wait on
+//!   from one round of a loop to the next is fused and pinned before the loop, as `work` above.
 //!
 //! A server's loop with all three:
 //!

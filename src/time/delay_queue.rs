@@ -377,7 +377,8 @@ impl<T> DelayQueue<T> {
 #[track_caller]
 fn unknown(key: &Key) -> ! {
     panic!(
-        "key #{} is not in this DelayQueue: its value has expired or was removed; the `try_` forms report that without a panic",
+        "key #{} is not in this DelayQueue: its value has expired or was removed; the `try_` forms report that \
+         without a panic",
         key.0.number()
     )
 }

@@ -37,8 +37,8 @@ use crate::runtime::{Handle, Hold, context};
 /// [`stand_still`] is held meanwhile (see [an example](super#while-other-threads-work)). And a task that never waits,
 /// such as a loop around `yield_now`, keeps virtual time from moving at all.
 ///
-/// Bytes from one socket of this process to another are there when the write returns, but TCP may not send them at once. It
-/// holds a small write back until the one before it is acknowledged (Nagle's algorithm), and the other end may delay that by up
+/// Bytes from one socket of this process to another are there when the write returns, unless TCP holds them back: a
+/// small write waits until the one before it is acknowledged (Nagle's algorithm), and the other end may delay that by up
 /// to 40 ms of real time. Meanwhile virtual time jumps, and a timeout around the answer elapses. So call
 /// `TcpStream::set_nodelay(true)` on both ends of a connection, or use Unix sockets.
 ///

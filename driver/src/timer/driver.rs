@@ -87,9 +87,9 @@ pub struct Processed {
 ///
 /// 1. Run what there is to run.
 /// 2. If nothing is left to run, call `next_wake()`, and park until the time it returns or until [`Unpark::unpark`] is
-///    called, whichever comes first; if it returns `None` or [`Nanos::NEVER`], only `unpark` ends the park. A park that ends
-///    earlier does no harm, except that the loop spins if a timeout is always rounded down: round up to the poller's unit. If
-///    something is left to run, do not park.
+///    called, whichever comes first; if it returns `None` or [`Nanos::NEVER`], only `unpark` ends the park. A park that
+///    ends earlier does no harm, except that the loop spins if a timeout is always rounded down: round up to the
+///    poller's unit. If something is left to run, do not park.
 /// 3. Call `process(now, budget)`, with a fresh reading of the driver's clock, after the park, and at least now
 ///    and then while there is always something to run. If it returns `more`, do not park before the next call.
 ///
@@ -184,11 +184,12 @@ impl Driver {
         &self.handle
     }
 
-    /// Returns until when the driver's thread may park; `None` if no timer is armed, and [`Nanos::NEVER`] if none of them ever
-    /// comes due. Both mean to park without a timeout. If the poller's timeout is in milliseconds, round up: a park that ends
-    /// before the returned time finds nothing due, and the loop would spin until then. From now on, until the next [`process`](Driver::process), a thread that arms a timer whose deadline plus slack lies
-    /// before that time calls [`Unpark::unpark`]. After that call, so does a thread that arms a timer due before all those. So a
-    /// thread that is held up before its call delays its own timer and later ones, and no earlier one.
+    /// Returns until when the driver's thread may park; `None` if no timer is armed, and [`Nanos::NEVER`] if none of
+    /// them ever comes due. Both mean to park without a timeout. If the poller's timeout is in milliseconds, round up:
+    /// a park that ends before the returned time finds nothing due, and the loop would spin until then. From now on,
+    /// until the next [`process`](Driver::process), a thread that arms a timer whose deadline plus slack lies before
+    /// that time calls [`Unpark::unpark`]. After that call, so does a thread that arms a timer due before all those. So
+    /// a thread that is held up before its call delays its own timer and later ones, and no earlier one.
     ///
     /// The returned time lies after a timer's deadline by at most the timer's slack (see
     /// [`set_tolerance`](crate::TimerEntry::set_tolerance)). It may lie before the earliest deadline if timers were cancelled:
