@@ -109,7 +109,6 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    #[track_caller]
     fn call(&mut self, request: Request) -> TimeoutFuture<S::Future> {
         let answer = self.inner.call(request);
         TimeoutFuture { answer: time::timeout(self.duration, answer).made_at(self.made_at) }

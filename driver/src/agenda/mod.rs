@@ -2,18 +2,18 @@
 //!
 //! It is the wheel together with an owner for the values. A runtime's keyed timers are built on it, and it can be used
 //! without a runtime. It has no clock, no lock and no waker; its user tells it what time it is.
-//!
-//! Ground rules:
-//!
-//! * A key is the index of an entry and the entry's number. Numbers are given in the order of insertion and
-//!   never twice, so a key that has outlived its entry finds nothing, whatever lies at the index now.
-//! * The entry has the true deadline. An entry that moved to a later time stays where the wheel has filed it; the
-//!   wheel asks for its deadline when it gets there ([`Store::deadline`]). An entry that moved to an earlier time is filed anew.
-//! * The wheel holds a cell for each entry. The cell has the entry's slack, as a timer's cell does.
-//! * The cell of a removed entry stays a little longer, as a dropped timer's does: cells lie anywhere in memory, and
-//!   several are removed in the time of one. Until then the entry is `leaving`. `Agenda::parts` removes such cells; between two
-//!   calls of it, removing them is all that happens to the wheel.
-//! * The user's code runs only when a value is dropped, and only after the agenda is in order again.
+//
+// Ground rules:
+//
+// * A key is the index of an entry and the entry's number. Numbers are given in the order of insertion and
+//   never twice, so a key that has outlived its entry finds nothing, whatever lies at the index now.
+// * The entry has the true deadline. An entry that moved to a later time stays where the wheel has filed it; the
+//   wheel asks for its deadline when it gets there ([`Store::deadline`]). An entry that moved to an earlier time is filed anew.
+// * The wheel holds a cell for each entry. The cell has the entry's slack, as a timer's cell does.
+// * The cell of a removed entry stays a little longer, as a dropped timer's does: cells lie anywhere in memory, and
+//   several are removed in the time of one. Until then the entry is `leaving`. `Agenda::parts` removes such cells; between two
+//   calls of it, removing them is all that happens to the wheel.
+// * The user's code runs only when a value is dropped, and only after the agenda is in order again.
 
 mod pages;
 
