@@ -91,7 +91,8 @@ fn what_is_left_of_a_long_slot_and_what_comes_to_it_comes_out_in_order_and_on_ti
             }
             // Newcomers, between the others.
             for _ in 0..random.below(40) {
-                live.push(bench.add(start + 1 + random.below(apart as usize * count) as u64));
+                let after = apart * random.below(count) as u64;
+                live.push(bench.add(start + 1 + after + random.below(apart as usize) as u64));
             }
             bench.check();
         }
