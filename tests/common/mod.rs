@@ -274,9 +274,9 @@ pub(crate) async fn turn() {
     }
 }
 
-/// Whether a first poll of the future is ready; the future is dropped afterwards.
+/// Whether a first poll of the future is ready, whatever is left of the budget; the future is dropped afterwards.
 pub(crate) async fn is_ready(future: impl Future) -> bool {
-    let mut future = std::pin::pin!(future);
+    let mut future = std::pin::pin!(mainspring::task::unconstrained(future));
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_ready())).await
 }
 
