@@ -3,19 +3,26 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::thread;
 use std::time::Duration;
 
 use crate::common::{LONG, Probe, Random, metrics, ms, turn, us, watchdog};
 use futures::poll;
-use mainspring::time::{Instant, Sleep, sleep, sleep_until};
-use mainspring::{block_on, spawn};
+use mainspring::time::{Clock, Instant, Sleep, TestClock, sleep, sleep_until};
+use mainspring::{Builder, Runtime, block_on, spawn};
+
+/// A runtime and its clock. By the system's clock, on a slow machine, the first are due before the last are armed.
+fn by_hand() -> (TestClock, Runtime) {
+    let clock = TestClock::new();
+    let runtime = Builder::new().clock(Clock::Test(clock.clone())).build().unwrap();
+    (clock, runtime)
+}
 
 #[test]
 fn equal_deadlines_end_in_the_order_of_registration() {
     let _watchdog = watchdog(LONG);
     let ended = Arc::new(Mutex::new(Vec::new()));
-    block_on(async {
+    let (clock, runtime) = by_hand();
+    runtime.block_on(async {
         let deadline = Instant::now() + ms(200);
         let tasks: Vec<_> = (0..200)
             .map(|number| {
@@ -26,6 +33,10 @@ fn equal_deadlines_end_in_the_order_of_registration() {
                 })
             })
             .collect();
+        while metrics().timers_live() < 200 {
+            turn().await;
+        }
+        clock.advance(ms(200));
         for task in tasks {
             task.await.unwrap();
         }
@@ -37,7 +48,8 @@ fn equal_deadlines_end_in_the_order_of_registration() {
 fn deadlines_that_passed_together_end_by_deadline() {
     let _watchdog = watchdog(LONG);
     let ended = Arc::new(Mutex::new(Vec::new()));
-    block_on(async {
+    let (clock, runtime) = by_hand();
+    runtime.block_on(async {
         let start = Instant::now() + ms(200);
         let mut random = Random::new(7);
         // From the same nanosecond to far apart, in random order; two of each.
@@ -59,7 +71,7 @@ fn deadlines_that_passed_together_end_by_deadline() {
             turn().await;
         }
         // All of them come due while the runtime does not look: the last one is due 67 ms after the first.
-        thread::sleep(ms(300));
+        clock.advance(ms(300));
         for task in tasks {
             task.await.unwrap();
         }
