@@ -32,11 +32,8 @@ fn outside_a_runtime() {
 #[test]
 fn pausing_twice() {
     paused().block_on(async {
-        assert_here(
-            &panicked(|| pause()),
-            line!(),
-            "already paused: call it once, or check `time::is_paused` first",
-        );
+        let what_to_do = "already paused: call it once, or check `time::is_paused` first";
+        assert_here(&panicked(|| pause()), line!(), what_to_do);
         assert!(is_paused());
     });
     block_on(async {
