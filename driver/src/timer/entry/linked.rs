@@ -207,7 +207,8 @@ impl Entries {
     /// Whether one more entry may [arrive at once](Entries::insert_at_once).
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.arriving.len() < TOGETHER
+        // Compared with the capacity, so that the push after it does not check that again.
+        self.arriving.len() < self.arriving.capacity()
     }
 
     /// Inserts `entry`, which is being linked, if there is room.
@@ -239,7 +240,7 @@ impl Entries {
             }
             return true;
         }
-        let has_room = self.leaving.len() < TOGETHER;
+        let has_room = self.leaving.len() < self.leaving.capacity();
         if has_room {
             self.leaving.push((key, place));
         }
