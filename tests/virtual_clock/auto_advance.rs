@@ -309,16 +309,21 @@ mod net {
     use futures::{AsyncReadExt, AsyncWriteExt};
     use mainspring::net::{TcpListener, TcpStream, UdpSocket};
 
+    /// Both ends of a connection.
+    async fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (near, far) = futures::join!(TcpStream::connect(addr), listener.accept());
+        (near.unwrap(), far.unwrap().0)
+    }
+
     #[test]
     fn what_a_socket_has_to_tell_comes_before_the_jump() {
         // tokio looks at its sockets before it moves time, and then moves it nevertheless (#8232).
         let _watchdog = watchdog(LONG);
         paused().block_on(async {
             let start = Instant::now();
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let addr = listener.local_addr().unwrap();
-            let (near, far) = futures::join!(TcpStream::connect(addr), listener.accept());
-            let (mut near, (mut far, _)) = (near.unwrap(), far.unwrap());
+            let (mut near, mut far) = connected().await;
             for n in 0..200u8 {
                 let mut byte = [0];
                 // The reader waits for the poller when the byte is sent, and the byte is in the kernel when the write
@@ -343,10 +348,7 @@ mod net {
         let _watchdog = watchdog(LONG);
         paused().block_on(async {
             let start = Instant::now();
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let addr = listener.local_addr().unwrap();
-            let (near, far) = futures::join!(TcpStream::connect(addr), listener.accept());
-            let (mut near, (mut far, _)) = (near.unwrap(), far.unwrap());
+            let (mut near, mut far) = connected().await;
             near.set_nodelay(true).unwrap();
             far.set_nodelay(true).unwrap();
             for n in 0..200 {
