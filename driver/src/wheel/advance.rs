@@ -99,20 +99,22 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         Due::Exhausted
     }
 
-    /// Removes any timer, and returns its key and its cached deadline: to empty a wheel that is no longer needed. The wheel may advance
-    /// up to that deadline.
+    /// Removes any timer, and returns its key and its cached deadline: to empty a wheel that is no longer needed.
     pub fn take_any(&mut self, store: &mut impl Store<K>) -> Option<(K, Nanos)> {
-        loop {
-            let Some((_, source)) = self.head() else {
-                let id = self.occupied.earliest()?;
-                self.open(store, id, Nanos::NEVER, &mut { usize::MAX });
-                continue;
-            };
+        while let Some((_, source)) = self.head() {
             if let Some(taken) = self.expire(store, source) {
                 self.len -= 1;
                 return Some((taken.key, taken.when));
             }
         }
+        let id = self.occupied.earliest()?;
+        let slot = &mut self.slots[id.index()];
+        let taken = slot.pop_last(&mut self.pool)?;
+        self.len -= 1;
+        if slot.is_untidy() {
+            self.tidy(store, id);
+        }
+        Some((taken.key, taken.when))
     }
 
     /// Until when the caller may sleep: until the last deadline that is not later than the earliest deadline-plus-slack, because no

@@ -214,6 +214,19 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         *self = Slot::new();
     }
 
+    /// Removes the last timer.
+    pub(super) fn pop_last(&mut self, pool: &mut Pool<K>) -> Option<Timer<K>> {
+        while !self.is_empty() {
+            let last = self.row.len() - 1;
+            if let Some(timer) = self.row.live_at(last).copied() {
+                self.remove(last as u32, None, pool);
+                return Some(timer);
+            }
+            self.row.trim(pool);
+        }
+        None
+    }
+
     /// Gives the timer of `key`, if it lies at `index`, another deadline in this slot, and another slack. Returns whether it lay there.
     #[inline]
     pub(super) fn edit(

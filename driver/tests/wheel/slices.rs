@@ -181,6 +181,18 @@ fn a_wheel_can_be_emptied_in_the_middle_of_a_cascade() {
 }
 
 #[test]
+fn a_wheel_that_was_emptied_goes_on_from_where_it_stood() {
+    let mut bench = Bench::of([3, 1 << 16, 1 << 40]);
+    while let Some((key, _)) = bench.wheel.take_any(&mut bench.owners) {
+        bench.owners.place[key] = Place::NOWHERE;
+    }
+    assert_eq!(bench.wheel.elapsed(), at(0));
+    let key = bench.add(70);
+    let due = bench.wheel.next_due(&mut bench.owners, at(70), &mut 10);
+    assert!(matches!(due, Due::Fire { key: fired, .. } if fired == key));
+}
+
+#[test]
 fn a_wheel_can_be_emptied_while_timers_expire() {
     let mut bench = Bench::of([4, 3, 2, 1, 5 << 16, 6 << 16]);
     assert!(matches!(
