@@ -269,9 +269,8 @@ impl Driver {
                     // No timer fires when no moves are left.
                     left -= 1;
                     fired += 1;
-                    inner.fired += 1;
                     let late = read.saturating_nanos_since(deadline);
-                    inner.lateness.note(late);
+                    inner.count_fired(late);
                     batch.push(traced, late);
                     list.push(waker);
                     None
@@ -447,5 +446,14 @@ impl Shared {
     pub(super) fn set_earliest(&self, _locked: &Inner, earliest: Nanos) {
         // Relaxed: see `lower_earliest`; `Handle::earliest_due` reads it.
         self.earliest.store(earliest.get(), Ordering::Relaxed);
+    }
+}
+
+impl Inner {
+    /// Counts a timer that had to wait and fired, `late` nanoseconds after its deadline.
+    #[inline]
+    pub(crate) fn count_fired(&mut self, late: u64) {
+        self.fired += 1;
+        self.lateness.note(late);
     }
 }

@@ -113,8 +113,7 @@ impl TimerEntry {
         let leave = |entry: &Self, deadline, inner: &mut Inner| {
             entry.keep(deadline);
             entry.state.settle();
-            inner.fired += 1;
-            inner.lateness.note(now.saturating_nanos_since(deadline));
+            inner.count_fired(now.saturating_nanos_since(deadline));
         };
         match self.unlink(leave) {
             Some(waker) => {
