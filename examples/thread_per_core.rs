@@ -12,6 +12,9 @@
 #[path = "common/accept.rs"]
 mod accept;
 #[cfg(unix)]
+#[path = "common/descriptors.rs"]
+mod descriptors;
+#[cfg(unix)]
 #[path = "common/say.rs"]
 mod say;
 
@@ -64,6 +67,7 @@ mod cores {
 
     use super::Options;
     use super::accept::Backoff;
+    use super::descriptors;
     use super::say::{cannot, say};
 
     /// The number of keys.
@@ -138,22 +142,11 @@ mod cores {
     /// Raises the limit of descriptors if need be, or says that it cannot be raised: a core that can accept no more
     /// would leave clients without an answer.
     fn allow_descriptors(options: &Options) -> io::Result<()> {
-        use rustix::process::{Resource, getrlimit, setrlimit};
-
         // Both ends of each connection are in this process. A runtime and its listener have four, and the clients'
         // runtime is one more. The rest is for standard streams and the like.
         let needed = 2 * u64::from(options.clients) + 4 * (u64::from(options.cores) + 1) + 16;
-        let mut limit = getrlimit(Resource::Nofile);
-        if limit.current.is_none_or(|current| current >= needed) {
-            return Ok(());
-        }
-        limit.current = Some(needed);
-        setrlimit(Resource::Nofile, limit).map_err(|error| {
-            io::Error::other(format!(
-                "cannot raise the limit of file descriptors to {needed}: {error}; \
-                 ask for fewer --clients or --cores, or raise the hard limit (ulimit -Hn) and try again"
-            ))
-        })
+        descriptors::allow(needed, |_| Some("ask for fewer --clients or --cores".into()))
+            .map_err(io::Error::other)
     }
 
     /// A core: a thread with a runtime.

@@ -2,35 +2,18 @@
 
 use std::time::Duration;
 
+use crate::descriptors;
+
 /// The descriptors that the process has or opens besides its connections: standard streams, pollers, alarms, listener.
-#[cfg(unix)]
 const OTHERS: u64 = 32;
 
-/// Raises the limit of open descriptors so that `sockets` more fit, or returns why they do not.
-#[cfg(unix)]
-pub(crate) fn allow_sockets(sockets: u64) -> Result<(), String> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-    let needed = sockets.saturating_add(OTHERS);
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // `None` means that there is no limit.
-    if current.is_none_or(|current| current >= needed) {
-        return Ok(());
-    }
-    if let Some(maximum) = maximum.filter(|maximum| *maximum < needed) {
-        let advice = match maximum.saturating_sub(OTHERS) / 2 {
-            0 => String::new(),
-            possible => format!("ask for --connections {possible} at most, or "),
-        };
-        return Err(format!(
-            "{needed} file descriptors are needed, two per connection, and the hard limit is {maximum}; \
-             {advice}raise the limit (ulimit -Hn) and try again"
-        ));
-    }
-    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).map_err(|error| {
-        format!(
-            "cannot raise the limit of file descriptors to {needed}: {error}; ask for fewer --connections"
-        )
+/// Raises the limit of open descriptors so that both ends of `connections` fit, or returns why they do not.
+pub(crate) fn allow(connections: u32) -> Result<(), String> {
+    descriptors::allow(u64::from(connections) * 2 + OTHERS, |maximum| {
+        match maximum.saturating_sub(OTHERS) / 2 {
+            0 => None,
+            possible => Some(format!("ask for --connections {possible} at most")),
+        }
     })
 }
 
@@ -42,12 +25,6 @@ pub(crate) fn allow_all_sockets() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // If this is refused, the old limit applies, and the code around `accept` handles reaching it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-}
-
-/// Elsewhere sockets are not limited in this way.
-#[cfg(not(unix))]
-pub(crate) fn allow_sockets(_sockets: u64) -> Result<(), String> {
-    Ok(())
 }
 
 /// Elsewhere sockets are not limited in this way.

@@ -17,6 +17,8 @@
 #[path = "../common/accept.rs"]
 mod accept;
 mod clients;
+#[path = "../common/descriptors.rs"]
+mod descriptors;
 #[path = "../common/duration.rs"]
 mod duration;
 mod limits;
@@ -69,8 +71,7 @@ fn main() -> ExitCode {
 
 /// Runs server and clients, prints the report, and returns whether all is well.
 fn run(options: &Options) -> Result<bool, String> {
-    // Both ends of each connection are in this process.
-    limits::allow_sockets(u64::from(options.connections) * 2)?;
+    limits::allow(options.connections)?;
     let runtime = make_runtime()?;
     let report = runtime.block_on(async {
         let ledger = Rc::new(Ledger::default());
