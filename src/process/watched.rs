@@ -259,7 +259,7 @@ fn pidfd(_: &Child) -> Option<AsyncFd<OwnedFd>> {
     None
 }
 
-/// The tests for all children are in `tests/process.rs`. These test what does not happen on Linux: children without a
+/// The tests for all children are in `tests/process`. These test what does not happen on Linux: children without a
 /// pidfd.
 #[cfg(all(test, not(loom)))]
 mod tests {
