@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{HOUR, LONG, metrics, ms, panicked, paused, us, watchdog};
 use futures::poll;
 use mainspring::time::{Instant, Interval, MissedTickBehavior, interval, interval_at};
-use mainspring::{block_on, spawn};
+use mainspring::{block_on, sleep, spawn};
 
 const ALL: [MissedTickBehavior; 3] =
     [MissedTickBehavior::Burst, MissedTickBehavior::Delay, MissedTickBehavior::Skip];
@@ -58,6 +58,28 @@ fn a_shorter_period_makes_no_missed_ticks() {
             if behavior == MissedTickBehavior::Burst {
                 assert_eq!(ticks.tick().await, tick + ms(1));
             }
+        }
+    });
+}
+
+#[test]
+fn a_period_that_is_changed_twice_counts_from_the_last_tick_both_times() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        for behavior in ALL {
+            let mut ticks = interval(ms(100));
+            ticks.set_missed_tick_behavior(behavior);
+            let first = ticks.tick().await;
+            sleep(ms(50)).await;
+            // A new period that is taken back at once changes nothing.
+            ticks.set_period(ms(20));
+            ticks.set_period(ms(100));
+            assert_eq!(ticks.tick().await, first + ms(100), "{behavior:?}");
+            sleep(ms(50)).await;
+            ticks.set_period(ms(20));
+            sleep(ms(5)).await;
+            ticks.set_period(ms(30));
+            assert_eq!(ticks.tick().await, first + ms(160), "{behavior:?}");
         }
     });
 }
@@ -214,14 +236,42 @@ fn a_jittered_interval_made_outside_starts_at_its_first_poll() {
 #[test]
 fn delays_longer_than_the_period_lose_no_tick() {
     let _watchdog = watchdog(LONG);
-    block_on(async {
-        let mut ticks = jittered(interval(ms(5)), ms(20));
-        ticks.set_jitter_seed(3);
-        let first = ticks.tick().await;
-        for n in 1..=30 {
-            assert_eq!(ticks.tick().await, first + n * ms(5));
-        }
-    });
+    for behavior in ALL {
+        paused().block_on(async {
+            let mut ticks = jittered(interval(ms(5)), ms(20));
+            ticks.set_missed_tick_behavior(behavior);
+            ticks.set_jitter_seed(3);
+            let first = ticks.tick().await;
+            for n in 1..=30 {
+                assert_eq!(ticks.tick().await, first + n * ms(5), "{behavior:?}");
+            }
+        });
+    }
+}
+
+#[test]
+fn what_a_reset_sets_does_not_wait_for_the_delay_of_the_tick_before() {
+    let _watchdog = watchdog(LONG);
+    for behavior in ALL {
+        paused().block_on(async {
+            let mut ticks = jittered(interval(ms(5)), HOUR);
+            ticks.set_missed_tick_behavior(behavior);
+            ticks.set_jitter_seed(1);
+            let first = ticks.tick().await;
+            let taken = Instant::now();
+            assert!(taken > first + ms(100), "with this seed the first delay is long");
+            ticks.set_jitter(Duration::ZERO);
+            // Fifty milliseconds late, and counted as such: the tick before it plays no part.
+            ticks.reset_at(taken - ms(50));
+            assert_eq!(ticks.tick().await, taken - ms(50));
+            let next = ticks.tick().await;
+            let expected = match behavior {
+                MissedTickBehavior::Burst => taken - ms(45),
+                _ => taken + ms(5),
+            };
+            assert_eq!(next, expected, "{behavior:?}");
+        });
+    }
 }
 
 #[test]

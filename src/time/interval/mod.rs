@@ -102,7 +102,7 @@ pub struct Interval {
     /// The moment for which the next tick is scheduled, once there is one. The sleep's own deadline will not
     /// do: it cannot lie before the first moment that the process asked for.
     next: Option<Instant>,
-    /// The start of the period that ends with the next tick; `None` if the next tick was set to a given moment.
+    /// From when a new period counts; `None` if the next tick was set to a given moment.
     base: Option<Instant>,
     period: Duration,
     missed: MissedTickBehavior,
@@ -180,7 +180,10 @@ impl Interval {
                 start
             }
         };
-        let due = scheduled + self.jitter.as_ref().map_or(Duration::ZERO, Jitter::drawn);
+        let due = match &mut self.jitter {
+            Some(jitter) => jitter.due(scheduled),
+            None => scheduled,
+        };
         let base = self.missed.base(scheduled, due, || self.delay.now(), self.period);
         self.schedule(base + self.period, Some(base));
         permit.spend();
@@ -205,6 +208,7 @@ impl Interval {
     /// ```
     pub fn reset(&mut self) {
         let now = self.delay.now();
+        self.forget_last();
         self.schedule(now + self.period, Some(now));
     }
 
@@ -221,6 +225,7 @@ impl Interval {
 
     /// Moves the next tick to `deadline`, which may lie in the past; the others follow it.
     pub fn reset_at(&mut self, deadline: Instant) {
+        self.forget_last();
         self.schedule(deadline, None);
     }
 
@@ -265,8 +270,9 @@ impl Interval {
         let (Some(base), Some(next)) = (self.base, self.next) else { return };
         let now = self.delay.now();
         if next > now {
-            let base = base + whole_periods(now - base, period);
-            self.schedule(base + period, Some(base));
+            // The start stays: the next change of the period, too, counts from the last tick.
+            let next = base + whole_periods(now - base, period) + period;
+            self.schedule(next, Some(base));
         }
     }
 
@@ -348,6 +354,13 @@ impl Interval {
     fn draw_anew(&mut self) {
         if let Some(next) = self.next.or_else(|| self.delay.known_deadline()) {
             self.schedule(next, self.base);
+        }
+    }
+
+    /// The next tick does not follow the last one, but a reset.
+    fn forget_last(&mut self) {
+        if let Some(jitter) = &mut self.jitter {
+            jitter.forget_last();
         }
     }
 

@@ -82,6 +82,8 @@ pub(super) struct Jitter {
     most: Duration,
     /// The delay of the next tick.
     drawn: Duration,
+    /// When the last tick was due. The next one, whose delay may be much shorter, is not due before that.
+    last_due: Option<Instant>,
     /// Made at the first draw, if no seed was set.
     random: Option<SplitMix64>,
 }
@@ -100,7 +102,21 @@ impl Jitter {
         self.random = Some(SplitMix64::new(seed));
     }
 
+    /// When the tick that is being taken was due, if it was scheduled for `scheduled`.
+    pub(super) fn due(&mut self, scheduled: Instant) -> Instant {
+        let due = scheduled + self.drawn;
+        let due = self.last_due.map_or(due, |last| last.max(due));
+        self.last_due = Some(due);
+        due
+    }
+
+    /// The next tick may be due before the last one was.
+    pub(super) fn forget_last(&mut self) {
+        self.last_due = None;
+    }
+
     /// The delay that was drawn last.
+    #[cfg(test)]
     pub(super) fn drawn(&self) -> Duration {
         self.drawn
     }
