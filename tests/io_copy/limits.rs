@@ -1,7 +1,10 @@
 //! The time limits: what they count from, when they are over, and what they need of a runtime.
 
+use std::cell::Cell;
 use std::io::ErrorKind;
 use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +14,8 @@ use crate::{Fake, secs, silent, sink};
 use futures::channel::oneshot;
 use futures::{AsyncReadExt, AsyncWriteExt, join, poll};
 use mainspring::io::{Direction, copy_bidirectional};
-use mainspring::time::Instant;
+use mainspring::task::{consume_budget, has_budget_remaining, yield_now};
+use mainspring::time::{Instant, advance};
 use mainspring::{Handle, Runtime, sleep, spawn, timeout};
 
 #[test]
@@ -77,6 +81,45 @@ fn a_limit_for_both_directions_counts_from_the_last_byte_of_either_to_the_nanose
         assert_eq!((error.direction(), error.is_idle(), error.copied()), (None, true, (0, 400)));
         assert_eq!(after, 100 * Duration::from_nanos(59_999_999_999) + secs(60));
     });
+}
+
+#[test]
+fn a_direction_that_the_budget_kept_from_being_asked_is_not_idle() {
+    // The budget is used up by the other direction, or by another future of the task.
+    for (by_other_direction, b_goes_first) in [(true, false), (true, true), (false, false), (false, true)] {
+        paused().block_on(async {
+            let bytes: [Rc<Cell<usize>>; 2] = Default::default();
+            let [mut a, mut b] = bytes.clone().map(|bytes| {
+                let read = move |_: &mut [u8]| match bytes.get() {
+                    0 => Poll::Pending,
+                    left => Poll::Ready(Ok(bytes.replace(left - 1).min(1))),
+                };
+                Fake { read, write: sink }
+            });
+            let mut copy = pin!(copy_bidirectional(&mut a, &mut b).idle_b_to_a(ms(50)));
+            for _ in 0..1 + usize::from(b_goes_first) {
+                assert!(poll!(copy.as_mut()).is_pending());
+            }
+            advance(ms(10)).await;
+            let [from_a, from_b] = bytes;
+            from_b.set(5);
+            from_a.set(if by_other_direction { 10_000 } else { 0 });
+            // The task does something else for longer than the limit.
+            advance(ms(60)).await;
+            while !by_other_direction && has_budget_remaining() {
+                consume_budget().await;
+            }
+            assert!(poll!(copy.as_mut()).is_pending(), "five bytes waited");
+            yield_now().await;
+            assert!(poll!(copy.as_mut()).is_pending(), "five bytes waited");
+            assert_eq!(from_b.get(), 0);
+            // They were the last.
+            from_a.set(0);
+            advance(ms(50)).await;
+            let Poll::Ready(Err(error)) = poll!(copy.as_mut()) else { panic!("the limit was forgotten") };
+            assert_eq!(error.direction(), Some(Direction::BToA));
+        });
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@
 //! * Ends only move later, so the timer never waits too long.
 //! * A poll in which bytes moved reads the clock, once. The turn's latest reading would cost nothing, but it was taken
 //!   before the bytes moved, earlier by everything that ran since: the limit would end early.
+//! * A direction that could not be asked, because the budget was used up, may have bytes waiting. Then no limit ends the copy in this
+//!   poll. The task has been woken, and the directions take turns to be asked first, so the next poll knows more.
 //! * Without a limit, no clock is read and no timer is registered.
 
 use std::io;
@@ -69,7 +71,8 @@ impl Idle {
         ends.into_iter().flatten().min_by_key(|(end, _)| *end)
     }
 
-    /// Ready when a limit is exceeded. `open` says which directions are still open, and `moved` which have moved just now.
+    /// Ready when a limit is exceeded. `open` says which directions are still open, and `moved` which have moved just now;
+    /// `is_known`, whether all that are open were asked.
     ///
     /// # Errors
     ///
@@ -79,6 +82,7 @@ impl Idle {
         cx: &mut Context<'_>,
         open: [bool; 2],
         moved: [bool; 2],
+        is_known: bool,
     ) -> Poll<io::Result<Silence>> {
         if self.nearest(open).is_none() {
             // A timer that is left over would wake this task, and paused time would go on to its deadline.
@@ -86,6 +90,9 @@ impl Idle {
             return Poll::Pending;
         }
         self.as_mut().note(moved)?;
+        if !is_known {
+            return Poll::Pending;
+        }
         loop {
             let Some((end, silence)) = self.nearest(open) else { return Poll::Pending };
             let mut this = self.as_mut().project();

@@ -33,6 +33,7 @@ pub use self::error::{CopyError, Direction};
 use self::error::Cause;
 use self::idle::Idle;
 use self::pump::Pump;
+use crate::coop;
 
 /// The default of [`CopyBidirectional::buffer_size`].
 const BUFFER: usize = 64 * 1024;
@@ -230,7 +231,7 @@ where
             order.reverse();
         }
         *this.b_goes_first ^= true;
-        let mut spare = None;
+        let (mut spare, mut refused) = (None, [false; 2]);
         for direction in order {
             let pump = &mut this.pumps[direction as usize];
             let polled = match direction {
@@ -241,6 +242,7 @@ where
                     pump.poll(Pin::new(&mut **this.b), Pin::new(&mut **this.a), &mut spare, cx)
                 }
             };
+            refused[direction as usize] = polled.is_pending() && !coop::has_budget_remaining();
             if let Poll::Ready(Err(cause)) = polled {
                 return Poll::Ready(Err(CopyError::new(Some(direction), cause, copied(this.pumps))));
             }
@@ -250,7 +252,8 @@ where
             return Poll::Ready(Ok(copied(this.pumps)));
         }
         let moved = [0, 1].map(|direction| this.pumps[direction].take_moved());
-        this.idle.poll(cx, open, moved).map(|end| {
+        let is_known = [0, 1].iter().all(|&direction| moved[direction] || !refused[direction]);
+        this.idle.poll(cx, open, moved, is_known).map(|end| {
             let (direction, cause) = match end {
                 Ok(silence) => (silence.direction, Cause::Idle(silence.limit)),
                 Err(error) => (None, Cause::Timer(error)),
