@@ -130,7 +130,7 @@ impl Pipe {
         thread::spawn(move || {
             pipe.data.store(true, Relaxed);
             let mut wakers = Vec::new();
-            pipe.source.occur(Occurrence { key: 0, read: READY, write: 0 }, &mut wakers);
+            pipe.source.occur(Occurrence { token: 0, read: READY, write: 0 }, &mut wakers);
             wakers.into_iter().for_each(Waker::wake);
         })
     }

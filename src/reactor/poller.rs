@@ -1,13 +1,10 @@
 //! The half of the reactor that all threads share: the registered sources, and the way to end a park.
 //!
-//! A source's key in the slab is its token in the poller.
-//!
 //! ```text
-//!           1 register            2 enter                      4 retire
-//!   vacant -----------> occupied ---------> watched by the poller ----------> retired: empty, but its
-//!     ^ ^                  |                                                   key is nobody else's
-//!     | +----- 3 retire ---+                                                     |
-//!     +------------------------------- 5 deliver (at its end) -------------------+
+//!           1 register            2 enter
+//!   vacant -----------> occupied ---------> watched by the poller
+//!     ^                    |                          |
+//!     +------ 3 retire ----+--------- 3 retire -------+
 //! ```
 //!
 //! A park is ended with at most one system call.
@@ -23,10 +20,10 @@
 //!
 //! Ground rules:
 //!
-//! * A key that the poller knew is retired after its source was taken out of the poller, and freed only by `deliver`, once
-//!   the batch that may still name it has been handed out. So a new source never gets an event that was meant for the key's
-//!   last owner (mio #219). If the program has replaced the source's descriptor, the poller keeps the old one, and the key is
-//!   never freed.
+//! * A source's token in the poller is the key of its slot and a generation: how many sources had left when it came. A key is free
+//!   again at once. What is meant for its last owner has another generation, and finds nobody: an event that the batch under way
+//!   still holds (mio #219), and any event of a descriptor that the program has replaced while the poller watched it, because the
+//!   poller goes on watching the old one.
 //! * The lock is held for bookkeeping only: no waker is woken, cloned or dropped under it. The lock of a
 //!   direction may be taken inside it, never the other way round.
 //! * Once closed, always closed: nothing is registered any more, and all sources that were registered are marked.
@@ -57,6 +54,16 @@ use std::task::Waker;
 /// The token of mio's waker.
 pub(super) const WAKER: Token = Token(usize::MAX);
 
+/// The bits of a token that are a key. (On 32 bits there are 4,096 generations.)
+const KEY_BITS: u32 = if usize::BITS == 32 { 20 } else { 32 };
+/// Keys are below this. So none makes one of the two tokens that are no source's.
+const KEYS: usize = (1 << KEY_BITS) - 2;
+
+/// The key of the slot in which the source with this token is.
+fn key_of(token: usize) -> usize {
+    token & ((1 << KEY_BITS) - 1)
+}
+
 /// The number of sources for which memory is kept although none is registered.
 const KEEP: usize = 1024;
 
@@ -83,10 +90,10 @@ pub(crate) struct Poller {
 struct Sources {
     /// `None`: closed.
     poller: Option<Arc<Poller>>,
-    /// `None`: the key is retired.
-    slots: Slab<Option<Arc<Source>>>,
-    /// Keys to be freed at the end of the next delivery.
-    retired: Vec<usize>,
+    /// The sources with their tokens.
+    slots: Slab<(usize, Arc<Source>)>,
+    /// How many sources have left.
+    left: usize,
 }
 
 impl Io {
@@ -95,7 +102,7 @@ impl Io {
         let poller = Some(Arc::new(Poller { registry, waker }));
         Ok(Io {
             wakefulness: Wakefulness::new(),
-            sources: Mutex::new(Sources { poller, slots: Slab::new(), retired: Vec::new() }),
+            sources: Mutex::new(Sources { poller, slots: Slab::new(), left: 0 }),
             process: Process::watched()?,
             #[cfg(test)]
             writes: Default::default(),
@@ -154,11 +161,11 @@ impl Io {
         );
     }
 
-    /// Gives a new source a key. The source starts out as [`ready`](Start::Ready) or not, in both directions.
+    /// Gives a new source a token. The source starts out as [`ready`](Start::Ready) or not, in both directions.
     ///
     /// # Errors
     ///
-    /// An error of kind `Other` once the reactor is shut down, or in a child by `fork`.
+    /// An error of kind `Other` once the reactor is shut down, in a child by `fork`, or if there are too many.
     pub(super) fn register(&self, start: Start) -> io::Result<(Arc<Source>, usize)> {
         self.forsake_in_child();
         let entry = Arc::new(Source::new(start));
@@ -166,8 +173,15 @@ impl Io {
         if sources.poller.is_none() {
             return Err(closed());
         }
-        let key = sources.slots.insert(Some(entry.clone()));
-        Ok((entry, key))
+        let key = sources.slots.vacant_key();
+        if key >= KEYS {
+            let message =
+                format!("a runtime watches at most {KEYS} descriptors: close some, or make another runtime");
+            return Err(io::Error::other(message));
+        }
+        let token = key | sources.left << KEY_BITS;
+        sources.slots.insert((token, entry.clone()));
+        Ok((entry, token))
     }
 
     /// Calls `enter` to put a source into the poller.
@@ -180,8 +194,7 @@ impl Io {
         enter(&self.poller().ok_or_else(closed)?.registry)
     }
 
-    /// Calls `leave` to take a source out of the poller, if there is a poller. The source's key must be [retired](Io::retire)
-    /// after this. A child by `fork` leaves its parent's poller alone.
+    /// Calls `leave` to take a source out of the poller, if there is a poller. A child by `fork` leaves its parent's poller alone.
     pub(super) fn leave(&self, leave: impl FnOnce(&Registry) -> io::Result<()>) -> io::Result<()> {
         self.forsake_in_child();
         self.poller().map_or(Ok(()), |poller| leave(&poller.registry))
@@ -192,47 +205,30 @@ impl Io {
         !lock(&self.sources).slots.is_empty()
     }
 
-    /// Empties a slot. If the source had `entered` the poller, its key is not reused before the next delivery is over.
-    pub(super) fn retire(&self, key: usize, entered: bool) {
+    /// Empties the slot of the source with this token.
+    pub(super) fn retire(&self, token: usize) {
         let mut sources = lock(&self.sources);
-        let source = if !entered || sources.poller.is_none() {
-            // There is nothing to deliver for it, now or ever.
-            sources.slots.remove(key)
-        } else {
-            sources.retired.push(key);
-            sources.slots[key].take()
-        };
+        sources.left = sources.left.wrapping_add(1);
+        let source = sources.slots.remove(key_of(token));
         drop(sources);
         // This may drop the last reference to a waker.
         drop(source);
     }
 
-    /// Empties a slot whose key the poller goes on naming. The key is never reused.
-    pub(super) fn abandon(&self, key: usize) {
-        let source = lock(&self.sources).slots[key].take();
-        // This may drop the last reference to a waker.
-        drop(source);
-    }
-
-    /// Hands a batch of events to the sources and collects the wakers to be woken, then frees the keys that
-    /// were retired. Returns how many events found their source.
+    /// Hands a batch of events to the sources and collects the wakers to be woken. Returns how many events found their
+    /// source.
     pub(super) fn deliver(&self, batch: impl Iterator<Item = Occurrence>, wakers: &mut Vec<Waker>) -> usize {
         let mut delivered = 0;
         let mut sources = lock(&self.sources);
         for what in batch {
-            // If there is no such source, it was dropped after the poller had reported it.
-            if let Some(Some(source)) = sources.slots.get(what.key) {
+            let Some((token, source)) = sources.slots.get(key_of(what.token)) else { continue };
+            if *token == what.token {
                 source.occur(what, wakers);
                 delivered += 1;
             }
         }
-        let Sources { slots, retired, .. } = &mut *sources;
-        for key in retired.drain(..) {
-            slots.remove(key);
-        }
-        if slots.is_empty() && slots.capacity() > KEEP {
-            slots.shrink_to_fit();
-            retired.shrink_to(KEEP);
+        if sources.slots.is_empty() && sources.slots.capacity() > KEEP {
+            sources.slots.shrink_to_fit();
         }
         delivered
     }
@@ -241,15 +237,7 @@ impl Io {
     pub(super) fn close(&self, wakers: &mut Vec<Waker>) {
         let mut sources = lock(&self.sources);
         let poller = sources.poller.take();
-        for (_, slot) in &sources.slots {
-            if let Some(source) = slot {
-                source.shut_down(wakers);
-            }
-        }
-        let Sources { slots, retired, .. } = &mut *sources;
-        for key in retired.drain(..) {
-            slots.remove(key);
-        }
+        sources.slots.iter().for_each(|(_, (_, source))| source.shut_down(wakers));
         drop(sources);
         drop(poller);
     }
@@ -338,7 +326,7 @@ impl Io {
         lock(&self.sources).poller.is_none()
     }
 
-    /// Keys in use, retired ones included.
+    /// Keys in use.
     pub(super) fn keys(&self) -> usize {
         lock(&self.sources).slots.len()
     }

@@ -48,8 +48,8 @@ pub(crate) struct Registered<S: Watched> {
     socket: Option<S>,
     io: Arc<Io>,
     source: Arc<Source>,
-    /// Its place in the reactor's slab.
-    key: usize,
+    /// Its token in the poller.
+    token: usize,
     /// The ways that the poller watches, a bit each; none while the socket is not in the poller.
     entered: AtomicU8,
     /// The descriptor that the poller knows, once there is one. The thread that holds this lock puts the socket into the poller.
@@ -87,8 +87,6 @@ fn interest(ways: u8) -> Interest {
 const READS: u8 = bit(Way::Read);
 const WRITES: u8 = bit(Way::Write);
 const BOTH: u8 = READS | WRITES;
-/// The poller knows another descriptor than the socket's, and cannot be asked to forget it.
-const REPLACED: u8 = 1 << 2;
 
 const fn bit(way: Way) -> u8 {
     1 << way as u8
@@ -112,12 +110,12 @@ impl<S: Watched> Registered<S> {
     }
 
     fn register(io: &Arc<Io>, socket: S, start: Start) -> io::Result<Registered<S>> {
-        let (source, key) = io.register(start)?;
+        let (source, token) = io.register(start)?;
         let registered = Registered {
             socket: Some(socket),
             io: io.clone(),
             source,
-            key,
+            token,
             entered: AtomicU8::new(0),
             #[cfg(unix)]
             watched: Mutex::new(None),
@@ -136,14 +134,16 @@ impl<S: Watched> Registered<S> {
         let before = self.entered.load(Ordering::Relaxed);
         let after = before | ways;
         if after != before {
-            let (token, interest) = (Token(self.key), interest(after));
+            let (token, interest) = (Token(self.token), interest(after));
+            // Foreign code says the number. It may panic, so it is called before anything changes.
+            let number = self.socket().number();
             let entered = self.io.enter(|registry| match before {
                 0 => self.socket().register(registry, token, interest),
                 _ => self.socket().reregister(registry, token, interest),
             });
             entered.map_err(explain)?;
             self.entered.store(after, Ordering::Relaxed);
-            *watched = Some(self.socket().number());
+            *watched = Some(number);
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl<S: Watched> Registered<S> {
     /// The poller changes the socket when it takes it, so no other code may have the socket meanwhile.
     #[cfg(not(unix))]
     fn enter_at_once(mut self) -> io::Result<Registered<S>> {
-        let token = Token(self.key);
+        let token = Token(self.token);
         if let Some(socket) = &mut self.socket {
             self.io.enter(|registry| socket.register(registry, token, interest(BOTH)))?;
             self.entered.store(BOTH, Ordering::Relaxed);
@@ -176,11 +176,7 @@ impl<S: Watched> Registered<S> {
     /// one may be another's by now, so nothing can be taken out of the poller.
     #[cfg(unix)]
     fn is_replaced(&self, socket: &S) -> bool {
-        let is_replaced = lock(&self.watched).is_some_and(|watched| watched != socket.number());
-        if is_replaced {
-            self.entered.fetch_or(REPLACED, Ordering::Relaxed);
-        }
-        is_replaced
+        lock(&self.watched).is_some_and(|watched| watched != socket.number())
     }
 
     #[cfg(not(unix))]
@@ -333,7 +329,7 @@ impl<S: Watched> Registered<S> {
     #[cfg(all(feature = "net", unix))]
     pub(crate) fn end_writes(&self) {
         let mut wakers = Vec::new();
-        self.source.occur(Occurrence { key: self.key, read: 0, write: READY }, &mut wakers);
+        self.source.occur(Occurrence { token: self.token, read: 0, write: READY }, &mut wakers);
         panics::wake_all(wakers);
     }
 
@@ -347,14 +343,10 @@ impl<S: Watched> Registered<S> {
 impl<S: Watched> Drop for Registered<S> {
     fn drop(&mut self) {
         if let Some(mut socket) = self.socket.take() {
-            // An error means that the poller no longer knows the socket, for example because other code has closed the
-            // descriptor. The place in the slab is given back nevertheless.
+            // An error means that other code has closed the descriptor. If there is a copy of it, the poller goes on watching that.
             let _ = self.leave(&mut socket);
         }
-        match self.entered.load(Ordering::Relaxed) {
-            entered if entered & REPLACED != 0 => self.io.abandon(self.key),
-            entered => self.io.retire(self.key, entered != 0),
-        }
+        self.io.retire(self.token);
     }
 }
 
@@ -509,7 +501,7 @@ mod tests {
         let attempt = || {
             attempts += 1;
             if attempts == 1 {
-                source.occur(Occurrence { key: 0, read: READY, write: 0 }, &mut Vec::new());
+                source.occur(Occurrence { token: 0, read: READY, write: 0 }, &mut Vec::new());
                 return None;
             }
             Some(Ok(()))

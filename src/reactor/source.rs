@@ -94,7 +94,7 @@ struct Waiting {
 /// What the kernel reported about one source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Occurrence {
-    pub(super) key: usize,
+    pub(super) token: usize,
     /// The bits to set for reading; 0: no news.
     pub(super) read: u64,
     /// The bits to set for writing; 0: no news.
@@ -124,7 +124,7 @@ impl Occurrence {
             read |= READY;
             write |= READY;
         }
-        Occurrence { key: event.token().0, read, write }
+        Occurrence { token: event.token().0, read, write }
     }
 }
 

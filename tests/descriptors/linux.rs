@@ -4,7 +4,7 @@ use crate::common::{LONG, is_ready, ms, watchdog};
 use crate::pipe;
 use futures::AsyncReadExt;
 use mainspring::io::{AsyncFd, Interest};
-use mainspring::{block_on, timeout};
+use mainspring::{block_on, sleep, timeout};
 use rustix::fs::inotify;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -44,6 +44,32 @@ fn a_descriptor_that_is_watched_already_is_refused_and_its_copy_is_not() {
         first.readable().await.unwrap();
         copy.readable().await.unwrap();
     });
+}
+
+/// The poller goes on watching a file that was replaced under its number, and of which there is a copy.
+#[test]
+fn a_file_that_is_replaced_under_its_number_disturbs_no_newcomer() {
+    let _watchdog = watchdog(LONG);
+    for takes_out in [false, true] {
+        block_on(async {
+            let (reader, mut writer) = pipe();
+            let _copy = reader.try_clone().unwrap();
+            let mut replaced = AsyncFd::new(OwnedFd::from(reader)).unwrap();
+            rustix::io::dup2(File::open("/dev/null").unwrap(), replaced.get_mut()).unwrap();
+            if takes_out {
+                assert!(replaced.into_inner().is_err(), "the poller does not know what is there now");
+            } else {
+                drop(replaced);
+            }
+            // By then its key would have been given to the next source.
+            sleep(ms(2)).await;
+            let (silent, _writer) = pipe();
+            let newcomer = AsyncFd::new(silent).unwrap();
+            writer.write_all(b"x").unwrap();
+            sleep(ms(2)).await;
+            assert!(!is_ready(newcomer.readable()).await, "an event of the old file");
+        });
+    }
 }
 
 /// A socket is watched from when it first has to wait. If its descriptor is watched by then, it says so.

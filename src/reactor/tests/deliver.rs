@@ -8,12 +8,12 @@ use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 use std::thread;
 
-fn read(key: usize) -> Occurrence {
-    Occurrence { key, read: READY, write: 0 }
+fn read(token: usize) -> Occurrence {
+    Occurrence { token, read: READY, write: 0 }
 }
 
-fn write(key: usize) -> Occurrence {
-    Occurrence { key, read: 0, write: READY }
+fn write(token: usize) -> Occurrence {
+    Occurrence { token, read: 0, write: READY }
 }
 
 fn deliver(io: &Io, batch: &[Occurrence]) -> usize {
@@ -25,7 +25,7 @@ fn deliver(io: &Io, batch: &[Occurrence]) -> usize {
     delivered
 }
 
-/// Sources with the keys 0, 1, 2, …, each waited for in both directions.
+/// Sources with the tokens 0, 1, 2, …, each waited for in both directions.
 fn waiting(io: &Arc<Io>, n: usize) -> Vec<(Registered<Fake>, Arc<Count>, Arc<Count>)> {
     let make = |_| {
         let source = Registered::new(io, Fake).unwrap();
@@ -107,7 +107,7 @@ fn an_interrupted_operation_is_repeated() {
 #[test]
 fn empty_shuffled_partial_and_doubled_batches_come_to_the_same() {
     const N: usize = 7;
-    let all: Vec<_> = (0..N).flat_map(|key| [read(key), write(key)]).collect();
+    let all: Vec<_> = (0..N).flat_map(|token| [read(token), write(token)]).collect();
     let reversed: Vec<_> = all.iter().rev().copied().collect();
     let shuffled: Vec<_> = (0..all.len()).map(|i| all[i * 5 % all.len()]).collect();
     let doubled: Vec<_> = all.iter().flat_map(|&what| [what, what]).collect();
@@ -163,7 +163,7 @@ fn the_latest_waker_is_the_one_that_is_woken() {
         wait(&source, Way::Write, waker);
         assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
     }
-    deliver(reactor.io(), &[Occurrence { key: 0, read: CLOSED, write: CLOSED }]);
+    deliver(reactor.io(), &[Occurrence { token: 0, read: CLOSED, write: CLOSED }]);
     assert_eq!((first.get(), second.get()), (0, 2));
 }
 
@@ -179,7 +179,7 @@ fn a_short_read_waits_for_news() {
     assert!(read_some(3).is_ready());
     assert!(!is_ready(&source, Way::Read));
     assert!(read_some(3).is_pending());
-    deliver(reactor.io(), &[Occurrence { key: 0, read: READY | CLOSED, write: 0 }]);
+    deliver(reactor.io(), &[Occurrence { token: 0, read: READY | CLOSED, write: 0 }]);
     assert!(read_some(3).is_ready());
     assert!(read_some(0).is_ready());
     assert!(read_some(0).is_ready());
