@@ -83,9 +83,9 @@ impl Lateness {
     }
 
     /// Returns the lateness that this share of the timers did not exceed: 0.5 for the median, 0.99 for all but one in a hundred.
-    /// It is the upper end of a bucket, so it is at most a quarter (in the first bucket, a microsecond) more than the truth, and
-    /// never more than [`max`](Lateness::max). Zero if nothing was counted. A share below 0 counts as 0, and one above 1
-    /// as 1.
+    /// It is the upper end of a bucket, so it is at most a quarter (in the first bucket, 1,024 ns) more than the truth, and
+    /// never more than [`max`](Lateness::max). The last bucket begins at 2^34 ns (17 s) and has no end: a truth that lies in it is
+    /// given as the maximum. Zero if nothing was counted. A share below 0 counts as 0, and one above 1 as 1.
     pub fn percentile(&self, share: f64) -> Duration {
         // A float is exact far beyond any reachable count; the cast saturates.
         let rank = ((share.clamp(0.0, 1.0) * self.count() as f64).ceil() as u64).max(1);

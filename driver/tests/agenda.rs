@@ -594,3 +594,17 @@ fn the_end_of_time_does_not_come() {
     assert!(agenda.reset(never, Nanos::new(7)));
     assert_eq!(agenda.pop_due(Nanos::new(7)).unwrap().value, 'n');
 }
+
+#[test]
+fn while_an_entry_is_due_there_is_no_time_to_sleep_whatever_its_slack() {
+    let mut agenda = Agenda::new();
+    agenda.set_slack(Duration::from_nanos(1024));
+    for deadline in [100, 200, 1100] {
+        agenda.insert(deadline, Nanos::new(deadline));
+    }
+    // One of two that are due is taken.
+    assert_eq!(agenda.pop_due(Nanos::new(250)).unwrap().value, 100);
+    assert_eq!(agenda.next_park(), Some((Nanos::new(200), Duration::ZERO)));
+    assert_eq!(agenda.pop_due(Nanos::new(250)).unwrap().value, 200);
+    assert_eq!(agenda.next_wake(), Some(Nanos::new(1100)));
+}

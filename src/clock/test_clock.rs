@@ -152,7 +152,7 @@ impl TestClock {
     }
 
     /// Returns the moment that the clock shows. Inside a runtime that uses this clock, [`Instant::now`] returns the
-    /// same.
+    /// same, unless the clock was set back.
     pub fn now(&self) -> Instant {
         instant::from_nanos(self.state.time.now())
     }

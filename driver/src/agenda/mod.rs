@@ -361,15 +361,19 @@ impl<T> Agenda<T> {
 
     /// Returns until when the caller may sleep: until [`earliest`](Agenda::earliest), or later, as far as the
     /// [tolerance](Agenda::set_tolerance) of all entries that come due until then allows, if another entry is gained
-    /// by that. It takes a few steps. `None` if there is no entry.
+    /// by that. While an entry is due that was not taken yet, it has passed. It takes a few steps. `None` if there is no entry.
     pub fn next_wake(&mut self) -> Option<Nanos> {
-        self.parts()?.0.next_wake()
+        self.next_park().map(|(wake, _)| wake)
     }
 
     /// Returns [`next_wake`](Agenda::next_wake), and how much longer the caller may sleep if the sleep can then end
     /// together with another wake-up.
     pub fn next_park(&mut self) -> Option<(Nanos, Duration)> {
+        let latest = self.latest;
         let park = self.parts()?.0.next_park()?;
+        if park.due <= latest {
+            return Some((park.due, Duration::ZERO));
+        }
         Some((park.wake, park.most.saturating_duration_since(park.wake)))
     }
 

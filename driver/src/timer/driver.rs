@@ -226,18 +226,19 @@ impl Driver {
     /// Fires the timers that are due at `now`, in the order of (deadline, registration), until none is left or `budget` is used
     /// up. A timer that fires costs one, and so does each move of a timer within the wheel, either to a lower level or to where
     /// a reset has put it. So do 32 timers that are sorted, and a few other steps that are as short. So the timers that fire and
-    /// the moves, taken together, are at most `budget`.
+    /// the moves, taken together, are at most `budget`. Grant at least one.
     ///
     /// No step is long, however many timers there are and however they were armed: at most about two thousand are sorted at once.
     ///
     /// The wakers are called in batches, without the lock; they may arm, reset and drop timers. A timer that they
     /// arm at or before `now` is ready at its next poll and does not join this drain. A drain that was cut short by the
-    /// budget goes on in the next call, with the `now` that it began with. A `now` that lies before an
+    /// budget goes on in the next call, with the `now` that it began with. Otherwise a `now` that lies before an
     /// earlier one fires nothing.
     ///
     /// # Panics
     ///
-    /// If a waker panics: all others are woken first, then the first panic is resumed.
+    /// If a waker panics: all others are woken first, then the first panic is resumed. Call it again then, as if it had returned
+    /// that there is [more](Processed::more).
     pub fn process(&mut self, now: Nanos, budget: usize) -> Processed {
         let shared = &*self.handle.shared;
         let list = &mut self.list;

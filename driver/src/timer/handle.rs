@@ -46,7 +46,8 @@ pub struct Stats {
     /// Timers that were unregistered before their deadline, also by a shutdown. Every timer that was armed has fired,
     /// was cancelled, or is live.
     pub cancelled: u64,
-    /// Resets of registered timers to a later time, or to the same time.
+    /// Resets of registered timers to a later time, or to the same time. Where several threads reset timers at once, a few may be
+    /// missing.
     pub reset: u64,
     /// Moves of timers within the wheel.
     pub moved: u64,
@@ -269,7 +270,8 @@ impl Handle {
 
     /// Stops the driver's time at what it is now. Returns false if it was stopped already.
     ///
-    /// From here on only [`advance_to`](Handle::advance_to) moves it. Deadlines are compared with it as before, and the
+    /// From here on only [`advance_to`](Handle::advance_to) moves it. (If another thread is reading the clock at this moment, its
+    /// reading counts, too, and time stops at the later of the two.) Deadlines are compared with it as before, and the
     /// driver's host decides when to move it: mostly to [`Driver::next_deadline`](crate::Driver::next_deadline)
     /// when nothing is left to run. A park that is under way is ended, because what it waits for has changed.
     ///

@@ -124,8 +124,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// While nothing is due, it is never later than that earliest deadline-plus-slack. It may be later than the last deadline before that
     /// if many timers wait in a slot, and earlier than any deadline after timers were cancelled or moved.
     ///
-    /// While timers are due that have not expired yet, it is not later than the deadline of the first of them. The slack of timers
-    /// that are due within 16 ns may be ignored.
+    /// While timers are due at [`elapsed`](Wheel::elapsed) that have not expired yet, it is not later than the deadline of the first of
+    /// them. (Until [`next_due`](Wheel::next_due) returns [`Due::Idle`], `elapsed` may lie before its `now`.) The slack of timers that
+    /// are due within 16 ns may be ignored.
     pub fn next_wake(&self) -> Option<Nanos> {
         self.next_park().map(|park| park.wake)
     }

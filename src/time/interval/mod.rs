@@ -235,7 +235,8 @@ impl Interval {
     }
 
     /// Changes the time between two ticks. The phase of the last tick stays: the following ticks are whole new periods
-    /// after it.
+    /// after it. (If ticks were missed, it is the last one that [`Skip`](MissedTickBehavior::Skip) left out, and with
+    /// [`Delay`](MissedTickBehavior::Delay) the moment at which the late one was taken.)
     ///
     /// * If less than a new period has passed since the last tick, the next tick is one new period after it. If more
     ///   has passed, the next tick is the first whole number of new periods after it that lies ahead: a shorter period

@@ -265,7 +265,7 @@ impl TimerEntry {
     /// Moves the deadline, to any time.
     ///
     /// A move to a later time is one compare-and-swap, without the lock, or less on the driver's own thread; the timer keeps the
-    /// slack that it had. For an earlier time the timer is filed again. For a time in the past, the timer is ready at the next
+    /// slack that it had (or has the new deadline's, if the wheel has not filed it yet). For an earlier time the timer is filed again. For a time in the past, the timer is ready at the next
     /// poll, and its task is woken. (A time more than a millisecond ahead of the latest reading of the clock is not compared with
     /// a new reading. If it is in the past all the same, the driver's next step finds out, without a park.) The timer keeps its
     /// place in the order of registration, unless it had fired: then it starts anew at its next poll.
