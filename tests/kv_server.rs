@@ -245,7 +245,9 @@ fn a_client_that_does_not_read_its_answers_holds_nobody_up() {
         .detach();
         let (mut other, _) = kv.connect();
         other.asks(&[("SET a 1", "OK"), ("GET a", "VALUE 1")]).await;
-        assert_eq!(session.await.unwrap().unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let error = session.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().starts_with("the client has not read its answers for"), "{error}");
         assert_eq!(start.elapsed(), IDLE);
     });
 }

@@ -53,12 +53,17 @@ fn a_crowd_of_tasks_on_ten_milliseconds_shares_its_wake_ups() {
             })
             .collect();
         sleep(ms(200)).await;
-        let (start, before) = (Instant::now(), wakeups());
+        let fired = || Handle::current().metrics().timers_fired();
+        let (start, before, fired_before) = (Instant::now(), wakeups(), fired());
         sleep(ms(500)).await;
-        let woken = wakeups() - before;
+        let (woken, fired) = (wakeups() - before, fired() - fired_before);
+        let seconds = start.elapsed().as_secs_f64();
         tasks.iter().for_each(|task| task.abort());
-        assert!(Handle::current().metrics().timers_widened() > 0, "the load was not noticed");
-        woken as f64 / start.elapsed().as_secs_f64()
+        // A machine that is too slow for 2,000 timers a second, such as an emulated one, is not under the load that is meant.
+        let rate = fired as f64 / seconds;
+        let widened = Handle::current().metrics().timers_widened();
+        assert!(widened > 0 || rate < 4_000.0, "the load was not noticed: {rate} timers a second");
+        woken as f64 / seconds
     });
     assert!(per_second <= 3_000.0, "{per_second} wake-ups a second for 40,000 sleeps a second");
 }

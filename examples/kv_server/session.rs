@@ -51,7 +51,7 @@ pub(crate) async fn serve(
     let ending = loop {
         // Answers are collected while there are more requests.
         if !reader.buffer().contains(&b'\n') {
-            timeout(server.idle, writer.flush()).await??;
+            in_time(server, writer.flush()).await?;
         }
         line.clear();
         let mut limited = (&mut reader).take(LONGEST);
@@ -69,7 +69,7 @@ pub(crate) async fn serve(
             Err(message) => Err(message),
         };
         let answer = answer.unwrap_or_else(|message| format!("ERROR {message}"));
-        timeout(server.idle, say(&mut writer, &answer)).await??;
+        in_time(server, say(&mut writer, &answer)).await?;
     };
     let farewell = match ending {
         Ending::Left => None,
@@ -77,14 +77,26 @@ pub(crate) async fn serve(
         Ending::Slow => Some(format!("ERROR no whole line for {}", format_duration(server.idle))),
         Ending::TooLong => Some(format!("ERROR a line has at most {LONGEST} bytes")),
     };
-    timeout(server.idle, async {
+    in_time(server, async {
         if let Some(farewell) = farewell {
             say(&mut writer, &farewell).await?;
         }
         writer.close().await
     })
-    .await??;
+    .await?;
     Ok(ending)
+}
+
+/// Waits for `written`, but no longer than a client may be idle.
+///
+/// # Errors
+///
+/// Those of `written`, and one of kind `TimedOut` that says so.
+async fn in_time(server: &Server, written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    timeout(server.idle, written).await.unwrap_or_else(|_elapsed| {
+        let message = format!("the client has not read its answers for {}", format_duration(server.idle));
+        Err(io::Error::new(io::ErrorKind::TimedOut, message))
+    })
 }
 
 async fn say(writer: &mut (impl AsyncWrite + Unpin), answer: &str) -> io::Result<()> {

@@ -83,9 +83,17 @@ impl Stack {
 ///
 /// let error = Handle::try_current().unwrap_err();
 /// assert!(error.to_string().starts_with("no Mainspring runtime on this thread"));
+/// assert!(format!("{error:?}").contains("call this inside `mainspring::block_on`"));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NoRuntime(());
+
+/// With the message, so that an `unwrap` says what to do.
+impl fmt::Debug for NoRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NoRuntime").field(&format_args!("{self}")).finish()
+    }
+}
 
 impl fmt::Display for NoRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
