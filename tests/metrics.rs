@@ -328,3 +328,40 @@ fn moves_and_resets_are_told_apart() {
         }
     });
 }
+
+#[test]
+fn a_timer_that_waits_is_not_the_cause_of_a_sleep_that_another_thread_ends() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let task = runtime.spawn(sleep(HOUR));
+    while runtime.handle().metrics().wakeups_by_thread() == 0 {
+        let (wake, woken) = futures::channel::oneshot::channel::<()>();
+        let thread = thread::spawn(move || {
+            thread::sleep(ms(1));
+            wake.send(()).unwrap();
+        });
+        runtime.block_on(woken).unwrap();
+        thread.join().unwrap();
+    }
+    assert_eq!(runtime.handle().metrics().wakeups_by_timer(), 0);
+    task.abort();
+}
+
+#[test]
+fn time_that_the_program_advances_is_not_the_length_of_a_turn() {
+    let _watchdog = watchdog(LONG);
+    let clock = TestClock::new();
+    let runtime = Builder::new().clock(Clock::Test(clock.clone())).build().unwrap();
+    runtime.block_on(async {
+        for _ in 0..3 {
+            clock.advance(HOUR);
+            yield_now().await;
+        }
+        (0..200).for_each(|_| spawn(yield_now()).detach());
+        for _ in 0..200 {
+            yield_now().await;
+        }
+    });
+    let longest = runtime.handle().metrics().longest_turn();
+    assert_eq!((longest.duration, longest.polls), (Duration::ZERO, 0));
+}

@@ -3,16 +3,18 @@
 
 mod common;
 
-use std::cell::Cell;
-use std::future::pending;
+use std::cell::{Cell, RefCell};
+use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant as StdInstant};
 
 use common::{Dropped, LONG, beside_parked, metrics, ms, panicked, paused, turn, watchdog};
+use futures::FutureExt;
 use futures::channel::oneshot;
 use futures::future::FusedFuture;
 use futures::poll;
@@ -327,4 +329,137 @@ fn a_task_of_one_runtime_is_awaited_in_another() {
     assert_eq!(block_on(task).unwrap(), 9);
     over.store(true, Ordering::SeqCst);
     first.join().unwrap();
+}
+
+/// Whether a waker has been woken, and the waker.
+fn flag() -> (Arc<AtomicBool>, Waker) {
+    struct Flag(Arc<AtomicBool>);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let woken = Arc::new(AtomicBool::new(false));
+    (woken.clone(), Arc::new(Flag(woken)).into())
+}
+
+#[test]
+fn of_two_foreign_wakers_a_handle_wakes_the_latest() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let (end, ended) = oneshot::channel::<()>();
+    let mut task = runtime.spawn(ended);
+    let wakers = [(); 2].map(|()| flag());
+    for (_, waker) in &wakers {
+        assert!(task.poll_unpin(&mut Context::from_waker(waker)).is_pending());
+    }
+    end.send(()).unwrap();
+    runtime.block_on(yield_now());
+    assert!(task.is_finished());
+    assert_eq!(wakers.map(|(woken, _)| woken.load(Ordering::Relaxed)), [false, true]);
+}
+
+#[test]
+fn a_place_is_given_to_one_task_only_whoever_wakes_its_last_owner_in_its_last_poll() {
+    let _watchdog = watchdog(LONG);
+    for by_thread in [false, true] {
+        let runtime = Runtime::new().unwrap();
+        let ends_woken = || {
+            poll_fn(move |cx| {
+                let waker = cx.waker();
+                if by_thread {
+                    thread::scope(|scope| drop(scope.spawn(|| waker.wake_by_ref())));
+                } else {
+                    waker.wake_by_ref();
+                }
+                Poll::Ready(())
+            })
+        };
+        let yields = |runtime: &Runtime| {
+            runtime.block_on(async {
+                for _ in 0..100 {
+                    yield_now().await;
+                }
+            });
+        };
+        let woken: Vec<_> = (0..3).map(|_| runtime.spawn(ends_woken())).collect();
+        yields(&runtime);
+        assert!(woken.iter().all(JoinHandle::is_finished));
+        let later: Vec<_> = (0..10).map(|_| runtime.spawn(yield_now())).collect();
+        yields(&runtime);
+        assert!(later.iter().all(JoinHandle::is_finished), "by a thread: {by_thread}");
+    }
+}
+
+#[test]
+fn a_task_whose_last_reference_goes_inside_another_runtime_leaves_that_runtime_nothing() {
+    let _watchdog = watchdog(LONG);
+    let (one, other) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let foreign: Vec<_> = (0..3).map(|_| other.spawn(async {})).collect();
+    other.block_on(yield_now());
+    one.block_on(async {
+        drop(foreign);
+        let own: Vec<_> = (0..3).map(|_| spawn(yield_now())).collect();
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        assert!(own.iter().all(JoinHandle::is_finished));
+    });
+}
+
+#[test]
+fn the_payload_of_a_detached_task_that_panics_is_dropped() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let payload = Arc::new(());
+    let thrown = payload.clone();
+    runtime.spawn(async move { std::panic::resume_unwind(Box::new(thrown)) as () }).detach();
+    runtime.block_on(yield_now());
+    assert_eq!(Arc::strong_count(&payload), 1);
+}
+
+#[test]
+fn once_timers_have_fired_tasks_wake_each_other_behind_those_that_are_ready() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        sleep(ms(1)).await;
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let note = |what: &'static str| {
+            let order = order.clone();
+            move || order.borrow_mut().push(what)
+        };
+        let (wake, woken) = oneshot::channel::<()>();
+        let second = note("woken second");
+        let second = spawn(async move {
+            woken.await.unwrap();
+            second();
+        });
+        yield_now().await;
+        let first = note("spawned first");
+        let first = spawn(async move { first() });
+        wake.send(()).unwrap();
+        first.await.unwrap();
+        second.await.unwrap();
+        assert_eq!(*order.borrow(), ["spawned first", "woken second"]);
+    });
+}
+
+#[test]
+fn a_root_that_a_task_wakes_goes_before_a_task_that_has_yielded() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let turns = Rc::new(Cell::new(0));
+        let count = turns.clone();
+        let yields = spawn(async move {
+            loop {
+                count.set(count.get() + 1);
+                yield_now().await;
+            }
+        });
+        let (wake, woken) = oneshot::channel::<()>();
+        spawn(async move { wake.send(()).unwrap() }).detach();
+        woken.await.unwrap();
+        yields.abort();
+        assert_eq!(turns.get(), 1);
+    });
 }

@@ -124,3 +124,29 @@ fn serve(pool: &Pool) {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    struct Note(AtomicBool);
+
+    impl Work for Note {
+        fn run(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Otherwise there would be no thread for any work once as many as the limit have come and gone.
+    #[test]
+    fn a_thread_that_has_been_idle_ends_and_is_not_counted_any_more() {
+        let (pool, work) = (Pool::new(), Arc::new(Note(AtomicBool::new(false))));
+        pool.lock().threads = 2;
+        pool.lock().queue.push_back(work.clone());
+        serve(&pool);
+        assert!(work.0.load(Ordering::Relaxed));
+        let state = pool.lock();
+        assert_eq!((state.threads, state.idle, state.queue.len()), (1, 0, 0));
+    }
+}

@@ -346,4 +346,25 @@ mod tests {
         assert!((3..=7).contains(&polls), "{polls}");
         task.abort();
     }
+
+    #[test]
+    fn what_lanes_have_used_is_forgotten_when_polls_begin_to_be_counted_and_only_then() {
+        let (runtime, _clock) = runtime();
+        let (handle, executor) = (runtime.handle(), &runtime.executor);
+        let now = handle.timers().now();
+        let ready = runtime.spawn(std::future::pending::<()>());
+        let get_ahead = || (0..2_001).for_each(|_| executor.charge_lane(Lane::Timer, 1_000));
+        let mut pace = Pace::new(None, false);
+        pace.begin(handle, executor, now);
+        get_ahead();
+        assert!(executor.must_wait(Lane::Timer));
+        // As if time was paused.
+        pace.test_clock = true;
+        pace.begin(handle, executor, now);
+        assert!(!executor.must_wait(Lane::Timer));
+        get_ahead();
+        pace.begin(handle, executor, now);
+        assert!(executor.must_wait(Lane::Timer));
+        ready.abort();
+    }
 }
