@@ -216,6 +216,7 @@ mod tests {
     use crate::runtime::{Builder, Runtime};
     use crate::task::yield_now;
     use crate::time::{Clock, TestClock, sleep};
+    use std::ops::ControlFlow;
     use std::time::Duration;
 
     const POLL: Duration = Duration::from_micros(40);
@@ -366,5 +367,49 @@ mod tests {
         pace.begin(handle, executor, now);
         assert!(executor.must_wait(Lane::Timer));
         ready.abort();
+    }
+
+    #[test]
+    fn what_a_poll_has_taken_is_expected_of_the_next() {
+        let (runtime, clock) = runtime();
+        let (handle, executor) = (runtime.handle(), &runtime.executor);
+        let task = runtime.spawn(std::future::poll_fn(move |cx| {
+            clock.advance(POLL);
+            cx.waker().wake_by_ref();
+            std::task::Poll::<()>::Pending
+        }));
+        let _entered = executor.enter();
+        let mut pace = Pace::new(None, false);
+        pace.begin(handle, executor, handle.timers().now());
+        // It is new at first, and then it has yielded.
+        for _ in 0..2 {
+            executor.run(1, || ControlFlow::Continue(()));
+            pace.is_over(handle, executor, 1);
+        }
+        assert_eq!(executor.next_cost(), POLL.as_nanos() as u64);
+        task.abort();
+    }
+
+    #[test]
+    fn no_deadline_ends_a_turn_while_a_task_that_a_timer_woke_is_ready() {
+        let (runtime, _clock) = runtime();
+        let (handle, executor) = (runtime.handle(), &runtime.executor);
+        let (wake, woken) = futures::channel::oneshot::channel::<()>();
+        let woken = runtime.spawn(woken);
+        let task = runtime.spawn(sleep(POLL));
+        runtime.block_on(yield_now());
+        let mut pace = Pace::new(None, false);
+        pace.begin(handle, executor, handle.timers().now());
+        let _entered = executor.enter();
+        assert_ne!(pace.next_deadline(handle, executor), Nanos::NEVER);
+        {
+            let _waking = executor.waking(Lane::Timer);
+            drop(wake);
+        }
+        assert_eq!(pace.next_deadline(handle, executor), Nanos::NEVER);
+        executor.run(1, || ControlFlow::Continue(()));
+        assert!(woken.is_finished());
+        assert_ne!(pace.next_deadline(handle, executor), Nanos::NEVER);
+        task.abort();
     }
 }
