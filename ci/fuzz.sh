@@ -30,6 +30,6 @@ for target in wheel driver; do
     # Optimised, but with the wheel's debug checks, and under the address sanitizer, which is the default.
     cargo +nightly fuzz run -O --debug-assertions --target-dir ../target/fuzz "$target" \
         "fuzz/found/$target" "fuzz/corpus/$target" -- \
-        -max_total_time="$seconds" -max_len=800 -len_control=0 -timeout=30 -print_final_stats=1
+        -max_total_time="$seconds" -max_len=800 -len_control=0 -timeout=120 -print_final_stats=1
 done
 echo "fuzz: nothing found"

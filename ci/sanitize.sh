@@ -16,7 +16,7 @@
 #   thread    410 tests (driver: lib, threads, wakers, entry_life; mainspring: lib, park, tasks, shutdown, time_sleep):
 #             no race; two relied on a fast machine, and were mended
 #   miri      the driver's lib and entry_life, 53 tests (one is marked as too slow), the executor's 58: nothing
-#   valgrind  39 tests of the driver and a program of the runtime: no error, no block definitely or indirectly lost
+#   valgrind  41 tests of the driver and a program of the runtime: no error, no block definitely or indirectly lost
 #   abort     builds, and the driver's example runs to its end
 #
 # Suppressions: none. What is left out, and why, is noted at each tool below.
@@ -34,12 +34,33 @@ packages=(-p mainspring -p mainspring-driver --all-features)
 all_seen="--cfg mainspring_sanitize"
 
 say() { echo "sanitize: $*"; }
+
+# The time limits in seconds of a run, and of what builds or installs.
+limit=1500
+building=7200
+
+# run COMMAND...: prints the command, runs it within `limit`, prints how long it took.
 run() {
     echo "+ $*"
     local start=$SECONDS
     # The `return` is needed where `set -e` does not apply, as before an `||`.
-    timeout -k 10 1500 "$@" || return
+    timeout -k 10 "$limit" "$@" || return
     echo "  took $((SECONDS - start)) s"
+}
+
+# build COMMAND...: runs what builds or installs.
+build() { limit=$building run "$@"; }
+
+# tests COMMAND... [-- ARGUMENTS...]: builds the tests of a `cargo test`, and then runs them. Only the run has the short limit: on
+# a busy machine a build may take an hour, and that says nothing about the tests.
+tests() {
+    local word command=()
+    for word in "$@"; do
+        [ "$word" != -- ] || break
+        command+=("$word")
+    done
+    build "${command[@]}" --no-run || return
+    run "$@"
 }
 
 # skip TOOL WHY: notes that the tool is skipped.
@@ -56,12 +77,12 @@ nightly() {
     shift
     command -v rustup >/dev/null || { skip "$tool" "there is no rustup"; return 1; }
     if ! rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
-        run rustup toolchain install nightly --profile minimal --no-self-update ||
+        build rustup toolchain install nightly --profile minimal --no-self-update ||
             { skip "$tool" "no nightly toolchain could be installed"; return 1; }
     fi
     for component in "$@"; do
         rustup +nightly component list --installed 2>/dev/null | grep -q "^$component" ||
-            run rustup component add "$component" --toolchain nightly ||
+            build rustup component add "$component" --toolchain nightly ||
             { skip "$tool" "the component $component could not be installed"; return 1; }
     done
 }
@@ -79,10 +100,10 @@ address() {
     # On Linux this includes LeakSanitizer.
     local options=(--locked --target "$host" --target-dir "$target/asan" "${packages[@]}")
     # The examples are needed because a test runs them.
-    RUSTFLAGS="-Zsanitizer=address $all_seen" run cargo +nightly build "${options[@]}" --examples
-    RUSTFLAGS="-Zsanitizer=address $all_seen" run cargo +nightly test "${options[@]}" --lib --tests --no-fail-fast -- \
+    RUSTFLAGS="-Zsanitizer=address $all_seen" build cargo +nightly build "${options[@]}" --examples
+    RUSTFLAGS="-Zsanitizer=address $all_seen" tests cargo +nightly test "${options[@]}" --lib --tests --no-fail-fast -- \
         "${left_out[@]}" "${leaky[@]/#/--skip=}"
-    ASAN_OPTIONS=detect_leaks=0 RUSTFLAGS="-Zsanitizer=address $all_seen" run cargo +nightly test "${options[@]}" --lib --tests \
+    ASAN_OPTIONS=detect_leaks=0 RUSTFLAGS="-Zsanitizer=address $all_seen" tests cargo +nightly test "${options[@]}" --lib --tests \
         --no-fail-fast -- "${leaky[@]}"
 }
 # These tests leak on purpose, and run once more without LeakSanitizer: payloads whose drop always panics are forgotten in the
@@ -112,9 +133,9 @@ thread() {
     # If std is not instrumented, ThreadSanitizer sees neither the counters of `Arc` nor the locks, and reports correct code.
     # Only the tests that use several threads run here.
     local options=(--locked -Zbuild-std --target "$host" --target-dir "$target/tsan" --no-fail-fast)
-    RUSTFLAGS="-Zsanitizer=thread $all_seen" run cargo +nightly test "${options[@]}" -p mainspring-driver \
+    RUSTFLAGS="-Zsanitizer=thread $all_seen" tests cargo +nightly test "${options[@]}" -p mainspring-driver \
         --lib --test threads --test wakers --test entry_life --test tolerance
-    RUSTFLAGS="-Zsanitizer=thread $all_seen" run cargo +nightly test "${options[@]}" -p mainspring --all-features \
+    RUSTFLAGS="-Zsanitizer=thread $all_seen" tests cargo +nightly test "${options[@]}" -p mainspring --all-features \
         --lib --test park --test tasks --test shutdown --test time_sleep -- "${left_out[@]}"
 }
 
@@ -123,27 +144,30 @@ in_miri=(env RUST_BACKTRACE=0 MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly 
 
 miri() {
     nightly Miri miri rust-src || return 0
-    run cargo +nightly miri setup
-    run "${in_miri[@]}" test --locked --target-dir "$target/miri" \
+    build cargo +nightly miri setup
+    tests "${in_miri[@]}" test --locked --target-dir "$target/miri" \
         -p mainspring-driver --lib --test entry_life --test tolerance -- "${leaky[@]/#/--skip=}"
     # Without the lanes: their code is safe and holds numbers only, and their tests make millions of polls, of which Miri does a
     # few hundred a second.
-    run "${in_miri[@]}" test --locked --target-dir "$target/miri" -p mainspring --lib executor -- --skip executor::lanes
+    tests "${in_miri[@]}" test --locked --target-dir "$target/miri" -p mainspring --lib executor -- --skip executor::lanes
 }
 
 valgrind() {
     type -P valgrind >/dev/null || { skip memcheck "valgrind is not installed"; return 0; }
-    local program
+    local program programs
+    local options=(--locked -p mainspring-driver --test entry_life --test tolerance --test wakers --target-dir "$target/valgrind")
     # Only the tests of the life of an entry and its wakers. Valgrind is fifty times slower, and runs one thread at a time: the
     # long loops of the other tests would take hours, and repeat the same few accesses.
-    for program in $(cargo test --locked -p mainspring-driver --test entry_life --test tolerance --test wakers \
-        --target-dir "$target/valgrind" --no-run --message-format=json-render-diagnostics 2>/dev/null |
-        sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'); do
+    build cargo test "${options[@]}" --no-run
+    # An assignment, because a failure inside the words of a `for` is no failure of the script.
+    programs="$(cargo test "${options[@]}" --no-run --message-format=json-render-diagnostics 2>/dev/null |
+        sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')"
+    for program in $programs; do
         run "$(type -P valgrind)" --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect \
             --show-leak-kinds=definite,indirect --fair-sched=yes "$program" --test-threads=1 "${leaky[@]/#/--skip=}"
     done
     # Also a whole runtime, with its clocks, its poller and its alarm.
-    run cargo build --locked --target-dir "$target/valgrind" --example hello
+    build cargo build --locked --target-dir "$target/valgrind" --example hello
     run "$(type -P valgrind)" --quiet --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,indirect \
         "$target/valgrind/debug/examples/hello"
 }
@@ -170,7 +194,7 @@ twins() {
             cargo +nightly test --locked --target "$host" --target-dir "$target/asan-twin" -p mainspring --lib -- --exact "$test"
     fi
     if nightly "Miri's twin" miri rust-src; then
-        run cargo +nightly miri setup
+        build cargo +nightly miri setup
         finds "Undefined Behavior" "${in_miri[@]}" test --locked --target-dir "$target/miri-twin" \
             -p mainspring --lib -- --exact "$test"
     fi
@@ -181,7 +205,7 @@ finds() {
     local words=$1 output
     shift
     echo "+ $* (weakened)"
-    if output="$(cd "$tree" && timeout -k 10 1500 "$@" 2>&1)" || ! grep -F -m 1 "$words" <<<"$output"; then
+    if output="$(cd "$tree" && tests "$@" 2>&1)" || ! grep -F -m 1 "$words" <<<"$output"; then
         tail -n 30 <<<"$output"
         say "FAILED: a waker that counts no reference was not found out"
         exit 1
