@@ -565,6 +565,22 @@ fn a_shutdown_in_the_middle_of_a_drain_loses_no_timer() {
 }
 
 #[test]
+fn a_timer_that_was_told_of_the_shutdown_is_told_again_whatever_its_owner_does() {
+    let mut f = Fixture::new();
+    let mut timer = f.armed(MS, Waker::noop());
+    f.driver.shutdown();
+    let mut is_told = |change: &dyn Fn(std::pin::Pin<&mut TimerEntry>)| {
+        change(timer.as_mut());
+        matches!(poll(&mut timer, Waker::noop()), Poll::Ready(Err(_)))
+    };
+    assert!(is_told(&|_| ()) && is_told(&|_| ()));
+    assert!(is_told(&|timer| timer.cancel()));
+    for deadline in [0, MS, 2 * MS] {
+        assert!(is_told(&|timer| timer.reset(Nanos::new(deadline))), "reset to {deadline}");
+    }
+}
+
+#[test]
 #[cfg_attr(miri, ignore = "twenty thousand timers take Miri long")]
 fn a_shutdown_of_a_crowd_of_which_most_were_cancelled_lets_its_wakers_drop_the_others() {
     // All timers are in one slot and out of order, so that holes stay; as many are cancelled as the wheel allows without

@@ -289,7 +289,8 @@ impl<T> Agenda<T> {
         self.len() == 0
     }
 
-    /// Inserts `value`, due at `deadline`: at once if that is past, and never if it is [`Nanos::NEVER`].
+    /// Inserts `value`, due at `deadline`: at once if that is past, and never if it is [`Nanos::NEVER`]. (`pop_due` takes all
+    /// entries out, these too, if it is given `NEVER`.)
     pub fn insert(&mut self, value: T, deadline: Nanos) -> Key {
         let number = self.next_number;
         self.next_number = number.saturating_add(1);

@@ -305,7 +305,8 @@ impl Driver {
     /// Closes the driver: every timer that is armed is woken and resolves to [`Shutdown`](crate::Shutdown), even if its deadline
     /// has passed and no [`process`](Driver::process) has fired it. So does every timer that would be armed later: one that
     /// was not armed and is polled before its deadline. (If that has passed by the latest reading of the clock, the
-    /// timer is ready without an error.) A timer that fired before stays ready. Closing the driver again does nothing.
+    /// timer is ready without an error.) A timer that fired before stays ready. One that has resolved
+    /// to `Shutdown` does so again, whether it is reset, cancelled or just polled. Closing the driver again does nothing.
     ///
     /// # Panics
     ///
