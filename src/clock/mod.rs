@@ -9,6 +9,7 @@
 //!   Clock, TestClock   which clock that is (test_clock.rs)
 //!   system             the system's clocks, which count from this process's anchor (system.rs)
 //!   Instant            a moment, counted from the same anchor (instant.rs)
+//!   Waited             how long a thread has waited for a processor (waited.rs)
 //! ```
 //!
 //! Ground rules:
@@ -23,10 +24,12 @@
 pub(crate) mod instant;
 pub(crate) mod system;
 mod test_clock;
+mod waited;
 
 pub use instant::Instant;
 pub(crate) use instant::from_nanos;
 pub use test_clock::{Clock, TestClock};
+pub(crate) use waited::Waited;
 
 use mainspring_driver::{Handle as Timers, Nanos};
 use std::cell::RefCell;

@@ -30,8 +30,9 @@
 //! * `cost`, what a poll may well cost, grows to a higher measurement at once and shrinks in small steps. An estimate that is too
 //!   high costs a reading of the clock; one that is too low makes a turn too long. `usual`, what a poll usually costs, follows in
 //!   steps of two. It shrinks in smaller steps than it grows, because long and short polls often alternate.
-//! * Another program may have run during what took unusually long, so that is not charged in full. But of all time no more than a
-//!   [`SPARED`]th is forgiven: otherwise a lane in which one poll in ten is long would have nearly all the time.
+//! * Another program may have run during what took unusually long. The system says for how long the thread has waited for a processor,
+//!   and that is not charged. Of the rest, which may be all if the system does not say, a [`SPARED`]th of all time is forgiven, and no
+//!   more: otherwise a lane in which one poll in ten is long would have nearly all the time.
 //! * Before the executor changes to another lane because one is ahead, the clock is read, unless polls are cheap. So
 //!   what is measured then belongs to a single lane.
 //! * Without readings of the clock the estimates stay as they were, so that lanes take turns by counts, and two runs
@@ -130,6 +131,16 @@ pub(super) enum Next<'a> {
 #[inline(always)]
 fn first(lanes: u8) -> usize {
     lanes.trailing_zeros() as usize % LANES
+}
+
+/// What is left of the time that something `took`, without what the thread has `waited`. That is asked for only if it took longer than
+/// both the `usual` and the [`SUSPECT`] time, which stay in any case.
+#[inline]
+fn own(took: u64, usual: u64, waited: impl FnOnce() -> u64) -> u64 {
+    match took.saturating_sub(usual.max(SUSPECT)) {
+        0 => took,
+        excess => took - waited().min(excess),
+    }
 }
 
 impl Default for Lanes {
@@ -349,9 +360,12 @@ impl Lanes {
 
     /// Charges for `elapsed` nanoseconds, which have passed since the last call of this or of [`begin`](Lanes::begin). All polls
     /// since then count the same: there are several only where they are cheap.
-    pub(super) fn charge(&mut self, elapsed: u64) {
+    /// `waited` says for how many of them, at the most, the thread was kept from running.
+    pub(super) fn charge(&mut self, elapsed: u64, waited: impl FnOnce() -> u64) {
         self.crossed = false;
         let polls = mem::take(&mut self.polls);
+        let usual = (0..LANES).map(|lane| 4 * polls[lane] * self.usual[lane]).sum();
+        let elapsed = own(elapsed, usual, waited);
         let Some(measured) = elapsed.checked_div(polls.iter().sum()) else { return };
         // At least one, so that something is expected of the next poll.
         let measured = measured.max(1);
@@ -365,8 +379,8 @@ impl Lanes {
     }
 
     /// Charges a lane with `elapsed` nanoseconds that it has used in addition to its polls.
-    pub(super) fn charge_lane(&mut self, lane: Lane, elapsed: u64) {
-        self.spend(lane as usize, elapsed.min(BESIDE), 0);
+    pub(super) fn charge_lane(&mut self, lane: Lane, elapsed: u64, waited: impl FnOnce() -> u64) {
+        self.spend(lane as usize, own(elapsed, 0, waited).min(BESIDE), 0);
         self.balance(self.ready);
     }
 

@@ -44,6 +44,7 @@ pub(crate) use remote::Remote;
 pub use tasks::{Id, TaskState};
 pub(crate) use tasks::{Origin, Spawned, TaskList};
 
+use crate::clock::Waited;
 use crate::coop;
 use crate::sync::{AtomicBool, Ordering};
 use futures_task::{ArcWake, waker_ref};
@@ -57,6 +58,7 @@ use std::sync::Arc;
 /// The owner thread's half of an executor. Dropping it shuts it down.
 pub(crate) struct Executor {
     local: Rc<Local>,
+    waited: Waited,
 }
 
 impl Executor {
@@ -64,7 +66,7 @@ impl Executor {
     /// become ready, unless the owner thread itself made the task ready inside [`enter`](Executor::enter). It should cost little
     /// while the owner is awake.
     pub(crate) fn new(unpark: Arc<dyn Unpark>) -> Executor {
-        Executor { local: Local::new(unpark) }
+        Executor { local: Local::new(unpark), waited: Waited::default() }
     }
 
     /// The half that other threads use.
@@ -162,12 +164,12 @@ impl Executor {
 
     /// To be called when the clock was read, `elapsed` nanoseconds after the last reading.
     pub(crate) fn charge(&self, elapsed: u64) {
-        self.local.lanes(|lanes| lanes.charge(elapsed));
+        self.local.lanes(|lanes| lanes.charge(elapsed, || self.waited.since_asked()));
     }
 
     /// Charges a lane with `elapsed` nanoseconds that it has used in addition to its polls.
     pub(crate) fn charge_lane(&self, lane: Lane, elapsed: u64) {
-        self.local.lanes(|lanes| lanes.charge_lane(lane, elapsed));
+        self.local.lanes(|lanes| lanes.charge_lane(lane, elapsed, || self.waited.since_asked()));
     }
 
     /// Returns what the next poll may well cost, in nanoseconds; at least one.

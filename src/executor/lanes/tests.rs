@@ -40,7 +40,7 @@ fn serve_with(
         let key = match next(lanes) {
             Some(key) => key,
             None => {
-                lanes.charge(elapsed);
+                lanes.charge(elapsed, || 0);
                 (left, elapsed) = (stretch(lanes), 0);
                 next(lanes).unwrap()
             }
@@ -53,7 +53,7 @@ fn serve_with(
         elapsed += took;
         left -= 1;
         if left == 0 {
-            lanes.charge(elapsed);
+            lanes.charge(elapsed, || 0);
             (left, elapsed) = (stretch(lanes), 0);
         }
     }
@@ -70,8 +70,8 @@ fn assert_equal(got: [u64; LANES], among: &[usize]) {
 
 /// Charges a lane with so much time, in pieces so short that none is forgiven.
 fn charge_lane(lanes: &mut Lanes, lane: Lane, elapsed: u64) {
-    (0..elapsed / SUSPECT).for_each(|_| lanes.charge_lane(lane, SUSPECT));
-    lanes.charge_lane(lane, elapsed % SUSPECT);
+    (0..elapsed / SUSPECT).for_each(|_| lanes.charge_lane(lane, SUSPECT, || 0));
+    lanes.charge_lane(lane, elapsed % SUSPECT, || 0);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn who_yields_has_a_turn_after_those_that_were_woken_before_and_not_more_than_it
                 lanes.push(if yields { Lane::Yielded } else { Lane::Woken }, key);
             }
             if key.is_none() || elapsed - read > 20_000 {
-                lanes.charge(elapsed - read);
+                lanes.charge(elapsed - read, || 0);
                 read = elapsed;
             }
         }
@@ -146,7 +146,7 @@ fn a_lane_with_little_to_do_is_served_at_once() {
     for _ in 0..100 {
         lanes.push(Lane::Timer, 7);
         assert_eq!(next(&mut lanes), Some(7));
-        lanes.charge(10_000);
+        lanes.charge(10_000, || 0);
         serve(&mut lanes, [None, Some(50_000), None, Some(50_000)], 20);
     }
 }
@@ -166,7 +166,7 @@ fn the_wait_after_one_very_long_poll_is_bounded() {
     while next(&mut lanes).is_some_and(|key| key != 3) {}
     lanes.push(Lane::Yielded, 3);
     lanes.push(Lane::Timer, 0);
-    lanes.charge(3_600_000_000_000);
+    lanes.charge(3_600_000_000_000, || 0);
     assert!(lanes.used[3] <= MOST);
     let got = serve(&mut lanes, [Some(1_000), None, None, Some(1_000)], 50_000);
     assert!(got[3] > 4_000_000, "{got:?}");
@@ -188,10 +188,10 @@ fn those_who_yield_go_after_all_who_were_ready_before_them() {
         while !lanes.is_empty() {
             match next(&mut lanes) {
                 Some(key) => order.push(key),
-                None => lanes.charge(1_000),
+                None => lanes.charge(1_000, || 0),
             }
             if order.len() % 10 == 0 {
-                lanes.charge(if order.len() % 500 == 0 { stop } else { 10_000 });
+                lanes.charge(if order.len() % 500 == 0 { stop } else { 10_000 }, || 0);
             }
         }
         let yielded = order.iter().position(|key| *key >= 5_000).unwrap();
@@ -206,9 +206,9 @@ fn drain(lanes: &mut Lanes, each: u64) -> Vec<u32> {
     while !lanes.is_empty() {
         if let Some(key) = next(lanes) {
             order.push(key);
-            lanes.charge(each);
+            lanes.charge(each, || 0);
         } else {
-            lanes.charge(0);
+            lanes.charge(0, || 0);
         }
     }
     order
@@ -291,11 +291,11 @@ fn a_lane_that_used_more_than_its_share_beside_its_polls_must_wait_while_others_
     lanes.push(Lane::Woken, 1);
     charge_lane(&mut lanes, Lane::Timer, LEAD as u64);
     assert!(!lanes.must_wait(Lane::Timer), "as much as it may be ahead");
-    lanes.charge_lane(Lane::Timer, 1);
+    lanes.charge_lane(Lane::Timer, 1, || 0);
     assert!(lanes.must_wait(Lane::Timer) && !lanes.must_wait(Lane::Woken));
     lanes.push(Lane::Timer, 0);
     assert_eq!(next(&mut lanes), Some(1), "the lane that is ahead was served");
-    lanes.charge(1_000);
+    lanes.charge(1_000, || 0);
     // No other lane has work.
     assert_eq!(next(&mut lanes), Some(0));
     assert!(!lanes.must_wait(Lane::Timer));
@@ -337,7 +337,7 @@ fn the_clock_is_read_when_a_lane_has_got_ahead_and_only_then() {
     lanes.push(Lane::Woken, 1);
     assert_eq!(next(&mut lanes), Some(1));
     assert_eq!(lanes.pop(), Next::Read);
-    lanes.charge(3_000);
+    lanes.charge(3_000, || 0);
     assert_eq!(next(&mut lanes), Some(1), "it had not");
 }
 
@@ -368,7 +368,7 @@ fn a_poll_far_longer_than_usual_is_charged_little_the_first_time() {
         lanes.used = [0; LANES];
         lanes.ahead = 0;
         assert_eq!(next(&mut lanes), Some(1));
-        lanes.charge(elapsed);
+        lanes.charge(elapsed, || 0);
         lanes.remove(3);
         (lanes.used[Lane::Woken as usize], lanes.usual[Lane::Woken as usize], lanes.next_cost())
     };
@@ -387,7 +387,7 @@ fn a_poll_far_longer_than_usual_is_charged_little_the_first_time() {
         (0..11).for_each(|key| lanes.push(Lane::Woken, key));
         lanes.push(Lane::Yielded, 99);
         (0..10).for_each(|key| assert_eq!(next(&mut lanes), Some(key)));
-        lanes.charge(elapsed);
+        lanes.charge(elapsed, || 0);
         assert_eq!(lanes.used[Lane::Woken as usize], charged);
     }
 }
@@ -403,7 +403,7 @@ fn long_polls_that_alternate_with_short_ones_are_charged_in_full() {
         lanes.used = [0; LANES];
         lanes.ahead = 0;
         assert_eq!(next(&mut lanes), Some(1));
-        lanes.charge(if n % 2 == 0 { 1_000 } else { 1_000_000 });
+        lanes.charge(if n % 2 == 0 { 1_000 } else { 1_000_000 }, || 0);
         lanes.remove(3);
         charged += lanes.used[Lane::Woken as usize];
     }
@@ -422,7 +422,7 @@ fn a_lane_in_which_few_polls_are_long_has_no_more_than_its_share() {
         let (mut polls, mut read, mut took) = (0, 0, [0; LANES]);
         while took.iter().sum::<u64>() < 2_000_000_000 {
             let Some(key) = next(&mut lanes) else {
-                lanes.charge(mem::take(&mut read));
+                lanes.charge(mem::take(&mut read), || 0);
                 continue;
             };
             let (lane, elapsed) = if key == 2 {
@@ -435,12 +435,63 @@ fn a_lane_in_which_few_polls_are_long_has_no_more_than_its_share() {
             read += elapsed;
             lanes.push(lane, key);
             if read >= 50_000 {
-                lanes.charge(mem::take(&mut read));
+                lanes.charge(mem::take(&mut read), || 0);
             }
         }
         let share = took[Lane::Exhausted as usize] as f64 / took.iter().sum::<u64>() as f64;
         assert!((0.45..0.55).contains(&share), "one in {one_in} is long: {share}");
     }
+}
+
+/// Another program has two thirds of the processor. It comes on whenever the thread has run for three milliseconds, and always while
+/// tasks of one lane are polled, because they make system calls.
+#[test]
+fn what_other_programs_take_from_the_polls_of_one_lane_does_not_count_against_it() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    for (lane, key) in [(Lane::Exhausted, 2), (Lane::Yielded, 3)] {
+        lanes.push(lane, key);
+    }
+    let (mut own, mut ran) = ([0; LANES], 0);
+    while own.iter().sum::<u64>() < 1_000_000_000 {
+        let Some(key) = next(&mut lanes) else {
+            lanes.charge(0, || 0);
+            continue;
+        };
+        let (lane, took) = if key == 2 { (Lane::Exhausted, 100_000) } else { (Lane::Yielded, 20_000) };
+        own[lane as usize] += took;
+        ran += took;
+        let waited = if ran >= 3_000_000 && lane == Lane::Yielded { 2 * mem::take(&mut ran) } else { 0 };
+        lanes.push(lane, key);
+        lanes.charge(took + waited, || waited);
+    }
+    assert_equal(own, &[Lane::Exhausted as usize, Lane::Yielded as usize]);
+}
+
+#[test]
+fn the_system_is_asked_only_about_what_took_longer_than_usual() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    let mut charge = |elapsed, waited: fn() -> u64| {
+        lanes.push(Lane::Woken, 1);
+        (lanes.used, lanes.ahead, lanes.usual) = ([0; LANES], 0, [50_000; LANES]);
+        assert_eq!(next(&mut lanes), Some(1));
+        lanes.push(Lane::Yielded, 3);
+        lanes.charge(elapsed, waited);
+        lanes.remove(3);
+        lanes.used[Lane::Woken as usize]
+    };
+    assert_eq!(charge(200_000, || panic!("four times the usual time")), 200_000);
+    // The usual time stays, whatever the thread has waited since the system was last asked.
+    assert_eq!(charge(200_001, || u64::MAX), 200_000);
+    assert_eq!(charge(8_000_000, || 7_900_000), 200_000);
+    assert_eq!(charge(8_000_000, || 7_700_000), 200_000, "and some of the rest is forgiven");
+    assert_eq!(lanes.spare, MOST as u64 - 100_000 + 300_000 / SPARED);
+    lanes.charge_lane(Lane::Timer, SUSPECT, || panic!("it is not long"));
+    lanes.push(Lane::Woken, 1);
+    let before = lanes.used[Lane::Timer as usize];
+    lanes.charge_lane(Lane::Timer, 900_000, || 800_000);
+    assert_eq!(lanes.used[Lane::Timer as usize] - before, SUSPECT as i64);
 }
 
 #[test]
@@ -453,7 +504,7 @@ fn a_sixteenth_of_the_time_may_be_that_of_another_program() {
         (lanes.ahead, lanes.usual) = (0, [GUESS; LANES]);
         assert_eq!(next(&mut lanes), Some(1));
         lanes.push(Lane::Yielded, 3);
-        lanes.charge(elapsed);
+        lanes.charge(elapsed, || 0);
         lanes.remove(3);
         lanes.used[Lane::Woken as usize]
     };
@@ -473,7 +524,7 @@ fn what_is_used_beside_polls_is_never_much_at_a_time() {
         let mut lanes = Lanes { spare, ..Lanes::default() };
         lanes.begin();
         lanes.push(Lane::Woken, 1);
-        lanes.charge_lane(Lane::Timer, 15_000_000);
+        lanes.charge_lane(Lane::Timer, 15_000_000, || 0);
         let charged = if spare > 0 { SUSPECT } else { BESIDE };
         assert_eq!((lanes.used, lanes.must_wait(Lane::Timer)), ([charged as i64, 0, 0, 0], false));
     }
@@ -487,7 +538,7 @@ fn the_next_poll_may_cost_what_the_lane_that_is_next_has_cost() {
     for (lane, elapsed) in [(Lane::Woken, 9_000), (Lane::Yielded, 4_000), (Lane::Timer, 500)] {
         lanes.push(lane, 1);
         assert_eq!(next(&mut lanes), Some(1));
-        lanes.charge(elapsed);
+        lanes.charge(elapsed, || 0);
     }
     assert_eq!(lanes.next_cost(), GUESS);
     // It shrinks by a quarter of the excess.
@@ -515,13 +566,13 @@ fn what_came_before_the_beginning_is_charged_to_nobody() {
     lanes.push(Lane::Yielded, 3);
     assert_eq!(next(&mut lanes), Some(1));
     lanes.begin();
-    lanes.charge(90_000);
+    lanes.charge(90_000, || 0);
     assert_eq!((lanes.used, lanes.next_cost()), ([0; LANES], GUESS));
     // Two polls of one lane, and the time of both together.
     lanes.push(Lane::Woken, 1);
     lanes.push(Lane::Woken, 1);
     assert_eq!((next(&mut lanes), next(&mut lanes)), (Some(1), Some(1)));
-    lanes.charge(6_000);
+    lanes.charge(6_000, || 0);
     assert_eq!((lanes.used, lanes.cost[Lane::Woken as usize]), ([0, 6_000, 0, 0], 3_000));
 }
 
@@ -577,7 +628,7 @@ fn estimates_grow_at_once_and_shrink_slowly() {
     assert_eq!(fit(&lanes), 50);
     lanes.pop();
     lanes.push(Lane::Woken, 1);
-    lanes.charge(25_000);
+    lanes.charge(25_000, || 0);
     assert_eq!(fit(&lanes), 2);
     serve(&mut lanes, [None, Some(20), None, None], 10);
     assert!(fit(&lanes) < 100);
@@ -586,6 +637,6 @@ fn estimates_grow_at_once_and_shrink_slowly() {
     // A reading after no poll changes nothing.
     lanes.begin();
     let before = fit(&lanes);
-    lanes.charge(1_000_000_000);
+    lanes.charge(1_000_000_000, || 0);
     assert_eq!(fit(&lanes), before);
 }

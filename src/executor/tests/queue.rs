@@ -3,6 +3,7 @@
 use super::super::local::Local;
 use super::super::{End, Executor, Lane, RunReport, spawn_local};
 use super::{Bell, OnDrop, executor, idle, result, run, settle};
+use crate::clock::Waited;
 use crate::coop::{self, unconstrained, yield_now};
 use futures_task::waker as waker_of;
 use std::cell::{Cell, RefCell};
@@ -213,7 +214,7 @@ fn spawning_without_an_executor_hands_the_future_back() {
 #[test]
 fn tasks_stay_in_order_while_counters_wrap_around() {
     let local = Local::counting_from(Arc::new(Bell::default()), u64::MAX - 3);
-    let executor = Executor { local };
+    let executor = Executor { local, waited: Waited::default() };
     let _entered = executor.enter();
     let trace = Rc::new(RefCell::new(Vec::new()));
     for number in 0..8 {
