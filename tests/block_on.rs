@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::thread;
 
-use common::{LONG, ms, watchdog};
+use common::{LONG, ms, paused, watchdog};
 use futures::FutureExt;
 use mainspring::task::yield_now;
 use mainspring::{Runtime, sleep};
@@ -41,7 +41,8 @@ fn pair() -> (UnixStream, UnixStream) {
 #[test]
 fn a_task_that_has_yielded_goes_on() {
     let _watchdog = watchdog(LONG);
-    let runtime = Runtime::new().unwrap();
+    // Paused: a turn is then as long on a slow machine.
+    let runtime = paused();
     let task = runtime.spawn(yield_now());
     runtime.block_on(async {});
     assert!(task.is_finished());
