@@ -30,8 +30,8 @@
 //! * `cost`, what a poll may well cost, grows to a higher measurement at once and shrinks in small steps. An estimate that is too
 //!   high costs a reading of the clock; one that is too low makes a turn too long. `usual`, what a poll usually costs, follows in
 //!   steps of two. It shrinks in smaller steps than it grows, because long and short polls often alternate.
-//! * Another program may have run during what took unusually long. The system says for how long the thread has waited for a processor,
-//!   and that is not charged. Of the rest, which may be all if the system does not say, a [`SPARED`]th of all time is forgiven, and no
+//! * Another program may have run during what took unusually long. About very long polls the system says for how long the thread has
+//!   waited for a processor, and that is not charged. Of the rest, which may be all if the system does not say, a [`SPARED`]th of all time is forgiven, and no
 //!   more: otherwise a lane in which one poll in ten is long would have nearly all the time.
 //! * Before the executor changes to another lane because one is ahead, the clock is read, unless polls are cheap. So
 //!   what is measured then belongs to a single lane.
@@ -57,6 +57,10 @@ const MOST: i64 = 20_000_000;
 
 /// More time than this, in nanoseconds, is suspect unless it is usual: the thread may have been kept from running.
 const SUSPECT: u64 = 100_000;
+
+/// About polls that took longer than this, in nanoseconds, and longer than usual, the system is asked. The answer takes up to ten
+/// microseconds.
+const ASKED: u64 = 1_000_000;
 
 /// What a lane uses beside its polls is bounded work; it never takes longer than this by itself, in nanoseconds.
 const BESIDE: u64 = 1_000_000;
@@ -133,14 +137,12 @@ fn first(lanes: u8) -> usize {
     lanes.trailing_zeros() as usize % LANES
 }
 
-/// What is left of the time that something `took`, without what the thread has `waited`. That is asked for only if it took longer than
-/// both the `usual` and the [`SUSPECT`] time, which stay in any case.
+/// What is left of the time that polls `took`, without what the thread has `waited`. The `usual` and the [`SUSPECT`] time stay in any
+/// case.
 #[inline]
 fn own(took: u64, usual: u64, waited: impl FnOnce() -> u64) -> u64 {
-    match took.saturating_sub(usual.max(SUSPECT)) {
-        0 => took,
-        excess => took - waited().min(excess),
-    }
+    let most = usual.max(SUSPECT);
+    if took <= most.max(ASKED) { took } else { took - waited().min(took - most) }
 }
 
 impl Default for Lanes {
@@ -379,8 +381,8 @@ impl Lanes {
     }
 
     /// Charges a lane with `elapsed` nanoseconds that it has used in addition to its polls.
-    pub(super) fn charge_lane(&mut self, lane: Lane, elapsed: u64, waited: impl FnOnce() -> u64) {
-        self.spend(lane as usize, own(elapsed, 0, waited).min(BESIDE), 0);
+    pub(super) fn charge_lane(&mut self, lane: Lane, elapsed: u64) {
+        self.spend(lane as usize, elapsed.min(BESIDE), 0);
         self.balance(self.ready);
     }
 

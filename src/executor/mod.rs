@@ -169,7 +169,7 @@ impl Executor {
 
     /// Charges a lane with `elapsed` nanoseconds that it has used in addition to its polls.
     pub(crate) fn charge_lane(&self, lane: Lane, elapsed: u64) {
-        self.local.lanes(|lanes| lanes.charge_lane(lane, elapsed, || self.waited.since_asked()));
+        self.local.lanes(|lanes| lanes.charge_lane(lane, elapsed));
     }
 
     /// Returns what the next poll may well cost, in nanoseconds; at least one.
