@@ -2,41 +2,11 @@
 
 mod common;
 
-#[cfg(unix)]
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Waker};
 use std::thread;
 
-use common::{LONG, ms, paused, watchdog};
-use futures::FutureExt;
+use common::{LONG, Probe, ms, paused, watchdog};
 use mainspring::task::yield_now;
 use mainspring::{Runtime, sleep};
-
-/// Counts its wake-ups.
-#[derive(Default)]
-struct Woken(AtomicUsize);
-
-impl std::task::Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// A waker, and what counts its wake-ups.
-fn counter() -> (Arc<Woken>, Waker) {
-    let woken = Arc::new(Woken::default());
-    (woken.clone(), woken.into())
-}
-
-/// Both ends of a connection; the first does not block.
-#[cfg(unix)]
-fn pair() -> (UnixStream, UnixStream) {
-    let (here, there) = UnixStream::pair().unwrap();
-    here.set_nonblocking(true).unwrap();
-    (here, there)
-}
 
 #[test]
 fn a_task_that_has_yielded_goes_on() {
@@ -59,15 +29,15 @@ fn a_timer_that_is_due_fires_whether_a_task_waits_for_it_or_not() {
     (0..3).for_each(|_| runtime.block_on(async {}));
     assert!(task.is_finished());
 
-    let (woken, waker) = counter();
+    let probe = Probe::new();
     let mut timer = {
         let _entered = runtime.handle().enter();
         Box::pin(sleep(ms(1)))
     };
-    assert!(timer.poll_unpin(&mut Context::from_waker(&waker)).is_pending());
+    assert!(probe.poll(timer.as_mut()).is_pending());
     thread::sleep(ms(2));
     runtime.block_on(async {});
-    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert_eq!(probe.wakes(), 1);
 }
 
 #[cfg(unix)]
@@ -75,10 +45,11 @@ fn a_timer_that_is_due_fires_whether_a_task_waits_for_it_or_not() {
 fn the_event_of_a_descriptor_is_seen_whether_a_task_waits_for_it_or_not() {
     use mainspring::io::AsyncFd;
     use std::io::Write;
+    use std::os::unix::net::UnixStream;
 
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
-    let (here, mut there) = pair();
+    let (here, mut there) = UnixStream::pair().unwrap();
     let task = runtime.spawn(async move {
         AsyncFd::new(here).unwrap().readable().await.unwrap();
     });
@@ -88,15 +59,15 @@ fn the_event_of_a_descriptor_is_seen_whether_a_task_waits_for_it_or_not() {
     (0..3).for_each(|_| runtime.block_on(async {}));
     assert!(task.is_finished());
 
-    let (here, mut there) = pair();
+    let (here, mut there) = UnixStream::pair().unwrap();
     let here = {
         let _entered = runtime.handle().enter();
         AsyncFd::new(here).unwrap()
     };
-    let (woken, waker) = counter();
+    let probe = Probe::new();
     let mut ready = Box::pin(here.readable());
-    assert!(ready.poll_unpin(&mut Context::from_waker(&waker)).is_pending());
+    assert!(probe.poll(ready.as_mut()).is_pending());
     there.write_all(b"x").unwrap();
     runtime.block_on(async {});
-    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert_eq!(probe.wakes(), 1);
 }

@@ -5,16 +5,15 @@ mod common;
 
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant as StdInstant};
 
-use common::{Dropped, LONG, beside_parked, metrics, ms, panicked, paused, turn, watchdog};
-use futures::FutureExt;
+use common::{Dropped, LONG, Probe, beside_parked, metrics, ms, panicked, paused, turn, watchdog};
 use futures::channel::oneshot;
 use futures::future::FusedFuture;
 use futures::poll;
@@ -331,32 +330,20 @@ fn a_task_of_one_runtime_is_awaited_in_another() {
     first.join().unwrap();
 }
 
-/// Whether a waker has been woken, and the waker.
-fn flag() -> (Arc<AtomicBool>, Waker) {
-    struct Flag(Arc<AtomicBool>);
-    impl Wake for Flag {
-        fn wake(self: Arc<Self>) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-    let woken = Arc::new(AtomicBool::new(false));
-    (woken.clone(), Arc::new(Flag(woken)).into())
-}
-
 #[test]
 fn of_two_foreign_wakers_a_handle_wakes_the_latest() {
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
     let (end, ended) = oneshot::channel::<()>();
     let mut task = runtime.spawn(ended);
-    let wakers = [(); 2].map(|()| flag());
-    for (_, waker) in &wakers {
-        assert!(task.poll_unpin(&mut Context::from_waker(waker)).is_pending());
+    let probes = [(); 2].map(|()| Probe::new());
+    for probe in &probes {
+        assert!(probe.poll(Pin::new(&mut task)).is_pending());
     }
     end.send(()).unwrap();
     runtime.block_on(yield_now());
     assert!(task.is_finished());
-    assert_eq!(wakers.map(|(woken, _)| woken.load(Ordering::Relaxed)), [false, true]);
+    assert_eq!(probes.map(|probe| probe.wakes()), [0, 1]);
 }
 
 #[test]

@@ -137,14 +137,6 @@ fn first(lanes: u8) -> usize {
     lanes.trailing_zeros() as usize % LANES
 }
 
-/// What is left of the time that polls `took`, without what the thread has `waited`. The `usual` and the [`SUSPECT`] time stay in any
-/// case.
-#[inline]
-fn own(took: u64, usual: u64, waited: impl FnOnce() -> u64) -> u64 {
-    let most = usual.max(SUSPECT);
-    if took <= most.max(ASKED) { took } else { took - waited().min(took - most) }
-}
-
 impl Default for Lanes {
     fn default() -> Lanes {
         Lanes {
@@ -366,8 +358,7 @@ impl Lanes {
     pub(super) fn charge(&mut self, elapsed: u64, waited: impl FnOnce() -> u64) {
         self.crossed = false;
         let polls = mem::take(&mut self.polls);
-        let usual = (0..LANES).map(|lane| 4 * polls[lane] * self.usual[lane]).sum();
-        let elapsed = own(elapsed, usual, waited);
+        let elapsed = if elapsed > ASKED { self.own(&polls, elapsed, waited) } else { elapsed };
         let Some(measured) = elapsed.checked_div(polls.iter().sum()) else { return };
         // At least one, so that something is expected of the next poll.
         let measured = measured.max(1);
@@ -378,6 +369,17 @@ impl Lanes {
             self.usual[lane] = measured.clamp(usual - usual / 8, 2 * usual);
         }
         self.balance(self.ready);
+    }
+
+    /// What is left of the time that these polls `took`, without what the thread has `waited`. The usual and the [`SUSPECT`] time stay
+    /// in any case.
+    #[cold]
+    fn own(&self, polls: &[u64; LANES], took: u64, waited: impl FnOnce() -> u64) -> u64 {
+        let usual = (0..LANES).map(|lane| 4 * polls[lane] * self.usual[lane]).sum::<u64>();
+        match took.saturating_sub(usual.max(SUSPECT)) {
+            0 => took,
+            excess => took - waited().min(excess),
+        }
     }
 
     /// Charges a lane with `elapsed` nanoseconds that it has used in addition to its polls.

@@ -48,7 +48,6 @@ fn no_sleep_ends_early() {
 #[test]
 fn a_sleep_of_zero_is_ready_at_its_first_poll() {
     // Without the budget, which a slow machine may use up within these polls.
-    // Without a budget, which a slow machine uses up.
     block_on(unconstrained(async {
         let before = metrics();
         for _ in 0..100 {
