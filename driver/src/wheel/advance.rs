@@ -126,7 +126,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     ///
     /// While timers are due at [`elapsed`](Wheel::elapsed) that have not expired yet, it is not later than the deadline of the first of
     /// them. (Until [`next_due`](Wheel::next_due) returns [`Due::Idle`], `elapsed` may lie before its `now`.) The slack of timers that
-    /// are due within 16 ns may be ignored.
+    /// are due within 16 ns may be ignored, and that of up to 64 others.
     pub fn next_wake(&self) -> Option<Nanos> {
         self.next_park().map(|park| park.wake)
     }
@@ -163,7 +163,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         if due <= self.elapsed {
             return Some(Park { due, wake: due, most: due });
         }
-        // What is in the tree is due within nanoseconds: its slack does not matter.
+        // What is in the tree is due within nanoseconds, or there are few: their slack is not used.
         let first = self.tree.first_key_value().map_or(Nanos::NEVER, |((when, _), _)| *when);
         let mut most = self.open_slots().fold(first, |most, id| self.slots[id.index()].wake_until(most));
         let (mut last, mut before) = (None, None);

@@ -92,7 +92,8 @@ impl Occupancy {
         self.slots.iter().flatten().map(|&timers| timers as usize).sum::<usize>() + self.opened
     }
 
-    /// Timers whose slot has been opened because its time has come: they are in order, and due now or soon.
+    /// Timers whose slot has been opened because its time has come: they are in order, and due now or soon. And a few that were armed out
+    /// of order.
     pub fn opened(&self) -> usize {
         self.opened
     }
@@ -351,7 +352,7 @@ mod tests {
         let mut places = Places(vec![Place::NOWHERE; 10_000]);
         for key in 0..10_000 {
             // More than are sorted, and out of order.
-            let deadline = (1 << 22) + 1 + 300 * (key as u64 % 4_000);
+            let deadline = (1 << 22) + 1 + 300 * (4_000 - key as u64 % 4_000);
             wheel.insert(&mut places, key, Nanos::new(deadline), rank(key));
         }
         let mut moves = 4;

@@ -32,6 +32,8 @@
 //!   is filed again.
 //! * A timer that is due in the 16 ns in which the wheel stands goes to the end of level 0's open slot if that keeps the order,
 //!   and otherwise to `tree`. There, too, ends a cascade of many timers with nearly the same deadline.
+//! * So does a timer that would upset the order of a long slot, while the tree has few: a ticker among a crowd that was armed in order
+//!   does not make the crowd cascade.
 //! * Work is sliced: a cascade may stop after any cell. No step sorts more than a short row, of up to 2048 cells. What a step moves,
 //!   skips or frees besides takes no longer; only the last timer of a row of millions that leaves frees the list of its blocks.
 //! * [`Wheel::check`] verifies all this; the driver's tests do it after every change of a small wheel.
@@ -61,6 +63,9 @@ pub use store::{Place, Rank, Store};
 
 use crate::Nanos;
 pub use crate::slack::Slack;
+
+/// While the tree has fewer timers than this, it takes those that would upset the order of a long slot.
+const STRAGGLERS: usize = 64;
 
 /// A hierarchical timing wheel over keys that somebody else owns.
 ///
@@ -111,7 +116,8 @@ pub struct Wheel<K, const SHORT: usize = { pool::LONGEST }> {
     cascading: Option<SlotId>,
     /// No timer is or was in an open slot that is due after this.
     latest_open: Nanos,
-    /// Timers that are due in the 16 ns in which the wheel stands, and would break the order of level 0's open slot.
+    /// Timers that are due in the 16 ns in which the wheel stands, and would break the order of level 0's open slot; and a few that would
+    /// break the order of another.
     tree: Tree<K>,
     pool: Pool<K>,
     len: usize,
@@ -257,7 +263,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     }
 
     /// Bytes that the wheel has allocated: 24 for a timer, and at least 1,536 for a slot with timers. The tree of timers that are due
-    /// in the same 16 ns is not counted.
+    /// in the same 16 ns, or came out of order, is not counted.
     pub fn allocated_bytes(&self) -> usize {
         let listed = self.slots.iter().map(|slot| slot.row.listed()).sum();
         self.slots.capacity() * size_of::<Slot<K, SHORT>>() + self.pool.allocated_bytes(listed)
@@ -368,7 +374,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     }
 
     /// Puts a timer into a slot that has no room for it at the end, or holes to fill. A timer without a slot, because it is due or will be
-    /// in the 16 ns in which the wheel stands, goes behind all others that are due then, or into the tree. (It is passed in pieces on
+    /// in the 16 ns in which the wheel stands, goes behind all others that are due then, or into the tree; as do the first that would
+    /// upset the order of a long slot. (It is passed in pieces on
     /// purpose. As a whole it would be written to the stack and read back in wider words, which stalls until all its stores are done.)
     #[inline(never)]
     fn file_slowly(&mut self, store: &mut impl Store<K>, id: SlotId, when: Nanos, rank: Rank, key: K) {
@@ -376,15 +383,18 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         if self.slots.is_empty() {
             self.slots.resize_with(LEVELS * SLOTS, Slot::new);
         }
-        if let Some(slot) = self.slots.get_mut(id.index()) {
+        let is_full = self.tree.len() >= STRAGGLERS;
+        if let Some(slot) = self.slots.get_mut(id.index()).filter(|slot| is_full || !slot.is_upset_by(&timer))
+        {
             slot.push(store, timer, &mut self.pool);
             self.occupied.set(id);
             self.clear_until = self.clear_until.min(Nanos::new(id.start(self.elapsed).get() - 1));
             return;
         }
-        self.latest_open = self.latest_open.max(when);
-        let id = SlotId::current(self.elapsed, 0);
-        if self.slots[id.index()].push_opened(store, timer, &mut self.pool) {
+        let is_due_now = id == SlotId::TREE;
+        let current = SlotId::current(self.elapsed, 0);
+        if is_due_now && self.slots[current.index()].push_opened(store, timer, &mut self.pool) {
+            self.latest_open = self.latest_open.max(when);
             self.open |= 1;
         } else {
             let other = self.tree.insert((when, rank), key);

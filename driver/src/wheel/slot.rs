@@ -17,6 +17,7 @@
 
 use super::pool::Pool;
 use super::row::{BLOCK, Row, Timer};
+use super::tree::IN_TREE;
 use super::{Place, Slack, Store};
 use crate::Nanos;
 
@@ -108,7 +109,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         self.ordered = self.ordered && self.is_last(&timer);
         let hole = if self.ordered { None } else { self.hole() };
         let index = hole.unwrap_or(self.row.len());
-        assert!(index + SHORT < u32::MAX as usize, "a slot holds fewer than 2^32 timers");
+        assert!(index + SHORT < IN_TREE as usize, "a slot holds fewer than 2^31 timers");
         match hole {
             Some(hole) => self.row.fill(hole, timer),
             None => self.row.push(timer, pool),
@@ -127,6 +128,11 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     #[inline]
     pub(super) fn is_last(&self, timer: &Timer<K>) -> bool {
         self.row.last().is_none_or(|last| last.order() < timer.order())
+    }
+
+    /// Whether it is in order, would cascade if it were not, and would not be any more with this timer.
+    pub(super) fn is_upset_by(&self, timer: &Timer<K>) -> bool {
+        self.ordered && !self.is_short() && !self.is_last(timer)
     }
 
     #[inline]
@@ -227,7 +233,8 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         None
     }
 
-    /// Gives the timer of `key`, if it lies at `index`, another deadline in this slot, and another slack. Returns whether it lay there.
+    /// Gives the timer of `key`, if it lies at `index`, another deadline in this slot, and another slack. Returns whether it did: not if it
+    /// lies elsewhere, nor if that would upset the order of a long slot.
     #[inline]
     pub(super) fn edit(
         &mut self,
@@ -237,6 +244,9 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         when: Nanos,
         slack: Slack,
     ) -> bool {
+        if self.ordered && !self.is_short() {
+            return false;
+        }
         let Some(cell) = self.row.at_mut(index as usize, key) else { return false };
         let timer = Timer { when, rank: cell.rank.with_slack(slack), key };
         *cell = timer;

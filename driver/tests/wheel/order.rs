@@ -44,6 +44,33 @@ fn a_crowd_with_one_deadline_is_neither_moved_nor_sorted_before_its_first_fires(
 }
 
 #[test]
+fn a_few_timers_do_not_upset_the_order_of_a_crowd() {
+    // A crowd of 500 in order; then `few` that are due among them, some of which are cancelled or reset, as is one of the crowd.
+    for (few, is_upset) in [(1, false), (62, false), (66, true)] {
+        let (mut bench, start) = (Bench::new(0), width(5));
+        let crowd: Vec<usize> = (0..500).map(|i| bench.add(start + 1_000 * (i + 1))).collect();
+        let few: Vec<usize> = (0..few).map(|i| bench.add(start + 1_500 + 7_000 * (i % 60))).collect();
+        bench.check();
+        bench.refile(crowd[100], start + 50_300);
+        for key in few.iter().skip(10).step_by(10) {
+            bench.refile(*key, start + 2_700);
+        }
+        for key in few.iter().skip(5).step_by(10) {
+            bench.cancel(*key);
+        }
+        bench.check();
+        let wake = bench.next_wake();
+        assert_eq!(wake, Some(at(start + 1_000)), "the first of all");
+        let mut expected: Vec<usize> = (0..bench.owners.place.len()).collect();
+        expected.retain(|key| !few.iter().skip(5).step_by(10).any(|gone| gone == key));
+        expected.sort_by_key(|key| (bench.owners.deadline[*key], *key));
+        let fired: Vec<usize> = (0..600).flat_map(|i| bench.advance(start + 1_000 * i, 10)).collect();
+        assert_eq!(fired, expected);
+        assert_eq!(bench.wheel.moved() > 0, is_upset, "{} moves", bench.wheel.moved());
+    }
+}
+
+#[test]
 fn equal_deadlines_keep_their_order_on_the_way_down() {
     // Inserted at many distances, so that they come down from every level; some are cancelled, some are moved
     // away and back, some are moved silently.
