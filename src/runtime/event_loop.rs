@@ -263,12 +263,13 @@ impl EventLoop {
         }
     }
 
-    /// Returns whether a step would move paused time.
+    /// Returns whether a step would move paused time, or timers are due that no turn has fired yet.
     fn wants_step(&mut self, handle: &Handle) -> bool {
         let clock = handle.virtual_time();
         let by_itself = self.auto_advance && !clock.is_held();
+        let now = self.driver.handle().now();
         clock.next().is_some()
-            || (by_itself && self.driver.next_deadline().is_some_and(|at| at < Nanos::NEVER))
+            || self.driver.next_deadline().is_some_and(|at| at <= now || (by_itself && at < Nanos::NEVER))
     }
 
     /// Returns whether timers that are due were left to the next turn.
@@ -287,13 +288,17 @@ impl EventLoop {
             return;
         }
         let deadline = self.driver.next_deadline().filter(|at| *at < Nanos::NEVER);
+        // Time has reached it, by itself or not, and no turn has fired it yet: what told of that may have been seen by a turn
+        // in which timers had to wait, or in which a foreign waker panicked, or by `lend`.
+        let now = self.driver.handle().now();
+        let is_due = deadline.is_some_and(|deadline| deadline <= now);
         match (deadline, clock.next()) {
             (Some(deadline), Some(until)) if deadline <= until => self.advance_to(deadline),
             (_, Some(until)) => {
                 self.advance_to(until);
                 clock.settle(self.driver.handle().now());
             }
-            (Some(deadline), None) if by_itself => self.advance_to(deadline),
+            (Some(deadline), None) if by_itself || is_due => self.advance_to(deadline),
             _ => {
                 let until = self.at_most(most, Until::Event);
                 self.look(handle, executor, until);
