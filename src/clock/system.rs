@@ -142,7 +142,7 @@ pub(super) fn suspended() -> i64 {
 /// By how many nanoseconds the alarm's clock is ahead of the driver's time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AlarmOffset {
-    ahead: u64,
+    ahead: i128,
     clock: ClockId,
     /// [`Timers::clock_changes`] at the time of the measurement.
     changes: u32,
@@ -156,7 +156,7 @@ impl AlarmOffset {
             let before = timers.now().get();
             let system = read(clock);
             let after = timers.now().get();
-            (after.saturating_sub(before), system.wrapping_sub(before))
+            (after.saturating_sub(before), i128::from(system) - i128::from(before))
         });
         AlarmOffset { ahead, clock, changes }
     }
@@ -173,8 +173,10 @@ impl AlarmOffset {
         if timers.clock_changes() != self.changes {
             *self = AlarmOffset::measure(timers, self.clock);
         }
-        // The driver's time may have been moved far ahead of the system's; then the sum wraps around to it.
-        at.get().wrapping_add(self.ahead)
+        // The driver's time may have been moved far ahead of the system's, so the difference may be negative. A moment that
+        // lies beyond the end of the alarm's clock becomes that end: if it wrapped around, the alarm would ring at once, again
+        // and again.
+        (i128::from(at.get()) + self.ahead).clamp(0, u64::MAX.into()) as u64
     }
 }
 
