@@ -10,7 +10,7 @@
 //! * A poll in which bytes moved reads the clock, once. The turn's latest reading would cost nothing, but it was taken
 //!   before the bytes moved, earlier by everything that ran since: the limit would end early.
 //! * A direction that could not be asked, because the budget was used up, may have bytes waiting. Then no limit ends the copy in this
-//!   poll. The task has been woken, and the directions take turns to be asked first, so the next poll knows more.
+//!   poll. The task is woken, and the directions take turns to be asked first, so the next poll knows more.
 //! * Without a limit, no clock is read and no timer is registered.
 
 use std::io;
@@ -23,6 +23,7 @@ use mainspring_driver::{Nanos, Shutdown, TimerEntry};
 use pin_project_lite::pin_project;
 
 use super::error::Direction;
+use crate::coop;
 use crate::runtime::context;
 
 /// The limit that was exceeded.
@@ -91,6 +92,11 @@ impl Idle {
         }
         self.as_mut().note(moved)?;
         if !is_known {
+            // The streams need not take part in the budget, and other futures of this task may have used it up: then nothing has
+            // woken the task so far, and the timer may have fired already.
+            if coop::poll_proceed(cx).is_ready() {
+                cx.waker().wake_by_ref();
+            }
             return Poll::Pending;
         }
         loop {
