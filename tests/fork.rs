@@ -83,6 +83,7 @@ fn a_child_is_told_and_its_parent_notices_nothing() {
     with_a_child_process();
     with_work_that_blocks();
     while_others_begin_work_that_blocks();
+    by_work_that_blocks();
 }
 
 /// A child whose parent had the runtime before.
@@ -280,4 +281,53 @@ fn while_others_begin_work_that_blocks() {
         assert_eq!(wrong, []);
         workers.into_iter().for_each(|worker| worker.join().unwrap());
     });
+}
+
+/// The child has the copy of a thread for such work, and of a queue that is the parent's.
+fn by_work_that_blocks() {
+    use std::io::Write;
+    use std::sync::{Arc, Barrier, Mutex, mpsc};
+
+    use mainspring::task::unblock;
+
+    let path = std::env::temp_dir().join(format!("mainspring-fork-{}", std::process::id()));
+    let (ends, end) = mpsc::channel::<()>();
+    let (end, begun) = (Arc::new(Mutex::new(end)), Arc::new(Barrier::new(513)));
+    let (tell, told) = mpsc::channel();
+    let (go, forks) = mpsc::channel::<()>();
+    let forks = Arc::new(Mutex::new(forks));
+    // As many as there are threads at most; one of them forks, and returns in both processes.
+    let busy: Vec<_> = (0..512)
+        .map(|number| {
+            let (end, begun, tell, forks) = (end.clone(), begun.clone(), tell.clone(), forks.clone());
+            unblock(move || {
+                begun.wait();
+                if number > 0 {
+                    let _ended = end.lock().unwrap().recv();
+                    return;
+                }
+                forks.lock().unwrap().recv().unwrap();
+                match fork() {
+                    // SAFETY: It ends the child, should that wait for ever.
+                    0 => _ = unsafe { libc::alarm((LONG / 2).as_secs() as u32) },
+                    child => tell.send(child).unwrap(),
+                }
+            })
+        })
+        .collect();
+    begun.wait();
+    let to = path.clone();
+    let waits = unblock(move || {
+        let mut file = std::fs::File::options().append(true).create(true).open(to).unwrap();
+        writeln!(file, "done").unwrap();
+    });
+    // Now it waits, for no thread is free.
+    go.send(()).unwrap();
+    wait_for(told.recv().unwrap());
+    drop(ends);
+    futures::executor::block_on(join_all(busy));
+    futures::executor::block_on(waits);
+    let done = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(done, "done\n", "the child did its parent's work once more");
 }

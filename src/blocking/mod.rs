@@ -247,6 +247,10 @@ impl<T: Send> pool::Work for Job<T> {
         quietly(|| drop(unwanted));
         drop(hold);
     }
+
+    fn is_wanted(&self) -> bool {
+        !matches!(*self.lock(), Stage::Over)
+    }
 }
 
 impl<T> Future for Unblock<T> {
@@ -278,6 +282,9 @@ impl<T> Drop for Unblock<T> {
         let mut stage = self.job.lock();
         let unwanted = mem::replace(&mut *stage, Stage::Over);
         drop(stage);
+        if let Stage::Queued(..) = unwanted {
+            pool::note_unwanted();
+        }
         drop((unwanted, self.job.waker.take()));
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! * There is one pool in a process, and it belongs to no runtime. A thread begins when there is more work than there are idle
 //!   threads, and ends when it has been idle for [`IDLE`].
-//! * Work begins in the order in which it came.
+//! * Work begins in the order in which it came. What is no longer wanted leaves the queue even if no thread is free.
 //! * An idle thread looks at the queue before it waits, and again after, whatever has ended the wait: so no work is
 //!   left while a thread is idle.
 //! * Threads are started under the lock: a caller that fails to start the only thread takes its work back, and no other work is
@@ -19,6 +19,7 @@
 use crate::fork::Process;
 use std::collections::VecDeque;
 use std::io;
+use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -33,7 +34,13 @@ const IDLE: Duration = Duration::from_secs(1);
 pub(super) trait Work: Send + Sync {
     /// Does the work. Must not panic.
     fn run(self: Arc<Self>);
+
+    /// Returns whether there still is something to do: false once the work was dropped by the one who wanted it.
+    fn is_wanted(&self) -> bool;
 }
+
+/// The number of pieces of work for which the queue keeps memory, and below which it is not searched for unwanted work.
+const KEEP: usize = 64;
 
 /// The pool of the first process.
 static FIRST: Pool = Pool::new();
@@ -49,6 +56,8 @@ struct Pool {
 
 struct State {
     queue: VecDeque<Arc<dyn Work>>,
+    /// How much work was dropped before it began, since the queue was last searched for it. Some of it may have left the queue.
+    unwanted: usize,
     threads: usize,
     /// Threads that wait for work, including those that have been notified already.
     idle: usize,
@@ -57,7 +66,7 @@ struct State {
 impl Pool {
     const fn new() -> Pool {
         Pool {
-            state: Mutex::new(State { queue: VecDeque::new(), threads: 0, idle: 0 }),
+            state: Mutex::new(State { queue: VecDeque::new(), unwanted: 0, threads: 0, idle: 0 }),
             more: Condvar::new(),
             of_child: OnceLock::new(),
         }
@@ -71,6 +80,30 @@ impl Pool {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that work was dropped before it began. Once half of the queue is such work, it leaves the queue: while no thread
+    /// is free, nothing else would ever take it out.
+    fn note_unwanted(&self) {
+        let mut state = self.lock();
+        state.unwanted += 1;
+        if state.unwanted < KEEP || state.unwanted < state.queue.len() / 2 {
+            return;
+        }
+        state.unwanted = 0;
+        let (wanted, unwanted): (VecDeque<_>, VecDeque<_>) =
+            mem::take(&mut state.queue).into_iter().partition(|work| work.is_wanted());
+        state.queue = wanted;
+        drop(state);
+        // The work is foreign: it is dropped without the lock.
+        drop(unwanted);
+    }
+}
+
+/// Notes that work, which may have been [submitted](submit), was dropped before it began.
+pub(super) fn note_unwanted() {
+    if let Ok(pool) = Pool::current() {
+        pool.note_unwanted();
     }
 }
 
@@ -107,13 +140,19 @@ pub(super) fn submit(work: Arc<dyn Work>) -> io::Result<()> {
 
 /// The main function of a thread of the pool.
 fn serve(pool: &Pool) {
+    let process = Process::current();
     let mut state = pool.lock();
     loop {
         while let Some(work) = state.queue.pop_front() {
             drop(state);
             work.run();
+            // The work has called `fork` and come back in the child, too: what is queued here is the parent's.
+            if Process::current() != process {
+                return;
+            }
             state = pool.lock();
         }
+        state.queue.shrink_to(KEEP);
         state.idle += 1;
         let (locked, waited) = pool.more.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
         state = locked;
@@ -130,23 +169,57 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    struct Note(AtomicBool);
+    /// Whether it has been done, and whether it is wanted.
+    struct Note(AtomicBool, AtomicBool);
+
+    impl Note {
+        fn new() -> Arc<Note> {
+            Arc::new(Note(AtomicBool::new(false), AtomicBool::new(true)))
+        }
+    }
 
     impl Work for Note {
         fn run(self: Arc<Self>) {
             self.0.store(true, Ordering::Relaxed);
+        }
+
+        fn is_wanted(&self) -> bool {
+            self.1.load(Ordering::Relaxed)
         }
     }
 
     /// Otherwise there would be no thread for any work once as many as the limit have come and gone.
     #[test]
     fn a_thread_that_has_been_idle_ends_and_is_not_counted_any_more() {
-        let (pool, work) = (Pool::new(), Arc::new(Note(AtomicBool::new(false))));
+        let (pool, work) = (Pool::new(), Note::new());
         pool.lock().threads = 2;
         pool.lock().queue.push_back(work.clone());
         serve(&pool);
         assert!(work.0.load(Ordering::Relaxed));
         let state = pool.lock();
         assert_eq!((state.threads, state.idle, state.queue.len()), (1, 0, 0));
+    }
+
+    /// While all threads are busy nothing else would take it out: its memory would grow without a bound.
+    #[test]
+    fn work_that_nobody_wants_leaves_the_queue_in_which_the_rest_keeps_its_order() {
+        let pool = Pool::new();
+        let mut wanted = vec![];
+        for n in 0..10_000 {
+            let work = Note::new();
+            pool.lock().queue.push_back(work.clone());
+            if n % 100 == 0 {
+                wanted.push(work);
+            } else {
+                work.1.store(false, Ordering::Relaxed);
+                pool.note_unwanted();
+            }
+            assert!(pool.lock().queue.len() <= 2 * (wanted.len() + KEEP));
+        }
+        let queue = &mut pool.lock().queue;
+        queue.retain(|work| work.is_wanted());
+        let is_same =
+            |(a, b): (&Arc<dyn Work>, &Arc<Note>)| std::ptr::addr_eq(Arc::as_ptr(a), Arc::as_ptr(b));
+        assert!(queue.len() == wanted.len() && queue.iter().zip(&wanted).all(is_same));
     }
 }
