@@ -2,16 +2,18 @@
 
 mod common;
 
+use std::cell::Cell;
+use std::fmt::Write;
 use std::future::pending;
 use std::panic::{RefUnwindSafe, UnwindSafe, resume_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, RawWaker, RawWakerVTable, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use common::{HOUR, LONG, Probe, metrics, ms, panicked, turn, us, watchdog};
 use futures::poll;
-use mainspring::task::unconstrained;
+use mainspring::task::{JoinError, JoinSet, unconstrained, yield_now};
 use mainspring::time::{Instant, sleep, sleep_until, timeout};
 use mainspring::{Runtime, spawn};
 
@@ -184,6 +186,56 @@ fn a_clone_that_panics_does_not_poison_the_timer() {
         turn().await;
         assert_eq!(metrics().timers_live(), 0);
     }));
+}
+
+#[test]
+fn a_waker_that_panics_as_it_is_dropped_costs_a_set_no_result() {
+    thread_local! {
+        static ON_CLONE: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
+    }
+    fn clone(_: *const ()) -> RawWaker {
+        ON_CLONE.take().into_iter().for_each(|on_clone| on_clone());
+        RawWaker::new(std::ptr::null(), &CLONED)
+    }
+    fn nothing(_: *const ()) {}
+    fn panics(_: *const ()) {
+        panic!("a drop");
+    }
+    static FIRST: RawWakerVTable = RawWakerVTable::new(clone, nothing, nothing, nothing);
+    static CLONED: RawWakerVTable = RawWakerVTable::new(clone, nothing, nothing, panics);
+    // SAFETY: the functions of the tables do not touch the data.
+    let waker = unsafe { Waker::new(std::ptr::null(), &FIRST) };
+
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let mut set = JoinSet::new();
+    set.spawn_on(async { 5 }, runtime.handle());
+    // The task ends while the set clones the waker, as it might on another thread.
+    ON_CLONE.set(Some(Box::new(move || runtime.block_on(yield_now()))));
+    let panic = panicked(|| set.poll_join_next(&mut Context::from_waker(&waker)));
+    assert_eq!((panic.message.as_str(), set.len()), ("a drop", 1));
+    let next = set.poll_join_next(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(next, Poll::Ready(Some(Ok(5)))), "{next:?}");
+}
+
+#[test]
+fn an_error_may_be_shown_while_it_is_shown() {
+    /// A writer that shows the error as it is written to.
+    struct Again(Arc<JoinError>, usize);
+    impl Write for Again {
+        fn write_str(&mut self, _: &str) -> std::fmt::Result {
+            self.1 += 1;
+            assert!(self.1 > 1 || self.0.to_string() == "the task panicked: boo");
+            Ok(())
+        }
+    }
+    let _watchdog = watchdog(LONG);
+    let error =
+        Runtime::new().unwrap().block_on(async { spawn(async { panic!("boo") }).await.map(drop::<()>) });
+    let error = Arc::new(error.unwrap_err());
+    let mut writer = Again(error.clone(), 0);
+    write!(writer, "{error} {error:?}").unwrap();
+    assert!(writer.1 > 2);
 }
 
 #[test]

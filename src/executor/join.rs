@@ -276,14 +276,14 @@ impl JoinError {
         }
     }
 
-    /// Calls `f` with the panic's message, or with none if the payload is not a string.
-    fn with_message<R>(payload: &Mutex<Payload>, f: impl FnOnce(Option<&str>) -> R) -> R {
+    /// Returns the panic's message, or none if the payload is not a string. It is a copy, because what shows it is foreign code,
+    /// which must not run under the lock.
+    fn message(payload: &Mutex<Payload>) -> Option<String> {
         let payload = payload.lock().unwrap_or_else(PoisonError::into_inner);
-        let message = match payload.downcast_ref::<&'static str>() {
-            Some(message) => Some(*message),
-            None => payload.downcast_ref::<String>().map(String::as_str),
-        };
-        f(message)
+        match payload.downcast_ref::<&'static str>() {
+            Some(message) => Some((*message).into()),
+            None => payload.downcast_ref::<String>().cloned(),
+        }
     }
 }
 
@@ -291,10 +291,10 @@ impl fmt::Debug for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.repr {
             Repr::Cancelled => f.write_str("JoinError::Cancelled"),
-            Repr::Panic(payload) => JoinError::with_message(payload, |message| match message {
+            Repr::Panic(payload) => match JoinError::message(payload) {
                 Some(message) => write!(f, "JoinError::Panic({message:?})"),
                 None => f.write_str("JoinError::Panic(..)"),
-            }),
+            },
         }
     }
 }
@@ -303,10 +303,10 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.repr {
             Repr::Cancelled => f.write_str("the task was cancelled"),
-            Repr::Panic(payload) => JoinError::with_message(payload, |message| match message {
+            Repr::Panic(payload) => match JoinError::message(payload) {
                 Some(message) => write!(f, "the task panicked: {message}"),
                 None => f.write_str("the task panicked"),
-            }),
+            },
         }
     }
 }

@@ -354,14 +354,17 @@ impl Ended {
         drop(inbox);
         let waker = cx.waker().clone();
         let mut inbox = self.lock();
-        // A task on another thread may have reported meanwhile. The old or unused waker is dropped without the lock.
-        let (next, unused) = match inbox.reports.pop_front() {
-            Some(report) => (Poll::Ready(report), Some(waker)),
-            None => (Poll::Pending, inbox.waker.replace(waker)),
-        };
+        // The old or unused waker is dropped without the lock, and before a report is taken: if its drop panics, no report is lost.
+        if inbox.reports.is_empty() {
+            let old = inbox.waker.replace(waker);
+            drop(inbox);
+            drop(old);
+            return Poll::Pending;
+        }
+        // A task has reported meanwhile, on another thread or as the waker was cloned.
         drop(inbox);
-        drop(unused);
-        next
+        drop(waker);
+        self.lock().reports.pop_front().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
