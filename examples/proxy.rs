@@ -38,7 +38,8 @@ use say::say;
 
 /// A TCP proxy.
 ///
-/// It prints a line for each connection. If its output is a pipe that is full, it waits, and forwards nothing.
+/// It prints a line for each connection. If its output is a pipe that is full, it waits, forwards nothing, and
+/// only SIGKILL ends it.
 ///
 /// Durations are written as 50ms or 30s; a plain number is in milliseconds.
 #[derive(Debug, Parser)]

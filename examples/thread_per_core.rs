@@ -104,7 +104,8 @@ mod cores {
             let (tell, told) = mpsc::channel();
             let (start, started) = oneshot::channel();
             let (stop, stopped) = oneshot::channel();
-            threads.push(thread::spawn(move || core(address, &tell, started, stopped)));
+            let thread = thread::Builder::new().spawn(move || core(address, &tell, started, stopped));
+            threads.push(thread.map_err(cannot("start a thread"))?);
             // A thread that cannot make a runtime says why when it is joined, below.
             handles.extend(told.recv().ok());
             starts.push(start);
@@ -236,7 +237,7 @@ mod cores {
 
     /// Runs the clients until it is time to end. Returns how many answers they got.
     async fn clients(options: &Options, address: SocketAddr) -> io::Result<u64> {
-        let end = end(options.seconds).shared();
+        let end = end(options.seconds)?.shared();
         let mut clients = JoinSet::new();
         for number in 0..options.clients {
             clients.spawn(client(address, u64::from(number), end.clone()));
@@ -270,17 +271,22 @@ mod cores {
     }
 
     /// Waits until the time is up, or until standard input ends.
-    async fn end(seconds: Option<u32>) {
-        if let Some(seconds) = seconds {
-            return sleep(Duration::from_secs(seconds.into())).await;
-        }
+    fn end(seconds: Option<u32>) -> io::Result<impl Future<Output = ()>> {
         let (ended, end) = oneshot::channel::<()>();
-        // This thread is not joined: the program may end before its input does.
-        thread::spawn(move || {
-            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-            drop(ended);
-        });
-        let _ = end.await;
+        if seconds.is_none() {
+            // This thread is not joined: the program may end before its input does.
+            let reader = thread::Builder::new().spawn(move || {
+                let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+                drop(ended);
+            });
+            reader.map_err(cannot("start a thread"))?;
+        }
+        Ok(async move {
+            match seconds {
+                Some(seconds) => sleep(Duration::from_secs(seconds.into())).await,
+                None => drop(end.await),
+            }
+        })
     }
 }
 

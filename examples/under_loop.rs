@@ -201,12 +201,12 @@ mod host {
     /// Starts a thread that sends data to the loop. The runtime has no part in it.
     fn send_now_and_then(to: SocketAddr) -> io::Result<()> {
         let socket = UdpSocket::bind("127.0.0.1:0").map_err(cannot("bind a second socket"))?;
-        thread::spawn(move || {
+        let sender = thread::Builder::new().spawn(move || {
             while socket.send_to(b"hello", to).is_ok() {
                 thread::sleep(PAUSE);
             }
         });
-        Ok(())
+        sender.map(drop).map_err(cannot("start a thread"))
     }
 
     /// Receives all datagrams that have arrived, and returns their number.

@@ -44,7 +44,13 @@ fn main() -> ExitCode {
         }
     };
     let handle = runtime.handle().clone();
-    let watchdog = thread::spawn(move || watch(&handle));
+    let watchdog = match thread::Builder::new().spawn(move || watch(&handle)) {
+        Ok(watchdog) => watchdog,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "watchdog: cannot start a thread: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     runtime.block_on(async {
         spawn(async {
             let mut ticks = interval(Duration::from_millis(10));

@@ -10,6 +10,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
@@ -102,8 +103,10 @@ pub(crate) fn keep(
             if version != on_disk {
                 let entries = store.saved();
                 let write = move || (write(&path_of_job, &mut stamp, entries), stamp);
-                let (result, new) = unblock(write).await;
-                stamp = new;
+                let result = on_a_thread(write).await.and_then(|(result, new)| {
+                    stamp = new;
+                    result
+                });
                 match result {
                     Ok(()) => (on_disk, retry) = (version, None),
                     Err(error) => {
@@ -133,9 +136,22 @@ pub(crate) fn keep(
 ///
 /// The system's, one that names the line that cannot be parsed, and one that says why there can be no such file.
 pub(crate) async fn load(path: PathBuf) -> io::Result<(Vec<Saved>, Stamp)> {
-    let (text, stamp) = unblock(move || read(&path)).await?;
+    let (text, stamp) = on_a_thread(move || read(&path)).await??;
     let entries = text.map_or_else(|| Ok(Vec::new()), |text| entries(&text))?;
     Ok((entries, stamp))
+}
+
+/// Does work that blocks on another thread.
+///
+/// # Errors
+///
+/// If the system has no thread for it. `unblock` panics then; but that may be over soon, and a panic would end the task that
+/// writes.
+async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    let started = catch_unwind(AssertUnwindSafe(|| unblock(work)));
+    let work =
+        started.map_err(|_| io::Error::new(ErrorKind::WouldBlock, "the system has no thread for it now"))?;
+    Ok(work.await)
 }
 
 /// Returns the file's text, if there is a file. If there is none, one can be created.

@@ -51,6 +51,9 @@ use store::Store;
 ///
 /// A client sends lines, for example by nc: SET key value, GET key, DEL key, EXPIRE key 90s, PERSIST key, TTL key, COUNT, SAVE, QUIT.
 ///
+/// It prints a line for each client whose connection fails. If its output is a pipe that is full, it waits, serves nobody, and only
+/// SIGKILL ends it.
+///
 /// Durations are written as 50ms or 30s; a plain number is in milliseconds.
 #[derive(Debug, Parser)]
 #[command(name = "kv_server")]
