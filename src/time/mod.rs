@@ -94,12 +94,12 @@
 //! * A stream's [`timeout`](StreamExt::timeout) reports again and again that the time is up while no item comes.
 //! * An interval's period can be changed ([`Interval::set_period`]), and its ticks can be spread
 //!   ([`Interval::set_jitter`]).
-//! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order. (There are three exceptions, in
+//! * Virtual time needs no feature. It stops at every deadline and nowhere else, in order. (There are four exceptions, in
 //!   which it still stops once at an old moment, and the task is polled there: if the earliest value of a [`DelayQueue`] or
 //!   [`TimerMap`] is removed or moved to a later time while a task waits for it; if an item comes before the [`timeout`
-//!   of a stream](StreamExt::timeout) and the stream is not polled again by then; and if a [`WallSleep`] has waited before time
-//!   was paused.) [`advance`] stops at the deadlines on its way
-//!   instead of skipping them; [`advance_to`] jumps. A ready socket comes before the jump, and the jump can be [switched
+//!   of a stream](StreamExt::timeout) and the stream is not polled again by then; if bytes have moved since a copy of
+//!   [`io`](crate::io) began to wait for its idle limit; and if a [`WallSleep`] has waited before time was paused.) [`advance`]
+//!   stops at the deadlines on its way instead of skipping them; [`advance_to`] jumps. A ready socket comes before the jump, and the jump can be [switched
 //!   off](crate::Builder::auto_advance).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
