@@ -2,14 +2,12 @@
 
 mod common;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
-use common::{LONG, ms, watchdog};
+use common::{LONG, Probe, ms, panicked, watchdog};
 use mainspring::time::{self, Instant, advance_to, sleep, stand_still};
 use mainspring::{Builder, Runtime, spawn};
 
@@ -56,12 +54,6 @@ fn a_timer_that_an_advance_has_passed_fires_although_the_advance_was_given_up() 
 
 #[test]
 fn after_a_foreign_wakers_panic_the_next_turn_goes_on_with_a_drain_that_was_cut_short() {
-    struct Bad;
-    impl Wake for Bad {
-        fn wake(self: Arc<Self>) {
-            panic!("a foreign waker")
-        }
-    }
     let _watchdog = watchdog(LONG);
     let builder = Builder::new().start_paused(true).auto_advance(false).timer_budget(8);
     let runtime = builder.build().unwrap();
@@ -69,11 +61,11 @@ fn after_a_foreign_wakers_panic_the_next_turn_goes_on_with_a_drain_that_was_cut_
         let _entered = runtime.handle().enter();
         Box::pin(sleep(ms(1)))
     };
-    assert!(bad.as_mut().poll(&mut Context::from_waker(&Arc::new(Bad).into())).is_pending());
+    assert!(bad.as_mut().poll(&mut Context::from_waker(&Probe::forty(0)[0].waker())).is_pending());
     let tasks: Vec<_> = (0..100).map(|_| runtime.spawn(sleep(ms(1)))).collect();
     while runtime.turn(Duration::ZERO) {}
     jump(&runtime, ms(1));
-    assert!(catch_unwind(AssertUnwindSafe(|| runtime.turn(Duration::ZERO))).is_err());
+    assert_eq!(panicked(|| runtime.turn(Duration::ZERO)).message, "waker 0");
     runtime.block_on(async {
         for task in tasks {
             task.await.unwrap();
