@@ -100,8 +100,8 @@ impl Runtime {
     /// From now until the next turn the runtime's descriptor becomes readable when a turn is needed: when a socket has an
     /// event, when another thread wakes or spawns a task or arms an earlier timer, when a task is spawned on this thread; and
     /// on Linux when the time is up, to within some tens of microseconds, so that on Linux the host can sleep without a
-    /// timeout, unless the process had no descriptor left for that when this was first called. Elsewhere it needs the timeout. A timeout in whole milliseconds must be rounded up: if it were rounded down,
-    /// the loop would spin.
+    /// timeout, unless the process had no descriptor left for that when this was called. Elsewhere it needs the
+    /// timeout. A timeout in whole milliseconds must be rounded up: if it were rounded down, the loop would spin.
     ///
     /// A timer's [tolerance](crate::time::Tolerance) counts: the sleep may end later than the earliest deadline by that much.
     /// If timers were cancelled, the sleep may end before the earliest deadline, and on Linux the descriptor may become

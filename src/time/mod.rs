@@ -99,8 +99,8 @@
 //!   [`TimerMap`] is removed or moved to a later time while a task waits for it; if an item comes before the [`timeout`
 //!   of a stream](StreamExt::timeout) and the stream is not polled again by then; if bytes have moved since a copy of
 //!   [`io`](crate::io) began to wait for its idle limit; and if a [`WallSleep`] has waited before time was paused.) [`advance`]
-//!   stops at the deadlines on its way instead of skipping them; [`advance_to`] jumps. A ready socket comes before the jump, and the jump can be [switched
-//!   off](crate::Builder::auto_advance).
+//!   stops at the deadlines on its way instead of skipping them; [`advance_to`] jumps. A ready socket comes before the
+//!   jump, and the jump can be [switched off](crate::Builder::auto_advance).
 //! * Missed ticks: `Burst` and `Skip` have no grace period; `Delay` has the smaller of 5 ms and the period.
 
 mod deadline;

@@ -2,17 +2,20 @@
 
 use std::cell::Cell;
 use std::io::ErrorKind;
+use std::mem;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{metrics, ms, panicked, paused};
+use crate::common::{LONG, metrics, ms, panicked, paused, watchdog};
 use crate::duplex::duplex;
 use crate::{Fake, secs, silent, sink};
 use futures::channel::oneshot;
-use futures::{AsyncReadExt, AsyncWriteExt, join, poll};
+use futures::future::LocalBoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{AsyncReadExt, AsyncWriteExt, StreamExt, join, poll};
 use mainspring::io::{Direction, copy_bidirectional};
 use mainspring::task::{consume_budget, has_budget_remaining, yield_now};
 use mainspring::time::{Instant, advance};
@@ -120,6 +123,50 @@ fn a_direction_that_the_budget_kept_from_being_asked_is_not_idle() {
             assert_eq!(error.direction(), Some(Direction::BToA));
         });
     }
+}
+
+/// The streams do not take part in the budget, and the task's sub-executor has wakers of its own: so nothing else wakes the copy.
+#[test]
+fn a_limit_is_not_lost_when_the_task_has_no_budget_left() {
+    let _watchdog = watchdog(LONG);
+    let runtime = paused();
+    let ended = runtime.block_on(async {
+        let task = spawn(async {
+            // Each has one message, and takes nothing.
+            let [mut a, mut b] = [(), ()].map(|()| {
+                let mut has_message = true;
+                let read = move |_: &mut [u8]| match mem::take(&mut has_message) {
+                    true => Poll::Ready(Ok(4)),
+                    false => Poll::Pending,
+                };
+                Fake { read, write: |_: &[u8]| Poll::Pending }
+            });
+            let mut both: FuturesUnordered<LocalBoxFuture<'_, &str>> = FuturesUnordered::new();
+            both.push(Box::pin(async {
+                // Due when the limit is: takes all that the poll may take.
+                sleep(secs(60)).await;
+                while has_budget_remaining() {
+                    consume_budget().await;
+                }
+                sleep(secs(1)).await;
+                "other"
+            }));
+            both.push(Box::pin(async {
+                let error = copy_bidirectional(&mut a, &mut b).idle(secs(60)).await.unwrap_err();
+                assert!(error.is_idle());
+                "copy"
+            }));
+            let mut ended = vec![];
+            while let Some(who) = both.next().await {
+                ended.push(who);
+            }
+            ended
+        });
+        timeout(secs(3600), task).await
+    });
+    let mut ended = ended.expect("the copy has a limit of a minute").unwrap();
+    ended.sort_unstable();
+    assert_eq!(ended, ["copy", "other"]);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! Sleeps that practically last forever: legal, pending, and out of the wheel when they are dropped.
 
 use std::pin::pin;
+use std::thread;
 use std::time::Duration;
 
 use crate::common::{metrics, ms, turn, us};
 use futures::poll;
-use mainspring::block_on;
-use mainspring::task::unconstrained;
+use mainspring::task::{unblock, unconstrained};
 use mainspring::time::{Instant, Sleep, sleep, sleep_until};
+use mainspring::{block_on, spawn};
 
 /// Times that must practically be forever, and once overflowed somewhere.
 const FOR_EVER: [Duration; 7] = [
@@ -65,4 +66,20 @@ fn all_the_sleeps_for_ever_leave_the_wheel() {
         drop(sleeps);
         assert_eq!((metrics().timers_live(), metrics().timers_cancelled()), (0, FOR_EVER.len() as u64));
     });
+}
+
+#[test]
+fn a_deadline_shortly_before_the_end_of_time_does_not_keep_the_thread_awake() {
+    for before_the_end in [1, 60, 3600] {
+        let far = Duration::from_nanos(u64::MAX) - Duration::from_secs(before_the_end);
+        let turns = block_on(async move {
+            let waits = spawn(sleep(far));
+            turn().await;
+            let before = metrics().turns();
+            unblock(|| thread::sleep(ms(100))).await;
+            assert!(!waits.is_finished());
+            metrics().turns() - before
+        });
+        assert!(turns < 10, "{turns} turns in 100 ms in which nothing was to be done");
+    }
 }
