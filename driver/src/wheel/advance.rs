@@ -265,7 +265,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         if slot.open(store, &mut self.pool) {
             *moves = moves.saturating_sub(slot.live() / SORTED);
         }
-        self.cascading = (!slot.ordered).then_some(id);
+        self.cascading = slot.cascades().then_some(id);
         self.occupied.clear(id);
         self.open |= 1 << id.level();
         self.debug_check();

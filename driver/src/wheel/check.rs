@@ -5,7 +5,7 @@
 //! a few dozen timers in virtual time, it took three quarters of the time.)
 
 use super::level::{LEVELS, SLOTS, SlotId};
-use super::row::{BLOCK, Timer};
+use super::row::BLOCK;
 use super::slot::{HOLES, Slot};
 use super::{Place, Wheel, tree};
 
@@ -64,14 +64,14 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
                 assert!(slot.wake <= timer.wake(), "{id:?} wakes too late for {when:?}");
                 is_at(timer.key, Place { when, index: index as u32 });
             }
-            assert!(!slot.ordered || is_ordered(slot.timers()), "{id:?} is out of order");
+            assert!(is_ordered(slot), "{id:?} is out of order");
             len += live;
         }
         for id in self.open_slots() {
             let slot = &self.slots[id.index()];
             assert!(!slot.is_empty(), "{id:?} is open and has no timers");
-            let is_ordered = self.cascading == Some(id) || is_ordered(slot.timers());
-            assert!(is_ordered, "{id:?} is open and out of order");
+            assert!(is_ordered(slot), "{id:?} is open and out of order");
+            assert_eq!(slot.cascades(), self.cascading == Some(id), "{id:?} cascades, or does not");
             for (index, timer) in slot.timers() {
                 assert!(timer.when <= self.latest_open, "a timer is due after `latest_open`");
                 let is_at =
@@ -88,6 +88,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     }
 }
 
-fn is_ordered<K>(timers: impl Iterator<Item = (usize, Timer<K>)>) -> bool {
+/// Whether the timers are in order that should be.
+fn is_ordered<K: Copy + Eq, const SHORT: usize>(slot: &Slot<K, SHORT>) -> bool {
+    let timers = slot.timers().skip_while(|(index, _)| *index < slot.ordered_from as usize);
     timers.map(|(_, timer)| timer.order()).is_sorted()
 }

@@ -29,11 +29,11 @@
 //! * On each level, the slot in which the wheel stands is open: all its timers are due before the next slot starts. New timers
 //!   go into an open slot on level 0 only.
 //! * A slot that cascades is open, too, but not in order, or mostly holes. It comes before all others, and each timer that leaves it
-//!   is filed again.
+//!   is filed again, until those that are left are in order.
 //! * A timer that is due in the 16 ns in which the wheel stands goes to the end of level 0's open slot if that keeps the order,
 //!   and otherwise to `tree`. There, too, ends a cascade of many timers with nearly the same deadline.
-//! * So does a timer that would upset the order of a long slot, while the tree has few: a ticker among a crowd that was armed in order
-//!   does not make the crowd cascade.
+//! * So does a timer that would upset the order of a long slot, or the last few of that slot, if it is they that come too early. The tree
+//!   takes a few. So neither a ticker nor a long sleep among a crowd that was armed in order makes the crowd cascade.
 //! * Work is sliced: a cascade may stop after any cell. No step sorts more than a short row, of up to 2048 cells. What a step moves,
 //!   skips or frees besides takes no longer; only the last timer of a row of millions that leaves frees the list of its blocks.
 //! * [`Wheel::check`] verifies all this; the driver's tests do it after every change of a small wheel.
@@ -322,10 +322,10 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         if slot.is_empty() {
             slot.clear(&mut self.pool);
             self.open &= !(1 << id.level());
-            if self.cascading == Some(id) {
-                let next = self.open_slots().find(|id| self.is_sparse(*id));
-                self.cascading = next;
-            }
+        }
+        if self.cascading == Some(id) && !slot.cascades() {
+            self.cascading = None;
+            bits(self.open).for_each(|level| self.cascade_if_sparse(SlotId::current(self.elapsed, level)));
         }
     }
 
@@ -333,6 +333,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     #[inline]
     fn cascade_if_sparse(&mut self, id: SlotId) {
         if self.cascading.is_none() && self.is_sparse(id) {
+            self.slots[id.index()].cascade();
             self.cascading = Some(id);
         }
     }
@@ -383,13 +384,15 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         if self.slots.is_empty() {
             self.slots.resize_with(LEVELS * SLOTS, Slot::new);
         }
-        let is_full = self.tree.len() >= STRAGGLERS;
-        if let Some(slot) = self.slots.get_mut(id.index()).filter(|slot| is_full || !slot.is_upset_by(&timer))
-        {
-            slot.push(store, timer, &mut self.pool);
-            self.occupied.set(id);
-            self.clear_until = self.clear_until.min(Nanos::new(id.start(self.elapsed).get() - 1));
-            return;
+        while let Some(slot) = self.slots.get_mut(id.index()) {
+            if self.tree.len() >= STRAGGLERS || !slot.is_upset_by(&timer) {
+                slot.push(store, timer, &mut self.pool);
+                self.occupied.set(id);
+                self.clear_until = self.clear_until.min(Nanos::new(id.start(self.elapsed).get() - 1));
+                return;
+            }
+            let Some(straggler) = slot.pop_straggler(&timer, &mut self.pool) else { break };
+            self.file_in_tree(store, straggler);
         }
         let is_due_now = id == SlotId::TREE;
         let current = SlotId::current(self.elapsed, 0);
@@ -397,10 +400,14 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             self.latest_open = self.latest_open.max(when);
             self.open |= 1;
         } else {
-            let other = self.tree.insert((when, rank), key);
-            assert!(other.is_none(), "two timers of a wheel have one sequence number: give each its own");
-            store.set_place(key, tree::place(when, rank));
+            self.file_in_tree(store, timer);
         }
+    }
+
+    fn file_in_tree(&mut self, store: &mut impl Store<K>, Timer { when, rank, key }: Timer<K>) {
+        let other = self.tree.insert((when, rank), key);
+        assert!(other.is_none(), "two timers of a wheel have one sequence number: give each its own");
+        store.set_place(key, tree::place(when, rank));
     }
 }
 

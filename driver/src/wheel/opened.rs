@@ -2,15 +2,15 @@
 //!
 //! Rules:
 //!
-//! * Its timers lie in the order of (deadline, sequence number), unless it cascades. The cells in front of `head` are consumed. A timer
-//!   that is cancelled leaves a hole, and no cell moves.
+//! * Its timers lie in the order of (deadline, sequence number), once those in front of `ordered_from` have cascaded. The cells in front
+//!   of `head` are consumed. A timer that is cancelled leaves a hole, and no cell moves.
 //! * A slot that was in order is opened as it is: its timers lie at the places that their owners know. After a sort the owners are not
 //!   told, because a write to each would cost more than the sort. Then a binary search finds a timer by its deadline, and new timers
 //!   are not put into this slot.
 
 use super::pool::Pool;
 use super::row::Timer;
-use super::slot::{AHEAD, SEARCHED, Slot};
+use super::slot::{AHEAD, NOWHERE, SEARCHED, Slot};
 use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
 
@@ -20,13 +20,24 @@ const SKIPPED: usize = 1024;
 impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Sorts the timers if they are out of order and few, and prefetches the first owners. Returns whether it has sorted.
     pub(super) fn open(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) -> bool {
-        self.is_sorted = !self.ordered && self.is_short();
+        self.is_sorted = self.ordered_from > 0 && self.is_short();
         if self.is_sorted {
             self.row.sort(pool);
-            self.ordered = true;
+            self.ordered_from = 0;
         }
         (0..AHEAD).for_each(|index| self.prefetch(store, index));
         self.is_sorted
+    }
+
+    /// Lets all its timers cascade.
+    pub(super) fn cascade(&mut self) {
+        self.ordered_from = NOWHERE;
+    }
+
+    /// Whether its first timer is to cascade.
+    #[inline]
+    pub(super) fn cascades(&self) -> bool {
+        self.head < self.ordered_from
     }
 
     /// Puts a timer behind the last one and tells its owner, if that keeps the order. Returns whether it did.
@@ -36,7 +47,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         timer: Timer<K>,
         pool: &mut Pool<K>,
     ) -> bool {
-        let takes = self.ordered && !self.is_sorted && self.is_last(&timer);
+        let takes = self.ordered_from == 0 && !self.is_sorted && self.is_last(&timer);
         if takes {
             self.push(store, timer, pool);
         }

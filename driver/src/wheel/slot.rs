@@ -4,8 +4,9 @@
 //! Rules:
 //!
 //! * A slot without timers has no cells and no memory. It counts as in order, and its bounds are empty.
-//! * `ordered` says that the timers lie in the order of (deadline, sequence number), and that no hole's old deadline is later than
-//!   those of the timers behind it. So timers that were armed in order stay in order while some are cancelled.
+//! * From `ordered_from` on the timers lie in the order of (deadline, sequence number), and no hole's old deadline is later than those
+//!   of the timers behind it. So timers that were armed in order stay in order while some are cancelled. If one of the first few comes
+//!   out of order, the order begins anew with it. If a later one does, there is none any more.
 //! * The bounds may be too wide, never too narrow: no timer is due before `earliest` or after `latest`, none wants the park to end
 //!   before `wake`, and none has less slack than `slack`.
 //! * A removal leaves a hole, except at the end of the row, which is shortened. In a slot out of order, while at least a third of the
@@ -27,6 +28,8 @@ const SPARSE: usize = 4;
 pub(super) const HOLES: usize = 32;
 /// Owners are prefetched so many timers ahead.
 pub(super) const AHEAD: usize = 16;
+/// There is no order.
+pub(super) const NOWHERE: u32 = u32::MAX;
 /// So many blocks are searched for a hole.
 const NEAR: u32 = 2;
 /// At most so many cells of a slot are read to find out how long a park may last.
@@ -44,18 +47,22 @@ pub(super) struct Slot<K, const SHORT: usize> {
     pub(super) wake: Nanos,
     /// The block in which the search for a hole begins.
     near: u32,
+    /// From this cell on the timers are in order: it is one of the first few, or [`NOWHERE`].
+    pub(super) ordered_from: u32,
     /// How many cells have been consumed. None while the slot waits.
     pub(super) head: u32,
     /// It is open, and its timers were sorted since their owners were told.
     pub(super) is_sorted: bool,
     /// No timer has less slack.
     pub(super) slack: Slack,
-    pub(super) ordered: bool,
     /// A timer has left or changed since the bounds were exact.
     is_loose: bool,
 }
 
 impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
+    /// So many timers do not keep those that come after them from being in order. Fewer than a short row has.
+    const FEW: usize = if SHORT < 32 { SHORT / 2 } else { 16 };
+
     pub(super) const fn new() -> Slot<K, SHORT> {
         Slot {
             row: Row::new(),
@@ -63,10 +70,10 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
             latest: Nanos::ZERO,
             wake: Nanos::NEVER,
             near: 0,
+            ordered_from: 0,
             head: 0,
             is_sorted: false,
             slack: Slack::MAX,
-            ordered: true,
             is_loose: false,
         }
     }
@@ -85,16 +92,15 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Whether it has no trace of the timers that were in it.
     pub(super) fn is_as_new(&self) -> bool {
         let has_bounds = (self.earliest, self.latest) != (Nanos::NEVER, Nanos::ZERO);
-        self.ordered && !has_bounds && self.row.len() == 0 && !self.is_sorted
+        self.ordered_from == 0 && !has_bounds && self.row.len() == 0 && !self.is_sorted
     }
 
     /// Puts a timer behind the last one and tells its owner, if that takes no new block, keeps an order that there is, and no hole is to
     /// be filled instead. Returns whether it did. This is the fast path: all of it is inlined.
     #[inline]
     pub(super) fn push_at_once(&mut self, store: &mut impl Store<K>, timer: Timer<K>) -> bool {
-        let (is_ordered, has_many_holes) = (self.ordered, self.has_many_holes());
-        let allows =
-            |last: &Timer<K>| if is_ordered { last.order() < timer.order() } else { !has_many_holes };
+        let (has_order, has_many_holes) = (self.has_order(), self.has_many_holes());
+        let allows = |last: &Timer<K>| if has_order { last.order() < timer.order() } else { !has_many_holes };
         let index = self.row.len();
         let has_pushed = self.row.push_if(timer, allows);
         if has_pushed {
@@ -106,8 +112,10 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Puts a timer behind the last one or into a hole, and tells its owner.
     #[inline]
     pub(super) fn push(&mut self, store: &mut impl Store<K>, timer: Timer<K>, pool: &mut Pool<K>) {
-        self.ordered = self.ordered && self.is_last(&timer);
-        let hole = if self.ordered { None } else { self.hole() };
+        if !self.is_last(&timer) {
+            self.upset(self.row.len());
+        }
+        let hole = if self.has_order() { None } else { self.hole() };
         let index = hole.unwrap_or(self.row.len());
         assert!(index + SHORT < IN_TREE as usize, "a slot holds fewer than 2^31 timers");
         match hole {
@@ -130,9 +138,26 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         self.row.last().is_none_or(|last| last.order() < timer.order())
     }
 
-    /// Whether it is in order, would cascade if it were not, and would not be any more with this timer.
+    /// Whether its cells are in order, but for the first few.
+    #[inline]
+    pub(super) fn has_order(&self) -> bool {
+        self.ordered_from != NOWHERE
+    }
+
+    /// From `index` on, the order may begin anew; or there is none, if it is too late for that.
+    fn upset(&mut self, index: usize) {
+        self.ordered_from = if index < Self::FEW { index as u32 } else { NOWHERE };
+    }
+
+    /// Whether more timers than could be sorted are in order, and would cascade with this one.
     pub(super) fn is_upset_by(&self, timer: &Timer<K>) -> bool {
-        self.ordered && !self.is_short() && !self.is_last(timer)
+        self.has_order() && !self.is_short() && !self.is_last(timer)
+    }
+
+    /// Removes the last timer, if only a few, of which it is one, would not be in order with `timer` behind them.
+    pub(super) fn pop_straggler(&mut self, timer: &Timer<K>, pool: &mut Pool<K>) -> Option<Timer<K>> {
+        let before = self.row.get(self.row.len().checked_sub(Self::FEW)?)?;
+        if before.order() < timer.order() { self.pop_last(pool) } else { None }
     }
 
     #[inline]
@@ -203,7 +228,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         let last = self.row.len() - 1;
         let Some(&timer) = self.row.live_at(last) else { return self.row.trim(pool) };
         let Some(hole) = self.hole() else { return };
-        self.ordered = false;
+        self.ordered_from = NOWHERE;
         self.row.remove(last, None);
         self.row.fill(hole, timer);
         store.set_place(timer.key, Place { when: timer.when, index: hole as u32 });
@@ -234,7 +259,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     }
 
     /// Gives the timer of `key`, if it lies at `index`, another deadline in this slot, and another slack. Returns whether it did: not if it
-    /// lies elsewhere, nor if that would upset the order of a long slot.
+    /// lies elsewhere, nor if that would upset the order of many.
     #[inline]
     pub(super) fn edit(
         &mut self,
@@ -244,7 +269,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         when: Nanos,
         slack: Slack,
     ) -> bool {
-        if self.ordered && !self.is_short() {
+        if index >= self.ordered_from && !self.is_short() {
             return false;
         }
         let Some(cell) = self.row.at_mut(index as usize, key) else { return false };
@@ -258,7 +283,9 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
             self.widen(&timer);
             self.is_loose = true;
         }
-        self.ordered = self.row.len() == 1;
+        if index >= self.ordered_from {
+            self.upset(if self.row.len() == 1 { 0 } else { index as usize + 1 });
+        }
         true
     }
 
@@ -329,8 +356,8 @@ mod tests {
         /// With so many timers, in order or out of order.
         fn of(timers: usize, ordered: bool) -> Busy {
             let mut busy = Busy { slot: Slot::new(), pool: Pool::new(), places: Places(vec![]) };
-            (0..timers).for_each(|key| busy.comes(if key == 0 && !ordered { 2 } else { 1 }));
-            assert_eq!(busy.slot.ordered, ordered);
+            (0..timers).for_each(|key| busy.comes(if ordered { 1 } else { (timers - key) as u64 }));
+            assert_eq!(busy.slot.ordered_from, if ordered { 0 } else { NOWHERE });
             busy
         }
 
@@ -402,7 +429,7 @@ mod tests {
                     busy.comes(1);
                 }
             }
-            assert!(!busy.slot.ordered);
+            assert!(busy.slot.ordered_from > 0);
             assert_eq!(busy.keys(), left);
         }
     }

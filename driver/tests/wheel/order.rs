@@ -71,6 +71,47 @@ fn a_few_timers_do_not_upset_the_order_of_a_crowd() {
 }
 
 #[test]
+fn who_was_there_before_a_crowd_cascades_alone() {
+    // Some that are due among a crowd of 500, and come before it.
+    for (before, is_upset) in [(1, false), (3, false), (240, true), (700, true)] {
+        let (mut bench, start) = (Bench::new(0), width(5));
+        let before = Vec::from_iter((0..before).map(|i| bench.add(start + 451_500 - 600 * i)));
+        let crowd = Vec::from_iter((0..500).map(|i| bench.add(start + 1_000 * (i + 1))));
+        bench.check();
+        let moved = fires_in_order(bench, start, &before, &crowd);
+        assert!(moved > 0);
+        assert_eq!(moved > 30, is_upset, "{moved} moves");
+    }
+}
+
+#[test]
+fn who_comes_among_a_crowd_and_is_due_after_it_does_not_upset_it() {
+    for (late, is_upset) in [(1, false), (3, false), (100, true)] {
+        let (mut bench, start) = (Bench::new(0), width(5));
+        let mut crowd = Vec::from_iter((0..250).map(|i| bench.add(start + 1_000 * (i + 1))));
+        let late = Vec::from_iter((0..late).map(|i| bench.add(start + 520_500 + 600 * i)));
+        crowd.extend((250..500).map(|i| bench.add(start + 1_000 * (i + 1))));
+        bench.check();
+        let moved = fires_in_order(bench, start, &late, &crowd);
+        assert_eq!(moved > 0, is_upset, "{moved} moves");
+    }
+}
+
+/// Cancels and resets some of both, and asserts that the others fire in order. Returns how many were moved for that.
+fn fires_in_order(mut bench: Bench, start: u64, others: &[usize], crowd: &[usize]) -> u64 {
+    bench.refile(crowd[100], start + 50_300);
+    bench.refile(others[0], start + 70_200);
+    let gone = Vec::from_iter(others.iter().chain(crowd).skip(3).step_by(7).copied());
+    gone.iter().for_each(|key| bench.cancel(*key));
+    bench.check();
+    let mut expected: Vec<usize> = (0..bench.owners.place.len()).filter(|key| !gone.contains(key)).collect();
+    expected.sort_by_key(|key| (bench.owners.deadline[*key], *key));
+    let fired: Vec<usize> = (0..700).flat_map(|i| bench.advance(start + 1_000 * i, 10)).collect();
+    assert_eq!(fired, expected);
+    bench.wheel.moved()
+}
+
+#[test]
 fn equal_deadlines_keep_their_order_on_the_way_down() {
     // Inserted at many distances, so that they come down from every level; some are cancelled, some are moved
     // away and back, some are moved silently.
