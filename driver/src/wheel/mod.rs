@@ -392,6 +392,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
                 return;
             }
             let Some(straggler) = slot.pop_straggler(&timer, &mut self.pool) else { break };
+            if slot.is_untidy() {
+                self.tidy(store, id);
+            }
             self.file_in_tree(store, straggler);
         }
         let is_due_now = id == SlotId::TREE;

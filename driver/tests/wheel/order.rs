@@ -97,6 +97,30 @@ fn who_comes_among_a_crowd_and_is_due_after_it_does_not_upset_it() {
     }
 }
 
+#[test]
+fn who_gives_way_leaves_a_tidy_slot_behind() {
+    // All of the crowd that are left give way to one that is due before them.
+    let (mut bench, start) = (Bench::new(0), width(5));
+    let crowd = Vec::from_iter((0..30).map(|i| bench.add(start + 10 * i)));
+    crowd[..28].iter().for_each(|key| bench.cancel(*key));
+    let early = bench.add(start + 275);
+    bench.check();
+    assert_eq!(bench.advance(start + 300, 10), [early, crowd[28], crowd[29]]);
+
+    // Again and again one comes that is due before the last three, and these are cancelled.
+    let mut bench = Bench::new(0);
+    let mut crowd = Vec::from_iter((0..5_000).map(|i| (i, bench.add(start + 10 * i))));
+    crowd.drain(..3_700).for_each(|(_, key)| bench.cancel(key));
+    while crowd.len() > 3 {
+        let late = crowd.split_off(crowd.len() - 3);
+        let (i, _) = late[0];
+        crowd.push((i, bench.add(start + 10 * i - 5)));
+        late.iter().for_each(|(_, key)| bench.cancel(*key));
+        bench.check();
+    }
+    assert_eq!(bench.advance(start + 50_000, 1_000).len(), crowd.len());
+}
+
 /// Cancels and resets some of both, and asserts that the others fire in order. Returns how many were moved for that.
 fn fires_in_order(mut bench: Bench, start: u64, others: &[usize], crowd: &[usize]) -> u64 {
     bench.refile(crowd[100], start + 50_300);
