@@ -141,16 +141,23 @@ impl<const SHORT: usize> Case<SHORT> {
         self.insert(op, deadline);
     }
 
+    /// Cancels one timer, or those that were inserted one after the other.
     fn cancel(&mut self, op: Op) {
         if self.list.is_empty() {
             return;
         }
-        let timer = self.list.swap_remove(op.pick(self.list.len()));
-        self.unfile(timer.key);
+        let first = self.list[op.pick(self.list.len())].key;
+        let count = if op.how & 64 == 0 { 1 } else { u32::from(op.amount & 63) };
+        let is_gone = |timer: &Timer| (first..first + count).contains(&timer.key);
+        let (gone, left): (Vec<Timer>, _) = self.list.iter().partition(|timer| is_gone(timer));
+        self.list = left;
+        gone.iter().for_each(|timer| assert!(self.wheel.remove(&mut self.owners, timer.key)));
+        self.has_left();
     }
 
-    fn unfile(&mut self, key: u32) {
-        assert!(self.wheel.remove(&mut self.owners, key));
+    /// An open slot of which few timers are left cascades until the wheel is next asked which timer is due.
+    fn has_left(&mut self) {
+        self.past |= self.wheel.occupancy().levels().any(|level| level.cascading.is_some());
     }
 
     /// Resets a timer to a later time, without telling the wheel: as a reset without the lock does.
@@ -184,6 +191,7 @@ impl<const SHORT: usize> Case<SHORT> {
         self.owners.deadline[key as usize] = new;
         self.past |= new <= self.now;
         assert!(self.wheel.refile(&mut self.owners, key, Nanos::new(new), slack));
+        self.has_left();
     }
 
     fn check_next(&mut self, exactly: bool) {
