@@ -124,6 +124,7 @@ left_out=(
     # These run themselves under strace, where LeakSanitizer cannot work.
     --skip arming_and_waking_on_the_own_thread_make_no_system_call
     --skip an_idle_second_under_a_host_costs_one_wait_and_no_wake_up
+    --skip save_answers_when_the_files_new_name_is_on_the_disk_too
     # These run themselves in less memory than a sanitizer reserves.
     --skip where_the_system_makes_no_
 )
