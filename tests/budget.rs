@@ -45,6 +45,21 @@ fn a_poll_that_takes_results_for_long_ends_before_the_limit_of_their_number() {
 }
 
 #[test]
+fn ticks_that_fail_let_others_run() {
+    let _watchdog = watchdog(LONG);
+    let mut gone =
+        block_on(async { mainspring::time::interval_at(mainspring::time::Instant::now() + HOUR, HOUR) });
+    block_on(async {
+        let again = async {
+            loop {
+                assert!(poll_fn(|cx| gone.try_poll_tick(cx)).await.is_err());
+            }
+        };
+        assert!(timeout(ms(5), again).await.is_err());
+    });
+}
+
+#[test]
 fn timeouts_that_elapse_at_once_let_others_run() {
     let _watchdog = watchdog(LONG);
     block_on(async {

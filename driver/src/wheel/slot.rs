@@ -154,10 +154,14 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         self.has_order() && !self.is_short() && !self.is_last(timer)
     }
 
-    /// Removes the last timer, if only a few, of which it is one, would not be in order with `timer` behind them.
+    /// Removes the last timer, if only a few, of which it is one, would not be in order with `timer` behind them. Not if the row ends with
+    /// holes: there may be many.
     pub(super) fn pop_straggler(&mut self, timer: &Timer<K>, pool: &mut Pool<K>) -> Option<Timer<K>> {
         let before = self.row.get(self.row.len().checked_sub(Self::FEW)?)?;
-        if before.order() < timer.order() { self.pop_last(pool) } else { None }
+        let last = self.row.len() - 1;
+        let straggler = *self.row.live_at(last).filter(|_| before.order() < timer.order())?;
+        self.remove(last as u32, None, pool);
+        Some(straggler)
     }
 
     #[inline]

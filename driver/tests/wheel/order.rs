@@ -107,6 +107,15 @@ fn who_gives_way_leaves_a_tidy_slot_behind() {
     bench.check();
     assert_eq!(bench.advance(start + 300, 10), [early, crowd[28], crowd[29]]);
 
+    // Where the row ends with holes, of which there may be many, nobody gives way.
+    let mut bench = Bench::new(0);
+    let crowd = Vec::from_iter((0..1_000).map(|i| bench.add(start + 10 * i)));
+    crowd[500..].iter().for_each(|key| bench.cancel(*key));
+    let places = bench.owners.place.clone();
+    bench.add(start + 8_925);
+    bench.check();
+    assert!(bench.owners.place[..500] == places[..500], "somebody gave way");
+
     // Again and again one comes that is due before the last three, and these are cancelled.
     let mut bench = Bench::new(0);
     let mut crowd = Vec::from_iter((0..5_000).map(|i| (i, bench.add(start + 10 * i))));

@@ -165,6 +165,7 @@ impl Interval {
     pub fn try_poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Result<Instant, Error>> {
         let permit = ready!(coop::poll_proceed(cx));
         if let Err(error) = ready!(self.delay.as_mut().poll_elapsed(cx)) {
+            permit.spend();
             return Poll::Ready(Err(error));
         }
         let scheduled = match self.next {
@@ -175,6 +176,7 @@ impl Interval {
                 let start = self.delay.deadline();
                 self.schedule(start, None);
                 if let Err(error) = ready!(self.delay.as_mut().poll_elapsed(cx)) {
+                    permit.spend();
                     return Poll::Ready(Err(error));
                 }
                 start
