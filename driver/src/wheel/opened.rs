@@ -10,7 +10,7 @@
 
 use super::pool::Pool;
 use super::row::Timer;
-use super::slot::{AHEAD, NOWHERE, SEARCHED, Slot};
+use super::slot::{AHEAD, NO_ORDER, SEARCHED, Slot};
 use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
 
@@ -31,7 +31,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// Lets all its timers cascade.
     pub(super) fn cascade(&mut self) {
-        self.ordered_from = NOWHERE;
+        self.ordered_from = NO_ORDER;
     }
 
     /// Whether its first timer is to cascade.

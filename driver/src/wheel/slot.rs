@@ -28,8 +28,8 @@ const SPARSE: usize = 4;
 pub(super) const HOLES: usize = 32;
 /// Owners are prefetched so many timers ahead.
 pub(super) const AHEAD: usize = 16;
-/// There is no order.
-pub(super) const NOWHERE: u32 = u32::MAX;
+/// An `ordered_from` that lies behind every cell: no timers are in order.
+pub(super) const NO_ORDER: u32 = u32::MAX;
 /// So many blocks are searched for a hole.
 const NEAR: u32 = 2;
 /// At most so many cells of a slot are read to find out how long a park may last.
@@ -47,7 +47,7 @@ pub(super) struct Slot<K, const SHORT: usize> {
     pub(super) wake: Nanos,
     /// The block in which the search for a hole begins.
     near: u32,
-    /// From this cell on the timers are in order: it is one of the first few, or [`NOWHERE`].
+    /// From this cell on the timers are in order: it is one of the first few, or [`NO_ORDER`].
     pub(super) ordered_from: u32,
     /// How many cells have been consumed. None while the slot waits.
     pub(super) head: u32,
@@ -141,12 +141,12 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Whether its cells are in order, but for the first few.
     #[inline]
     pub(super) fn has_order(&self) -> bool {
-        self.ordered_from != NOWHERE
+        self.ordered_from != NO_ORDER
     }
 
     /// From `index` on, the order may begin anew; or there is none, if it is too late for that.
     fn upset(&mut self, index: usize) {
-        self.ordered_from = if index < Self::FEW { index as u32 } else { NOWHERE };
+        self.ordered_from = if index < Self::FEW { index as u32 } else { NO_ORDER };
     }
 
     /// Whether more timers than could be sorted are in order, and would cascade with this one.
@@ -232,7 +232,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         let last = self.row.len() - 1;
         let Some(&timer) = self.row.live_at(last) else { return self.row.trim(pool) };
         let Some(hole) = self.hole() else { return };
-        self.ordered_from = NOWHERE;
+        self.ordered_from = NO_ORDER;
         self.row.remove(last, None);
         self.row.fill(hole, timer);
         store.set_place(timer.key, Place { when: timer.when, index: hole as u32 });
@@ -361,7 +361,7 @@ mod tests {
         fn of(timers: usize, ordered: bool) -> Busy {
             let mut busy = Busy { slot: Slot::new(), pool: Pool::new(), places: Places(vec![]) };
             (0..timers).for_each(|key| busy.comes(if ordered { 1 } else { (timers - key) as u64 }));
-            assert_eq!(busy.slot.ordered_from, if ordered { 0 } else { NOWHERE });
+            assert_eq!(busy.slot.ordered_from, if ordered { 0 } else { NO_ORDER });
             busy
         }
 
