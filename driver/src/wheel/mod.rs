@@ -375,8 +375,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     }
 
     /// Puts a timer into a slot that has no room for it at the end, or holes to fill. A timer without a slot, because it is due or will be
-    /// in the 16 ns in which the wheel stands, goes behind all others that are due then, or into the tree; as do the first that would
-    /// upset the order of a long slot. (It is passed in pieces on
+    /// in the 16 ns in which the wheel stands, goes behind all others that are due then, or into the tree; as do the first few of those
+    /// that a long slot cannot hold in order. (It is passed in pieces on
     /// purpose. As a whole it would be written to the stack and read back in wider words, which stalls until all its stores are done.)
     #[inline(never)]
     fn file_slowly(&mut self, store: &mut impl Store<K>, id: SlotId, when: Nanos, rank: Rank, key: K) {
