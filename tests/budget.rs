@@ -10,7 +10,7 @@ use common::{HOUR, LONG, compute, ms, us, watchdog};
 use futures::future::select_all;
 use futures::{SinkExt, StreamExt, channel::mpsc};
 use mainspring::task::{consume_budget, cooperative, has_budget_remaining, unconstrained, yield_now};
-use mainspring::time::{StreamExt as _, timeout_at};
+use mainspring::time::{Instant, StreamExt as _, interval_at, timeout_at};
 use mainspring::{block_on, interval, sleep, spawn, timeout};
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
@@ -47,8 +47,7 @@ fn a_poll_that_takes_results_for_long_ends_before_the_limit_of_their_number() {
 #[test]
 fn ticks_that_fail_let_others_run() {
     let _watchdog = watchdog(LONG);
-    let mut gone =
-        block_on(async { mainspring::time::interval_at(mainspring::time::Instant::now() + HOUR, HOUR) });
+    let mut gone = block_on(async { interval_at(Instant::now() + HOUR, HOUR) });
     block_on(async {
         let again = async {
             loop {
@@ -69,7 +68,7 @@ fn timeouts_that_elapse_at_once_let_others_run() {
             }
         };
         assert!(timeout(ms(5), zero).await.is_err());
-        let past = mainspring::time::Instant::now();
+        let past = Instant::now();
         let past = async {
             loop {
                 let _ = timeout_at(past, pending::<()>()).await;

@@ -376,8 +376,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
 
     /// Puts a timer into a slot that has no room for it at the end, or holes to fill. A timer without a slot, because it is due or will be
     /// in the 16 ns in which the wheel stands, goes behind all others that are due then, or into the tree; as do the first few of those
-    /// that a long slot cannot hold in order. (It is passed in pieces on
-    /// purpose. As a whole it would be written to the stack and read back in wider words, which stalls until all its stores are done.)
+    /// that a long slot cannot hold in order. (It is passed in pieces on purpose. As a whole it would be written to the stack and read
+    /// back in wider words, which stalls until all its stores are done.)
     #[inline(never)]
     fn file_slowly(&mut self, store: &mut impl Store<K>, id: SlotId, when: Nanos, rank: Rank, key: K) {
         let timer = Timer { when, rank, key };
@@ -407,6 +407,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         }
     }
 
+    /// Puts a timer into the tree.
     fn file_in_tree(&mut self, store: &mut impl Store<K>, Timer { when, rank, key }: Timer<K>) {
         let other = self.tree.insert((when, rank), key);
         assert!(other.is_none(), "two timers of a wheel have one sequence number: give each its own");
