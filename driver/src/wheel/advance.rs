@@ -236,7 +236,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     fn head_of_many(&self) -> Option<(Nanos, SlotId)> {
         let first = self.tree.first_key_value().map(|(order, _)| (*order, SlotId::TREE));
         let heads = self.open_slots().filter_map(|id| Some((self.slots[id.index()].head()?, id)));
-        heads.chain(first).min_by_key(|&(order, _)| order).map(|((when, _), source)| (when, source))
+        // (With `min_by_key` this takes nearly twice as many instructions.)
+        let first = heads.fold(first, |first, head| first.filter(|first| first.0 < head.0).or(Some(head)));
+        first.map(|((when, _), source)| (when, source))
     }
 
     /// Removes the head of `source`; `None` if it is a hole.
