@@ -136,6 +136,23 @@ fn dropping_the_set_aborts_its_tasks_and_detaching_lets_them_run_on() {
 }
 
 #[test]
+fn a_task_that_waits_for_a_set_learns_that_its_tasks_were_detached() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let set = Rc::new(RefCell::new(JoinSet::<()>::new()));
+        set.borrow_mut().spawn(pending());
+        let shared = set.clone();
+        let waiting =
+            spawn(async move { poll_fn(|cx| shared.borrow_mut().poll_join_next(cx)).await.is_none() });
+        yield_now().await;
+        assert!(!waiting.is_finished());
+        set.borrow_mut().detach_all();
+        let told = timeout(HOUR, waiting).await.expect("nobody told the task");
+        assert!(told.unwrap());
+    });
+}
+
+#[test]
 fn tasks_that_were_detached_are_not_taken_for_those_that_came_after() {
     let _watchdog = watchdog(LONG);
     paused().block_on(async {

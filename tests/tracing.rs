@@ -260,6 +260,37 @@ fn a_subscriber_that_panics_loses_no_wake_up() {
     });
 }
 
+/// The poller reports an event once.
+#[test]
+#[cfg(feature = "net")]
+fn a_subscriber_that_panics_at_the_end_of_a_park_loses_nothing_that_a_socket_had() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let (waiting, address) = runtime.block_on(async {
+        let socket = mainspring::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let waiting = spawn(async move { socket.recv(&mut [0; 9]).await.unwrap() });
+        sleep(ms(1)).await;
+        (waiting, address)
+    });
+    let book = Book::with(|what| assert!(what != "woken", "a bad subscriber"));
+    listen(book, || {
+        panicked(|| {
+            runtime.block_on(async {
+                let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+                let sends = thread::spawn(move || {
+                    thread::sleep(ms(20));
+                    sender.send_to(b"four", address).unwrap()
+                });
+                sleep(HOUR).await;
+                sends.join().unwrap()
+            })
+        });
+    });
+    let received = runtime.block_on(timeout(ms(10_000), waiting)).expect("the task was not woken");
+    assert_eq!(received.unwrap(), 4);
+}
+
 #[test]
 fn a_task_that_a_subscriber_wakes_or_spawns_before_a_park_does_not_wait_for_its_end() {
     let _watchdog = watchdog(LONG);

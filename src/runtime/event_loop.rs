@@ -188,6 +188,8 @@ impl EventLoop {
                 // The poller is our own, valid and open: any error of it is a defect of this program.
                 Err(error) => panic!("the system's poller failed: {error}"),
             };
+            // The poller reports an event once: it is dispatched before a subscriber is called, which may panic.
+            counters.events.add(self.reactor.dispatch() as u64);
             if parked.slept {
                 counters.wakeups.add(1);
                 counters.by_io.add(u64::from(parked.events > 0));
@@ -200,7 +202,6 @@ impl EventLoop {
                 trace::woken(by_timer, parked.events, parked.notified);
             }
             arrived |= parked.notified || parked.events > 0;
-            counters.events.add(self.reactor.dispatch() as u64);
             if !parked.partial {
                 return arrived;
             }

@@ -221,7 +221,7 @@ impl<T> JoinSet<T> {
         while self.join_next().await.is_some() {}
     }
 
-    /// Takes all tasks out of the set and lets them run on, without a handle.
+    /// Takes all tasks out of the set and lets them run on, without a handle. Who waits for the next one learns that the set is empty.
     ///
     /// ```
     /// use futures::channel::oneshot;
@@ -239,9 +239,13 @@ impl<T> JoinSet<T> {
     /// ```
     pub fn detach_all(&mut self) {
         // The tasks still report their ends, but to an inbox that is no longer read.
-        self.ended = Arc::default();
+        let unread = std::mem::take(&mut self.ended);
         self.taken = None;
         self.tasks = Slab::new();
+        let waiting = unread.lock().waker.take();
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
     }
 }
 
