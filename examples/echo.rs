@@ -7,6 +7,8 @@
 
 #[path = "common/accept.rs"]
 mod accept;
+#[path = "common/address.rs"]
+mod address;
 #[path = "common/duration.rs"]
 mod duration;
 #[path = "common/say.rs"]
@@ -31,7 +33,7 @@ use say::say;
 #[derive(Debug, Parser)]
 struct Options {
     /// The address to listen on; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000", value_parser = address::parse)]
     listen: SocketAddr,
     /// How long a client may be silent before it is disconnected.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]

@@ -9,6 +9,8 @@
 
 #[path = "common/accept.rs"]
 mod accept;
+#[path = "common/address.rs"]
+mod address;
 #[path = "common/duration.rs"]
 mod duration;
 #[path = "common/interrupt.rs"]
@@ -46,7 +48,7 @@ use say::say;
 #[command(name = "proxy")]
 struct Options {
     /// The address to listen on; port 0 takes any free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000", value_parser = address::parse)]
     listen: SocketAddr,
     /// The server to which connections are forwarded
     #[arg(long, value_name = "HOST:PORT", value_parser = upstream)]

@@ -472,6 +472,35 @@ fn where_the_system_makes_no_more_threads_those_that_are_there_do_the_work() {
     });
 }
 
+/// With stacks of a gigabyte, of which the process may have two: one for this thread, and one for the closure that does not end.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[test]
+fn where_the_system_makes_no_thread_for_a_closure_it_begins_when_the_next_one_comes() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let name = "where_the_system_makes_no_thread_for_a_closure_it_begins_when_the_next_one_comes";
+    if !alone(name, "export MALLOC_ARENA_MAX=1 RUST_MIN_STACK=1073741824; ulimit -S -v 2800000") {
+        return;
+    }
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let before = threads();
+    block_on(async {
+        let (end, ended) = mpsc::channel::<()>();
+        let (next, waits) = mpsc::channel();
+        let endless = unblock(move || ended.recv().is_err());
+        let waiting = unblock(move || waits.recv().is_ok());
+        assert_eq!(threads(), before + 1);
+        let limit = getrlimit(Resource::As);
+        setrlimit(Resource::As, Rlimit { current: limit.maximum, ..limit }).unwrap();
+        // It needs a thread of its own, and so does the one before it, which goes on only when this one has run.
+        let next = unblock(move || next.send(()).is_ok());
+        let both = timeout(ms(10_000), join_all([waiting, next])).await;
+        assert_eq!(both, Ok(vec![true, true]));
+        drop(end);
+        assert!(endless.await);
+    });
+}
+
 /// With stacks so large that none fits into the address space.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 #[test]
@@ -489,7 +518,12 @@ fn where_the_system_makes_no_thread_at_all_it_is_said() {
             assert!(panic.file.ends_with("blocking.rs"));
             assert_eq!(dropped.count(), n + 1);
             #[cfg(feature = "net")]
-            assert!(mainspring::net::lookup_host("localhost:80").await.is_err());
+            {
+                let error = mainspring::net::lookup_host("localhost:80").await.map(drop).unwrap_err();
+                // Not `WouldBlock`, which the system says.
+                assert_eq!(error.kind(), std::io::ErrorKind::Other);
+                assert!(error.to_string().starts_with("no thread for blocking work"), "{error}");
+            }
         }
     });
 }

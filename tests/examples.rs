@@ -91,3 +91,20 @@ fn bad_options_say_what_to_do() {
         assert!(said.contains(hint), "{name} {arguments:?}: {said}");
     }
 }
+
+#[cfg(all(feature = "hyper", feature = "signal"))]
+#[test]
+fn an_address_to_listen_on_that_is_none_is_refused_with_how_to_write_one() {
+    for name in ["echo", "http_server", "keepalive", "kv_server", "proxy"] {
+        let upstream: &[&str] = if name == "proxy" { &["--upstream", "127.0.0.1:1"] } else { &[] };
+        for address in ["localhost:7000", "7000", "127.0.0.1"] {
+            let output = run(name, &[&["--listen", address], upstream].concat());
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{name} {address}: {said}");
+            assert!(
+                said.contains("write an IP address and a port, for example 127.0.0.1:7000"),
+                "{name} {address}: {said}"
+            );
+        }
+    }
+}

@@ -4,13 +4,14 @@ mod common;
 
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
-use common::{HOUR, LONG, Probe, ms, panicked, paused, watchdog};
+use common::{HOUR, LONG, Probe, beside_parked, ms, panicked, paused, watchdog};
 use futures::future::FusedFuture;
 use futures::stream::FusedStream;
 use futures::{Stream, StreamExt, poll};
@@ -149,6 +150,53 @@ fn a_task_that_waits_for_a_set_learns_that_its_tasks_were_detached() {
         set.borrow_mut().detach_all();
         let told = timeout(HOUR, waiting).await.expect("nobody told the task");
         assert!(told.unwrap());
+    });
+}
+
+/// The set has seen that the task ended, on another thread, and waits for the task's handle.
+#[test]
+fn a_task_that_waits_for_a_result_that_is_about_to_come_learns_that_it_was_detached() {
+    /// Is ready at once. Its drop panics: then its output is dropped, before the handle has a result.
+    struct Bad(Option<Slow>);
+
+    /// Its drop takes as long as it is told.
+    struct Slow(mpsc::Sender<()>, mpsc::Receiver<()>);
+
+    impl Future for Bad {
+        type Output = Slow;
+
+        fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Slow> {
+            Poll::Ready(self.0.take().expect("polled once"))
+        }
+    }
+
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            panic!("as it is dropped");
+        }
+    }
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+            self.1.recv().unwrap();
+        }
+    }
+
+    let _watchdog = watchdog(LONG);
+    let (began, begun) = mpsc::channel();
+    let (end, ended) = mpsc::channel();
+    beside_parked(|handle, _| {
+        let mut set = JoinSet::new();
+        set.spawn_on(Bad(Some(Slow(began, ended))), handle);
+        begun.recv().unwrap();
+        let probe = Probe::new();
+        let waker = Waker::from(probe.clone());
+        assert!(set.poll_join_next(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(probe.wakes(), 0);
+        set.detach_all();
+        assert_eq!(probe.wakes(), 1, "nobody told the task");
+        end.send(()).unwrap();
     });
 }
 

@@ -33,15 +33,20 @@ pub(crate) fn parse(url: &str) -> Result<Uri, String> {
             "this example sends no user name and no password: leave out what is before the @".to_owned()
         );
     }
+    const NO_HOST: &str = "there is no host in it: write one, as in http://127.0.0.1:80/";
     match url.split_once("://") {
+        // The parser of the crate `http` would say "empty string" or "invalid format".
+        Some((scheme, rest))
+            if scheme.eq_ignore_ascii_case("http") && rest.split(['/', '?', '#']).next() == Some("") =>
+        {
+            Err(NO_HOST.to_owned())
+        }
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => {
             let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
             // If the port is not a number, the parser returns no error and no port.
             let host = uri.authority().map_or("", |authority| authority.as_str());
             match host.rsplit_once(':') {
-                _ if host_and_port(&uri).0.is_empty() => {
-                    Err("there is no host in it: write one, as in http://127.0.0.1:80/".to_owned())
-                }
+                _ if host_and_port(&uri).0.is_empty() => Err(NO_HOST.to_owned()),
                 Some((_, port)) if !port.ends_with(']') && uri.port_u16().is_none() => {
                     Err(format!("the port is no number up to 65535: {port}"))
                 }

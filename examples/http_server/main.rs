@@ -15,6 +15,8 @@
 //!
 //! The first Ctrl-C lets requests in progress be answered, for `--drain` at most; the second ends the process at once.
 
+#[path = "../common/address.rs"]
+mod address;
 #[path = "../common/interrupt.rs"]
 mod interrupt;
 #[path = "../common/say.rs"]
@@ -40,7 +42,7 @@ use server::{Limits, duration, serve, target};
 #[derive(Debug, Parser)]
 struct Options {
     /// The address to listen on; port 0 takes any free one.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8000", value_parser = address::parse)]
     listen: SocketAddr,
     /// How long a client may take for the head of a request. It also limits how long a connection may be idle.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]

@@ -16,6 +16,8 @@
 
 #[path = "../common/accept.rs"]
 mod accept;
+#[path = "../common/address.rs"]
+mod address;
 mod clients;
 #[path = "../common/descriptors.rs"]
 mod descriptors;

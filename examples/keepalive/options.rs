@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
-use crate::duration;
+use crate::{address, duration};
 
 /// A pool of TCP connections that are closed when they fall silent.
 ///
@@ -40,7 +40,7 @@ pub(crate) struct Options {
 
     /// Only serve, on this address, until Ctrl-C: `nc` can be the client, and every line is a heartbeat. Lines are printed for
     /// each connection; if the output is a pipe that is full, the server waits, and serves nobody
-    #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with_all = ["connections", "heartbeat", "duration", "json"])]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse, conflicts_with_all = ["connections", "heartbeat", "duration", "json"])]
     pub(crate) listen: Option<SocketAddr>,
 }
 
@@ -92,10 +92,4 @@ impl Options {
         }
         Ok(())
     }
-}
-
-/// Parses an address to listen on.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| "write an IP address and a port, for example 127.0.0.1:7000 or [::1]:7000".to_owned())
 }

@@ -16,6 +16,8 @@
 
 #[path = "../common/accept.rs"]
 mod accept;
+#[path = "../common/address.rs"]
+mod address;
 mod disk;
 #[path = "../common/duration.rs"]
 mod duration;
@@ -59,7 +61,7 @@ use store::Store;
 #[command(name = "kv_server")]
 struct Options {
     /// The address to listen on; port 0 takes any free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7000", value_parser = address::parse)]
     listen: SocketAddr,
     /// The file for the values, used by this server alone; without it they are lost when the process ends
     #[arg(long, value_name = "PATH")]

@@ -98,7 +98,7 @@ where
 {
     match start(closure) {
         Ok(started) => started,
-        Err(error) => no_thread(&error),
+        Err(error) => panic!("{error}"),
     }
 }
 
@@ -119,30 +119,27 @@ where
     let task = handle.spawn(queued);
     // Submitted last: if the runtime is gone, it has refused the task, and the closure was dropped.
     if !task.is_finished() {
-        if let Err(error) = pool::submit(job) {
+        if let Err(error) = submit(job) {
             task.abort();
-            no_thread(&error);
+            panic!("{error}");
         }
     }
     task
-}
-
-#[track_caller]
-fn no_thread(error: &io::Error) -> ! {
-    panic!("no thread for blocking work could be created: {error}")
 }
 
 /// Like [`unblock`], but returns an error instead of panicking.
 ///
 /// # Errors
 ///
-/// The system's error, if it cannot create a thread and the pool has none.
+/// If the system cannot create a thread and the pool has none.
 pub(crate) fn start<T, F>(closure: F) -> io::Result<Unblock<T>>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    submit(queue(closure, hold()))
+    let queued = queue(closure, hold());
+    submit(queued.job.clone())?;
+    Ok(queued)
 }
 
 /// Like [`start`], but paused time does not wait for the closure.
@@ -152,12 +149,19 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    submit(queue(closure, None))
+    let queued = queue(closure, None);
+    submit(queued.job.clone())?;
+    Ok(queued)
 }
 
-fn submit<T: Send + 'static>(queued: Unblock<T>) -> io::Result<Unblock<T>> {
-    pool::submit(queued.job.clone())?;
-    Ok(queued)
+/// Gives a job to the pool. The system's error is `WouldBlock`, which a caller would take for an answer of what it asks.
+fn submit<T: Send + 'static>(job: Arc<Job<T>>) -> io::Result<()> {
+    pool::submit(job).map_err(|error| {
+        io::Error::other(format!(
+            "no thread for blocking work could be created: {error}. Let this process have more threads or more memory (`ulimit -u`, \
+             `ulimit -v`)"
+        ))
+    })
 }
 
 /// Holds the paused time of the runtime that this thread is in, if it is in one.

@@ -61,12 +61,14 @@ struct State {
     threads: usize,
     /// Threads that wait for work, including those that have been notified already.
     idle: usize,
+    /// How many threads could not be started for work that came.
+    refused: usize,
 }
 
 impl Pool {
     const fn new() -> Pool {
         Pool {
-            state: Mutex::new(State { queue: VecDeque::new(), unwanted: 0, threads: 0, idle: 0 }),
+            state: Mutex::new(State { queue: VecDeque::new(), unwanted: 0, threads: 0, idle: 0, refused: 0 }),
             more: Condvar::new(),
             of_child: OnceLock::new(),
         }
@@ -115,20 +117,23 @@ pub(super) fn note_unwanted() {
 pub(super) fn submit(work: Arc<dyn Work>) -> io::Result<()> {
     let pool = Pool::current()?;
     let mut state = pool.lock();
-    let is_one_idle = state.idle > state.queue.len();
-    if !is_one_idle && state.threads < LIMIT {
+    // A thread for this work, and those that were refused before, if there is work for them still.
+    let mut missing = (state.refused + 1).min((state.queue.len() + 1).saturating_sub(state.idle));
+    let is_one_idle = missing == 0;
+    while missing > 0 && state.threads < LIMIT {
         match thread::Builder::new().name("mainspring-work".into()).spawn(|| serve(pool)) {
-            Ok(_detached) => state.threads += 1,
+            Ok(_detached) => (state.threads, missing) = (state.threads + 1, missing - 1),
             Err(error) if state.threads == 0 => {
                 // The work is foreign: it is dropped without the lock.
                 drop(state);
                 drop(work);
                 return Err(error);
             }
-            // One of the existing threads will do the work.
-            Err(_) => {}
+            // One of the existing threads will do the work, or one that begins when the next work comes.
+            Err(_) => break,
         }
     }
+    state.refused = missing;
     state.queue.push_back(work);
     drop(state);
     // Not under the lock, which is the first thing that the woken thread needs.

@@ -5,7 +5,7 @@
 //! | where | what |
 //! |---|---|
 //! | on the runtime's own thread, in a task or in `block_on`'s future | [`Handle::dump`] |
-//! | where the [`Runtime`] is accessible, between two calls of `block_on` | [`Runtime::dump`] |
+//! | where the [`Runtime`] is accessible, between two calls of `block_on` or `turn` | [`Runtime::dump`] |
 //! | on any other thread | [`Handle::dump_within`], which waits for at most a given time; [`Handle::request_dump`], which does not wait |
 //!
 //! A runtime that is blocked by a task cannot answer. [`Handle::running`] says which task that is, from any thread and at
@@ -236,7 +236,7 @@ impl DumpError {
         self.0 == Reason::Shutdown
     }
 
-    /// Returns whether the runtime did not answer in time: it is in no `block_on`, or a task blocks it.
+    /// Returns whether the runtime did not answer in time: it is in no `block_on` or `turn`, or a task blocks it.
     pub fn is_timed_out(&self) -> bool {
         matches!(self.0, Reason::TimedOut(..))
     }
@@ -250,7 +250,7 @@ impl DumpError {
         }
     }
 
-    /// Returns whether [`Handle::dump`] was called on another thread than the runtime's own, or outside of its `block_on`.
+    /// Returns whether [`Handle::dump`] was called on another thread than the runtime's own, or outside of its `block_on` and `turn`.
     pub fn is_elsewhere(&self) -> bool {
         self.0 == Reason::Elsewhere
     }
@@ -260,14 +260,14 @@ impl fmt::Display for DumpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Reason::Elsewhere => f.write_str(
-                "only the runtime's own thread, inside `block_on`, can list its tasks at once: elsewhere, use \
+                "only the runtime's own thread, inside `block_on` or `turn`, can list its tasks at once: elsewhere, use \
                  `Handle::dump_within` or `Handle::request_dump`",
             ),
             Reason::Shutdown => f.write_str("the runtime was dropped: nothing is pending"),
             Reason::TimedOut(waited, None) => write!(
                 f,
-                "the runtime did not answer within {waited:?}, and polls no task: it is not in a `block_on`, or code outside \
-                 its tasks blocks its thread"
+                "the runtime did not answer within {waited:?}, and polls no task: it is in no `block_on` or `turn`, or code \
+                 outside its tasks blocks its thread"
             ),
             Reason::TimedOut(waited, Some(running)) => {
                 write!(f, "the runtime did not answer within {waited:?}: it runs {running}")
@@ -283,7 +283,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// If this is not the runtime's own thread, or the thread is not inside `block_on`; or if the runtime was dropped.
+    /// If this is not the runtime's own thread, or the thread is not inside `block_on` or `turn`; or if the runtime was dropped.
     pub fn dump(&self) -> Result<Dump, DumpError> {
         if self.is_shutdown() {
             return Err(DumpError(Reason::Shutdown));
@@ -292,14 +292,14 @@ impl Handle {
     }
 
     /// Returns what is pending, from any thread. The runtime answers between two polls, and is woken for that if it sleeps;
-    /// this thread waits for at most `timeout`. On the runtime's own thread, inside `block_on`, it does the same as
+    /// this thread waits for at most `timeout`. On the runtime's own thread, inside `block_on` or `turn`, it does the same as
     /// [`dump`](Handle::dump).
     ///
     /// # Errors
     ///
     /// If the runtime was dropped, or does not answer in time. It does not answer while a task blocks it, and the error
-    /// then says [which](DumpError::running); nor while it is in no `block_on`; in that case use [`Runtime::dump`], on the
-    /// thread that will run it next.
+    /// then says [which](DumpError::running); nor while it is in no `block_on` or `turn`; in that case use [`Runtime::dump`], on
+    /// the thread that will run it next.
     ///
     /// ```
     /// use std::time::Duration;

@@ -48,8 +48,8 @@ use std::task::{Context, Poll, ready};
 ///
 /// # Regular files
 ///
-/// Regular files are always ready, and Linux refuses to watch them: read them on another thread, with
-/// [`task::unblock`](crate::task::unblock) or the crate `async-fs`.
+/// Regular files are always ready, as are disks, `/dev/null` and `/dev/zero`, and Linux refuses to watch them: read them on
+/// another thread, with [`task::unblock`](crate::task::unblock) or the crate `async-fs`.
 ///
 /// # Examples
 ///
@@ -396,8 +396,8 @@ fn explain(error: io::Error) -> io::Error {
     if error.kind() != ErrorKind::PermissionDenied {
         return error;
     }
-    let message = "the system's poller does not watch such a descriptor: a regular file or a directory is always ready. Read it \
-                   on another thread, with `task::unblock` or the crate `async-fs`";
+    let message = "the system's poller does not watch such a descriptor: a regular file, a directory or a device such as \
+                   /dev/null is always ready. Read it on another thread, with `task::unblock` or the crate `async-fs`";
     io::Error::new(ErrorKind::Unsupported, message)
 }
 

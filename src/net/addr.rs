@@ -112,7 +112,7 @@ async fn find(addr: impl ToSocketAddrs) -> io::Result<Addrs> {
 ///
 /// # Errors
 ///
-/// The errors of [`ToSocketAddrs`]; and the system's error, if it cannot make a thread.
+/// The errors of [`ToSocketAddrs`]; and one of kind [`Other`](ErrorKind::Other), if the system cannot create a thread for a look-up.
 ///
 /// # Cancel safety
 ///

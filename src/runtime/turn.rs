@@ -179,7 +179,8 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// As [`turn`](Runtime::turn): mostly if this thread runs a `block_on`. The runtime is dropped nevertheless.
+    /// As [`turn`](Runtime::turn), if it takes one: mostly if this thread runs a `block_on`. The runtime is dropped nevertheless.
+    /// If no task is left, or `limit` is zero, it takes none.
     #[track_caller]
     pub fn shutdown_timeout(self, limit: Duration) -> usize {
         let mut cx = Context::from_waker(Waker::noop());

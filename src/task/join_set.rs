@@ -178,7 +178,11 @@ impl<T> JoinSet<T> {
                 continue;
             };
             self.taken = Some(report);
-            let result = ready!(Pin::new(handle).poll(cx));
+            let Poll::Ready(result) = Pin::new(handle).poll(cx) else {
+                // The handle wakes the task, unless `detach_all` drops it.
+                self.ended.leave(cx.waker());
+                return Poll::Pending;
+            };
             self.taken = None;
             self.tasks.remove(report.key);
             return Poll::Ready(Some(result));
@@ -221,7 +225,8 @@ impl<T> JoinSet<T> {
         while self.join_next().await.is_some() {}
     }
 
-    /// Takes all tasks out of the set and lets them run on, without a handle. Who waits for the next one learns that the set is empty.
+    /// Takes all tasks out of the set and lets them run on, without a handle. A task that waits for the set is woken: the set
+    /// is empty.
     ///
     /// ```
     /// use futures::channel::oneshot;
@@ -344,6 +349,14 @@ fn member<T>(tasks: &mut Slab<Member<T>>, report: Report) -> Option<&mut JoinHan
 impl Ended {
     fn lock(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves `waker` for the next report, and for `detach_all`.
+    #[cold]
+    fn leave(&self, waker: &Waker) {
+        let waker = waker.clone();
+        let old = self.lock().waker.replace(waker);
+        drop(old);
     }
 
     /// Polls for the next report. If there is none, the task is woken when one comes.

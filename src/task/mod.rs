@@ -128,7 +128,8 @@
 //!
 //! * **Threads.** There is one pool in the process, which also looks up names. It has a thread for each closure that runs, up
 //!   to 512. Beyond that, closures wait, and begin in the order in which they came. So a closure must not wait for another.
-//!   A thread that has been idle for a second ends; without work there are no threads.
+//!   They also wait while the system refuses another thread; it is asked again when the next closure comes. A thread that has
+//!   been idle for a second ends; without work there are no threads.
 //! * **Cancelling.** A closure that has not begun is dropped with its future. A closure that has begun cannot be stopped: it
 //!   runs on, and its result is dropped. The end of the runtime does not wait for it, and the end of the process ends it in the
 //!   middle.

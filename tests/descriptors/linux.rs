@@ -30,6 +30,18 @@ fn a_regular_file_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn a_device_that_is_always_ready_is_refused_and_the_error_does_not_take_it_for_a_file() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        for device in ["/dev/null", "/dev/zero"] {
+            let error = AsyncFd::new(File::open(device).unwrap()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.to_string().contains("a device such as /dev/null"), "{error}");
+        }
+    });
+}
+
+#[test]
 fn a_descriptor_that_is_watched_already_is_refused_and_its_copy_is_not() {
     let _watchdog = watchdog(LONG);
     block_on(async {

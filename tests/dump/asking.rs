@@ -6,6 +6,8 @@ use std::sync::mpsc;
 use std::sync::mpsc::channel;
 use std::thread;
 
+use futures::FutureExt;
+
 use crate::common::{HOUR, LONG, ms, watchdog};
 use crate::{here, rest};
 use mainspring::dump::Wakes;
@@ -173,4 +175,20 @@ fn a_dump_made_while_the_runtime_ends_does_not_panic() {
     let handle = runtime.handle().clone();
     drop(runtime);
     assert!(handle.is_shutdown());
+}
+
+#[test]
+fn a_task_lists_what_is_pending_in_a_turn_too_and_the_error_elsewhere_says_so() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    let error = handle.dump().unwrap_err();
+    assert!(error.is_elsewhere() && error.to_string().contains("inside `block_on` or `turn`"), "{error}");
+    let error = handle.dump_within(ms(1)).unwrap_err();
+    assert!(error.is_timed_out() && error.to_string().contains("in no `block_on` or `turn`"), "{error}");
+    let task = runtime.spawn(async move { handle.dump() });
+    while !task.is_finished() {
+        runtime.turn(HOUR);
+    }
+    assert_eq!(task.now_or_never().unwrap().unwrap().unwrap().tasks.len(), 1);
 }

@@ -126,7 +126,7 @@ fn a_dump_that_times_out_says_who_keeps_the_runtime() {
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
     let error = handle.dump_within(ms(1)).unwrap_err();
-    assert!(error.running().is_none() && error.to_string().contains("not in a `block_on`"), "{error}");
+    assert!(error.running().is_none() && error.to_string().contains("in no `block_on` or `turn`"), "{error}");
     let ((ready, begun), (go, blocked)) = (mpsc::channel(), mpsc::channel::<()>());
     let asker = thread::spawn(move || {
         begun.recv().unwrap();

@@ -29,6 +29,11 @@ fn a_turn_inside_a_block_on_or_a_turn_panics_where_it_was_called() {
         let (panic, line) = (panicked(|| inner.block_on(async {})), line!());
         assert!(panic.message.starts_with("`block_on` was called inside a"), "{}", panic.message);
         lines.push((panic, line));
+        // Without a task, or without time, it takes no turn.
+        assert_eq!(Runtime::new().unwrap().shutdown_timeout(ms(1)), 0);
+        let another = Runtime::new().unwrap();
+        another.spawn(pending::<()>()).detach();
+        assert_eq!(another.shutdown_timeout(Duration::ZERO), 1);
         let another = Runtime::new().unwrap();
         another.spawn(pending::<()>()).detach();
         let (panic, line) = (panicked(|| another.shutdown_timeout(ms(1))), line!());
