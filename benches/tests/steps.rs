@@ -22,7 +22,7 @@ fn every_arrangement_has_its_longest_step() {
         }
         // A driver is given a bounded number of timers at a time.
         let late: usize = cells[7].rsplit([' ', ')']).nth(1).unwrap().parse().unwrap();
-        assert!(late >= 2000 * 9 / 10 / 512, "{row}");
+        assert!(late >= 2000 * 9 / 10 / 256, "{row}");
     }
 }
 

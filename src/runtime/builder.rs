@@ -44,7 +44,7 @@ impl Builder {
         Builder {
             event_interval: None,
             wake_priority: true,
-            timer_budget: 512,
+            timer_budget: 256,
             tolerance: Tolerance::Adaptive,
             clock: Clock::Monotonic,
             paused: false,
@@ -89,7 +89,7 @@ impl Builder {
     }
 
     /// Sets the maximum number of timers of a backlog that one turn processes: a timer that fires counts as one, and so does
-    /// a timer that is moved within the wheel. The rest waits for the next turn, which does not sleep. Default: 512, which
+    /// a timer that is moved within the wheel. The rest waits for the next turn, which does not sleep. Default: 256, which
     /// takes some tens of microseconds.
     ///
     /// A lower number keeps turns short when very many timers come due at once; a higher one fires such a

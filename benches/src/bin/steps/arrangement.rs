@@ -15,7 +15,7 @@ use mainspring_bench::random::Random;
 
 /// The maximum number of timers that fire and move in one step: the default of
 /// `mainspring::Builder::timer_budget`.
-pub(crate) const BUDGET: usize = 512;
+pub(crate) const BUDGET: usize = 256;
 
 const US: u64 = MS / 1000;
 const SECOND: u64 = 1000 * MS;
