@@ -180,7 +180,7 @@ impl<T> JoinSet<T> {
             self.taken = Some(report);
             let Poll::Ready(result) = Pin::new(handle).poll(cx) else {
                 // The handle wakes the task, unless `detach_all` drops it.
-                self.ended.leave(cx.waker());
+                self.ended.keep_waker(cx.waker());
                 return Poll::Pending;
             };
             self.taken = None;
@@ -351,9 +351,9 @@ impl Ended {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves `waker` for the next report, and for `detach_all`.
+    /// Keeps `waker` for the next report, and for `detach_all`.
     #[cold]
-    fn leave(&self, waker: &Waker) {
+    fn keep_waker(&self, waker: &Waker) {
         let waker = waker.clone();
         let old = self.lock().waker.replace(waker);
         drop(old);
