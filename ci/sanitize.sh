@@ -12,8 +12,7 @@
 #
 # What the last run found:
 #   twins     both find it: a heap-use-after-free, undefined behavior
-#   address   1,330 tests of both packages: no error, no leak but those made on purpose; one more ran a program under strace,
-#             and is left out now
+#   address   1,348 tests of both packages: no error, no leak but those made on purpose
 #   thread    430 tests (driver: lib, threads, wakers, entry_life, tolerance; mainspring: lib, park, tasks, shutdown, time_sleep):
 #             no race
 #   miri      the driver's lib, entry_life and tolerance, 93 tests (eight are marked as too slow), the executor's 64: nothing

@@ -28,7 +28,8 @@ impl TypedValueParser for Url {
 /// Parses a URL that can be requested.
 pub(crate) fn parse(url: &str) -> Result<Uri, String> {
     let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
-    if after_scheme.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@')) {
+    let authority = after_scheme.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('@') {
         return Err(
             "this example sends no user name and no password: leave out what is before the @".to_owned()
         );
@@ -36,9 +37,7 @@ pub(crate) fn parse(url: &str) -> Result<Uri, String> {
     const NO_HOST: &str = "there is no host in it: write one, as in http://127.0.0.1:80/";
     match url.split_once("://") {
         // The parser of the crate `http` would say "empty string" or "invalid format".
-        Some((scheme, rest))
-            if scheme.eq_ignore_ascii_case("http") && rest.split(['/', '?', '#']).next() == Some("") =>
-        {
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") && authority.is_empty() => {
             Err(NO_HOST.to_owned())
         }
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => {

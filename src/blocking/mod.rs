@@ -137,9 +137,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let queued = queue(closure, hold());
-    submit(queued.job.clone())?;
-    Ok(queued)
+    submitted(queue(closure, hold()))
 }
 
 /// Like [`start`], but paused time does not wait for the closure.
@@ -149,7 +147,11 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let queued = queue(closure, None);
+    submitted(queue(closure, None))
+}
+
+/// Gives the job of a future to the pool, and returns the future.
+fn submitted<T: Send + 'static>(queued: Unblock<T>) -> io::Result<Unblock<T>> {
     submit(queued.job.clone())?;
     Ok(queued)
 }
