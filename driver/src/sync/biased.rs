@@ -294,39 +294,19 @@ pub(super) mod barrier {
     }
 }
 
-/// The barrier for loom.
-#[cfg(loom)]
+/// Without `membarrier`: for loom two fences; elsewhere there is no barrier, and the lock is a mutex.
+#[cfg(not(all(target_os = "linux", feature = "membarrier", not(any(loom, miri, mainspring_sanitize)))))]
 pub(super) mod barrier {
-    use loom::sync::atomic::{Ordering, fence};
-
-    pub(in super::super) const EXISTS: bool = true;
+    pub(in super::super) const EXISTS: bool = cfg!(loom);
 
     pub(in super::super) fn prepare() -> bool {
-        true
+        EXISTS
     }
 
     pub(in super::super) fn light() {
-        fence(Ordering::SeqCst);
+        #[cfg(loom)]
+        loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
     }
 
-    pub(in super::super) fn heavy() {
-        fence(Ordering::SeqCst);
-    }
-}
-
-/// No barrier: the lock is a mutex.
-#[cfg(not(any(
-    loom,
-    all(target_os = "linux", feature = "membarrier", not(any(miri, mainspring_sanitize)))
-)))]
-pub(super) mod barrier {
-    pub(in super::super) const EXISTS: bool = false;
-
-    pub(in super::super) fn prepare() -> bool {
-        false
-    }
-
-    pub(in super::super) fn light() {}
-
-    pub(in super::super) fn heavy() {}
+    pub(in super::super) use light as heavy;
 }
