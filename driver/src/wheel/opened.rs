@@ -40,14 +40,16 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         self.head < self.ordered_from
     }
 
-    /// Puts a timer behind the last one and tells its owner, if that keeps the order. Returns whether it did.
+    /// Puts a timer behind the last one and tells its owner, if that keeps the order, and the row is not long for the timers that it
+    /// has: while time stands still, timers may come and leave without end. Returns whether it did.
     pub(super) fn push_opened(
         &mut self,
         store: &mut impl Store<K>,
         timer: Timer<K>,
         pool: &mut Pool<K>,
     ) -> bool {
-        let takes = self.ordered_from == 0 && !self.is_sorted && self.is_last(&timer);
+        let has_order = self.ordered_from == 0 && !self.is_sorted;
+        let takes = has_order && self.is_last(&timer) && (self.is_short() || !self.is_hollow());
         if takes {
             self.push(store, timer, pool);
         }

@@ -213,6 +213,12 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         self.row.len() - self.head as usize > SPARSE * self.live() + HOLES
     }
 
+    /// Whether few of all cells hold timers, the consumed ones included.
+    #[inline]
+    pub(super) fn is_hollow(&self) -> bool {
+        self.row.len() > SPARSE * self.live() + HOLES
+    }
+
     /// Clears a slot without timers, and shortens one with many holes.
     pub(super) fn tidy(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) {
         if self.is_empty() {

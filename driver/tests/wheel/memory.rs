@@ -1,5 +1,7 @@
 //! A steady state allocates nothing, and the memory of a burst is given back.
 
+use std::collections::VecDeque;
+
 use mainspring_driver::Nanos;
 use mainspring_driver::wheel::{Due, Place, Rank, Slack};
 
@@ -60,6 +62,21 @@ fn the_memory_of_many_reset_at_once_is_given_back() {
         assert_eq!((bench.fire_all(start + 5), bench.fire_all(start + 10)), (0, 1));
     }
     assert!(bench.wheel.allocated_bytes() < 150_000, "{} bytes", bench.wheel.allocated_bytes());
+}
+
+#[test]
+fn timers_that_come_and_leave_while_time_stands_still_take_no_more_and_more_memory() {
+    let mut bench = Usual::new(1_000);
+    // Some are overdue all the time, among them the first.
+    let mut overdue: VecDeque<_> = (0..3).map(|_| bench.add(1_000)).collect();
+    for _ in 0..20_000 {
+        overdue.push_back(bench.add(1_000));
+        bench.cancel(overdue.remove(1).unwrap());
+    }
+    let kept = bench.wheel.allocated_bytes();
+    assert!(kept < 250_000, "{kept} bytes are kept for three timers");
+    bench.check();
+    assert_eq!(bench.advance(1_000, 10), Vec::from(overdue));
 }
 
 #[test]
