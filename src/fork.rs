@@ -10,6 +10,7 @@
 //!   in the child. Otherwise they return equal values.
 //! * In a child, the counting function performs one atomic operation and nothing else, because little is allowed there.
 //! * A child made by `_Fork`, or by a bare system call, is not noticed: the counting function is not called there.
+//! * A child never looks at what is [one per process](PerProcess) of its parent: another thread may have left a lock taken there.
 
 use std::io;
 use std::sync::OnceLock;
@@ -42,10 +43,25 @@ impl Process {
         // Relaxed: a child begins with the one thread that has counted, and what it starts later comes after that.
         Process(FORKS.load(Ordering::Relaxed))
     }
+}
 
-    /// The number of forks between the first process that counted and this one.
-    pub(crate) fn generation(self) -> u32 {
-        self.0
+/// A value that each process has one of.
+pub(crate) struct PerProcess<T> {
+    own: T,
+    /// That of this process's child by `fork`. It is made in the child.
+    of_child: OnceLock<Box<PerProcess<T>>>,
+}
+
+impl<T> PerProcess<T> {
+    /// With the value of the first process.
+    pub(crate) const fn new(first: T) -> PerProcess<T> {
+        PerProcess { own: first, of_child: OnceLock::new() }
+    }
+
+    /// Returns the value of `process`, which is this one. `make` makes a child's.
+    pub(crate) fn of(&self, process: Process, make: fn() -> T) -> &T {
+        let child = || Box::new(PerProcess::new(make()));
+        &(0..process.0).fold(self, |parent, _| parent.of_child.get_or_init(child)).own
     }
 }
 

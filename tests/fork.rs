@@ -81,6 +81,8 @@ fn a_child_is_told_and_its_parent_notices_nothing() {
     inside_of_a_block_on_that_never_sleeps();
     #[cfg(feature = "process")]
     with_a_child_process();
+    #[cfg(feature = "process")]
+    while_others_drop_processes();
     with_work_that_blocks();
     while_others_begin_work_that_blocks();
     by_work_that_blocks();
@@ -222,6 +224,67 @@ fn with_a_child_process() {
     assert!(status.expect("the parent was not told").unwrap().success());
 }
 
+/// Whether other threads go on with what they do.
+struct Others(AtomicBool);
+
+impl Others {
+    fn go_on(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// When the guard is dropped, also by a panic, they do not.
+    fn end(&self) -> impl Drop + use<'_> {
+        struct End<'a>(&'a Others);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.0.store(false, Ordering::Relaxed);
+            }
+        }
+        End(self)
+    }
+}
+
+/// Another thread drops processes that run while the child is made, and may hold the lock of their list: it is locked in the child.
+#[cfg(feature = "process")]
+fn while_others_drop_processes() {
+    use std::sync::Barrier;
+
+    use mainspring::process::{Child, Command};
+
+    let start =
+        |program: &str| -> Child { Command::new(program).arg("60").kill_on_drop(false).spawn().unwrap() };
+    let (others, begun) = (Others(AtomicBool::new(true)), Barrier::new(2));
+    let drops = || {
+        let runtime = Runtime::new().unwrap();
+        let _entered = runtime.handle().enter();
+        let numbers: Vec<u32> = (0..200).map(|_| start("sleep").id().unwrap()).collect();
+        begun.wait();
+        while others.go_on() {
+            drop(start("true"));
+        }
+        for number in numbers {
+            // SAFETY: It sends a signal. The process is this one's child, whose status was not asked for since.
+            unsafe { libc::kill(number as i32, libc::SIGKILL) };
+        }
+    };
+    std::thread::scope(|scope| {
+        let _end = others.end();
+        scope.spawn(drops);
+        begun.wait();
+        let children = (0..100).map(|_| {
+            in_child(|| {
+                // SAFETY: It ends the child, should that wait for ever.
+                unsafe { libc::alarm((LONG / 2).as_secs() as u32) };
+                let own = Runtime::new().unwrap();
+                let status = own.block_on(async { Command::new("true").status().await });
+                first_wrong(&[status.is_ok_and(|status| status.success())])
+            })
+        });
+        let wrong: Vec<i32> = children.filter(|&wrong| wrong != 0).collect();
+        assert_eq!(wrong, []);
+    });
+}
+
 /// A child has none of the threads for work that blocks, and makes its own. These cases come last: the threads stay for a second.
 fn with_work_that_blocks() {
     use mainspring::task::unblock;
@@ -259,15 +322,17 @@ fn with_work_that_blocks() {
 fn while_others_begin_work_that_blocks() {
     use mainspring::task::unblock;
 
-    let others = AtomicBool::new(true);
+    let others = Others(AtomicBool::new(true));
     let work = || {
-        while others.load(Ordering::Relaxed) {
+        while others.go_on() {
             let batch = join_all((0..50).map(|_| unblock(|| ())));
             futures::executor::block_on(batch);
         }
     };
     std::thread::scope(|scope| {
-        let workers = [scope.spawn(work), scope.spawn(work)];
+        let _end = others.end();
+        scope.spawn(work);
+        scope.spawn(work);
         let children = (0..100).map(|_| {
             in_child(|| {
                 // SAFETY: It ends the child, should that wait for ever.
@@ -277,9 +342,7 @@ fn while_others_begin_work_that_blocks() {
             })
         });
         let wrong: Vec<i32> = children.filter(|&wrong| wrong != 0).collect();
-        others.store(false, Ordering::Relaxed);
         assert_eq!(wrong, []);
-        workers.into_iter().for_each(|worker| worker.join().unwrap());
     });
 }
 

@@ -16,11 +16,11 @@
 //! wakes twice a second forever; up to five closures wait behind an idle thread before there is another thread; and it does not
 //! report when a closure never gets a thread.
 
-use crate::fork::Process;
+use crate::fork::{PerProcess, Process};
 use std::collections::VecDeque;
 use std::io;
 use std::mem;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -42,16 +42,13 @@ pub(super) trait Work: Send + Sync {
 /// The number of pieces of work for which the queue keeps memory, and below which it is not searched for unwanted work.
 const KEEP: usize = 64;
 
-/// The pool of the first process.
-static FIRST: Pool = Pool::new();
+static POOL: PerProcess<Pool> = PerProcess::new(Pool::new());
 
 /// The pool of a process.
 struct Pool {
     state: Mutex<State>,
     /// Notified when there is work.
     more: Condvar,
-    /// The pool of this process's child by `fork`. It is made in the child.
-    of_child: OnceLock<Box<Pool>>,
 }
 
 struct State {
@@ -70,14 +67,12 @@ impl Pool {
         Pool {
             state: Mutex::new(State { queue: VecDeque::new(), unwanted: 0, threads: 0, idle: 0, refused: 0 }),
             more: Condvar::new(),
-            of_child: OnceLock::new(),
         }
     }
 
     /// Returns this process's pool.
     fn current() -> io::Result<&'static Pool> {
-        let generation = Process::watched()?.generation();
-        Ok((0..generation).fold(&FIRST, |pool, _| pool.of_child.get_or_init(|| Box::new(Pool::new()))))
+        Ok(POOL.of(Process::watched()?, Pool::new))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

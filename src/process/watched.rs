@@ -12,10 +12,12 @@
 //!   taken the status, or this process may be a child by `fork`, which must not kill its siblings.
 //! * No child is forgotten: a child that is dropped while it runs is one of the orphans from then on, whether or not its
 //!   runtime runs. Whoever learns of an orphan's end first takes it from the list.
+//! * A child by `fork` has its own list: the orphans in its parent's are the parent's, and another thread may have had the lock.
 
 use crate::blocking;
 use crate::clock::instant;
 use crate::coop::unconstrained;
+use crate::fork::{PerProcess, Process};
 use crate::io::{AsyncFd, Interest};
 use crate::runtime::Handle;
 use crate::signal::{SignalKind, signal};
@@ -28,24 +30,24 @@ use std::mem;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::process::{Child, ExitStatus};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
-/// The children that were dropped while they ran.
-static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { children: BTreeMap::new(), next: 0 });
+/// Children that were dropped while they ran, by keys of their own, because a process number is used again.
+type Orphans = Mutex<BTreeMap<u64, Child>>;
+
+static ORPHANS: PerProcess<Orphans> = PerProcess::new(Mutex::new(BTreeMap::new()));
+
+/// The next orphan's key. It is not in the list, so that a key from before a `fork` stands for nothing in the child.
+static NEXT_KEY: AtomicU64 = AtomicU64::new(0);
 
 /// How often a child's status is asked for while nothing can tell of its end.
 const WITHOUT_DESCRIPTORS: Duration = Duration::from_millis(100);
 
 /// How often it is asked for while a signal should tell.
 const WITHOUT_SIGNAL: Duration = Duration::from_secs(1);
-
-struct Orphans {
-    /// By keys of their own, because a process number is used again.
-    children: BTreeMap<u64, Child>,
-    next: u64,
-}
 
 /// A child process of a runtime.
 #[derive(Debug)]
@@ -75,9 +77,9 @@ impl Place {
         };
         let mut orphans = orphans();
         // If it is not there, its status was asked for by somebody else.
-        let answer = orphans.children.get_mut(key).ok_or(Errno::CHILD)?.try_wait();
+        let answer = orphans.get_mut(key).ok_or(Errno::CHILD)?.try_wait();
         if is_final(&answer) {
-            orphans.children.remove(key);
+            orphans.remove(key);
         }
         answer
     }
@@ -117,13 +119,10 @@ impl Watched {
 
     /// Makes the child an orphan, whose status others ask for, too.
     pub(super) fn leave(&mut self) {
-        let mut orphans = orphans();
-        let key = orphans.next;
+        // Relaxed: the number stands for itself.
+        let key = NEXT_KEY.fetch_add(1, Ordering::Relaxed);
         match mem::replace(&mut self.place, Place::Orphans(key)) {
-            Place::Here(child) => {
-                orphans.children.insert(key, child);
-                orphans.next += 1;
-            }
+            Place::Here(child) => drop(orphans().insert(key, child)),
             left_before => self.place = left_before,
         }
     }
@@ -225,13 +224,14 @@ impl Drop for Watched {
     }
 }
 
-fn orphans() -> MutexGuard<'static, Orphans> {
-    ORPHANS.lock().unwrap_or_else(PoisonError::into_inner)
+/// The orphans of this process. (There is a runtime, so forks are counted.)
+fn orphans() -> MutexGuard<'static, BTreeMap<u64, Child>> {
+    ORPHANS.of(Process::current(), Orphans::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Asks for the status of all orphans.
 fn reap_orphans() {
-    orphans().children.retain(|_, child| !is_final(&child.try_wait()));
+    orphans().retain(|_, child| !is_final(&child.try_wait()));
 }
 
 /// Returns whether nothing is left to be asked for.
