@@ -29,7 +29,7 @@
 //! * "There is work" skips the sleep, never the look: I/O and timers are served in every turn.
 //! * I/O goes before timers: what has arrived in time is seen before the timeout that waits for it. A look that may not have
 //!   reported everything, because a signal interrupted it or the batch was full, is followed by another look, a bounded
-//!   number of times.
+//!   number of times. So is a look after which the clock is late: the thread may have been stopped between the two.
 //! * The clock is read once before a sleep and once after it, and once in a turn that does not sleep. Timers fire by these
 //!   readings, and the length of a turn is computed from them.
 //! * A backlog of timers that exceeds the budget keeps the next turn from sleeping.
@@ -53,6 +53,9 @@ use crate::trace;
 
 /// The maximum number of looks at the I/O that a turn takes before it fires timers.
 const LOOKS: usize = 64;
+
+/// If the clock is later by this, in nanoseconds, than a look was to end, the look is repeated. Waking a thread seldom takes so long.
+const STOPPED: u64 = 200_000;
 
 /// If at least this number of timers fire, the time that this takes is measured, and charged to the lane of their tasks.
 const MANY: usize = 16;
@@ -137,20 +140,16 @@ impl EventLoop {
     pub(super) fn turn(&mut self, handle: &Handle, executor: &Executor, may_sleep: bool, most: Duration) {
         handle.counters().turns.add(1);
         let idle = may_sleep && !self.backlog;
-        if idle {
-            let now = self.driver.handle().now();
-            self.end_turn(handle, now);
-            if self.driver.handle().is_paused() {
-                self.step(handle, executor, most);
-            } else {
-                let until = self.next_wake(now);
-                let until = self.at_most(most, until);
-                self.look(handle, executor, until);
-            }
+        let end = if idle {
+            self.look_idly(handle, executor, most)
         } else {
             self.look(handle, executor, Until::Now);
-        }
+            self.pace.read
+        };
         let now = self.driver.handle().now();
+        if now > end.saturating_add_nanos(STOPPED) && !self.pace.is_counted(handle) {
+            self.look(handle, executor, Until::Now);
+        }
         if !idle {
             self.end_turn(handle, now);
         }
@@ -167,6 +166,24 @@ impl EventLoop {
         }
         executor.trim();
         self.begin_turn(handle, now, fired);
+    }
+
+    /// The look of a turn with nothing left to run: it sleeps, no longer than `most`. Returns when the sleep was to end.
+    fn look_idly(&mut self, handle: &Handle, executor: &Executor, most: Duration) -> Nanos {
+        let now = self.driver.handle().now();
+        self.end_turn(handle, now);
+        if self.driver.handle().is_paused() {
+            self.step(handle, executor, most);
+            return now;
+        }
+        let until = self.next_wake(now);
+        let until = self.at_most(most, until);
+        self.look(handle, executor, until);
+        match until {
+            Until::Now => now,
+            Until::Time { timeout, .. } => now.saturating_add(timeout),
+            Until::Event => Nanos::NEVER,
+        }
     }
 
     /// Sees what has happened; if nothing has happened and no task is ready, sleeps `until` then. Returns whether anything

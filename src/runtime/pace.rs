@@ -72,7 +72,7 @@ pub(super) struct Pace {
     /// When the sockets were looked at, and the turn began.
     pub(super) looked: Nanos,
     /// The latest reading of the clock.
-    read: Nanos,
+    pub(super) read: Nanos,
     /// The previous turn ended because a deadline had passed.
     for_timers: bool,
     /// The maximum number of polls until the next reading.

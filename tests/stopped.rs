@@ -1,0 +1,138 @@
+//! A process that is stopped and continued: what has arrived in time is seen before the timeout that waits for it.
+#![cfg(all(target_os = "linux", feature = "net"))]
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket as StdSocket;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::{LONG, ms, watchdog};
+use mainspring::net::UdpSocket;
+use mainspring::time::{sleep, timeout};
+use mainspring::{block_on, spawn, task};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::{ClockId, clock_gettime};
+
+const ROLE: &str = "MAINSPRING_STOPPED_CHILD";
+/// How often it is stopped.
+const ROUNDS: u64 = 60;
+/// How long the child waits for each answer.
+const PATIENCE: u64 = 25;
+
+/// The time by a clock that all processes share.
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32).as_nanos() as u64
+}
+
+/// Asks, and waits for the answer, again and again, beside tasks that yield or that sleep. Prints which questions seem not to
+/// have been answered in time.
+fn ask(beside: &str, peer: &str) {
+    block_on(async {
+        for _ in 0..10 {
+            let yields = beside == "yields";
+            spawn(async move {
+                loop {
+                    if yields { task::yield_now().await } else { sleep(Duration::from_micros(30)).await }
+                }
+            })
+            .detach();
+        }
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.connect(peer).await.unwrap();
+        let mut buf = [0; 8];
+        for round in 0..ROUNDS {
+            let question = now().to_le_bytes();
+            socket.send(&question).await.unwrap();
+            loop {
+                match timeout(ms(PATIENCE), socket.recv(&mut buf)).await {
+                    // The answer to an earlier question.
+                    Ok(received) => {
+                        received.unwrap();
+                        if buf == question {
+                            break;
+                        }
+                    }
+                    Err(_elapsed) => {
+                        println!("late {round}");
+                        break;
+                    }
+                }
+            }
+        }
+        println!("end");
+    });
+}
+
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Stops a child between its question and the answer, again and again. Returns which questions timed out although they were
+/// answered in time.
+fn false_timeouts(beside: &str) -> Vec<usize> {
+    let socket = StdSocket::bind("127.0.0.1:0").unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "a_peer_that_answers_while_the_process_is_stopped_has_answered_in_time",
+            "--nocapture",
+        ])
+        .env(ROLE, format!("{beside} {}", socket.local_addr().unwrap()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let told = BufReader::new(child.stdout.take().unwrap());
+    let child = Ends(child);
+    let pid = Pid::from_child(&child.0);
+    let stat = format!("/proc/{}/stat", child.0.id());
+    let is_stopped = || {
+        let stat = std::fs::read_to_string(&stat).unwrap();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    };
+    let mut buf = [0; 8];
+    let mut in_time = vec![];
+    for round in 0..ROUNDS {
+        let (n, peer) = socket.recv_from(&mut buf).unwrap();
+        assert_eq!(n, 8);
+        let stop = now() + 1_000_000 + round * 7_919 % 1_000_000;
+        while now() < stop {}
+        kill_process(pid, Signal::STOP).unwrap();
+        while !is_stopped() {}
+        socket.send_to(&buf[..n], peer).unwrap();
+        // The child begins to wait later than at the moment that its question names.
+        in_time.push(now() < u64::from_le_bytes(buf) + ms(PATIENCE).as_nanos() as u64);
+        std::thread::sleep(ms(PATIENCE + 5));
+        kill_process(pid, Signal::CONT).unwrap();
+    }
+    let mut late = vec![];
+    for line in told.lines() {
+        let line = line.unwrap();
+        match line.split_once("late ") {
+            Some((_, round)) => late.push(round.parse().unwrap()),
+            None if line.ends_with("end") => break,
+            None => {}
+        }
+    }
+    late.retain(|&round: &usize| in_time[round]);
+    late
+}
+
+#[test]
+fn a_peer_that_answers_while_the_process_is_stopped_has_answered_in_time() {
+    if let Ok(role) = std::env::var(ROLE) {
+        let (beside, peer) = role.split_once(' ').unwrap();
+        return ask(beside, peer);
+    }
+    let _watchdog = watchdog(LONG);
+    let late = ["yields", "sleeps"].map(false_timeouts);
+    assert!(late.iter().all(Vec::is_empty), "false timeouts: {late:?}");
+}
