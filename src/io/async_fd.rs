@@ -37,7 +37,8 @@ use std::task::{Context, Poll, ready};
 /// [`with_interest`](Self::with_interest) put the descriptor into non-blocking mode, where it stays. The mode belongs to
 /// the open file description, so all copies of the descriptor have it, also those in other processes. A terminal is
 /// mostly shared with the shell, and `println!` fails where a terminal in this mode is slow.
-/// [`unchanged`](Self::unchanged) is for such descriptors.
+/// [`unchanged`](Self::unchanged) is for such descriptors. Or open the terminal anew, as `/dev/tty`: what was opened anew has
+/// a mode of its own.
 ///
 /// # What the readiness is
 ///
@@ -123,9 +124,9 @@ impl<T: AsFd> AsyncFd<T> {
     ///
     /// # Errors
     ///
-    /// The system's; `inner` is dropped then. One of kind [`Unsupported`](ErrorKind::Unsupported) means that the poller
-    /// does not accept such a descriptor, for example a [regular file](Self#regular-files) on Linux; one of kind
-    /// [`AlreadyExists`](ErrorKind::AlreadyExists), which Linux reports, that this runtime watches this very descriptor
+    /// The system's; `inner` is dropped then, and its mode was not changed. One of kind [`Unsupported`](ErrorKind::Unsupported)
+    /// means that the poller does not accept such a descriptor, for example a [regular file](Self#regular-files) on Linux; one of
+    /// kind [`AlreadyExists`](ErrorKind::AlreadyExists), which Linux reports, that this runtime watches this very descriptor
     /// already; and one of kind [`Other`](ErrorKind::Other) that there is no runtime on this thread. (A socket of
     /// [`net`](crate::net) is watched from the moment when it first has to wait. If an `AsyncFd` has its descriptor by then, the
     /// socket fails with `AlreadyExists` instead.)
@@ -160,8 +161,10 @@ impl<T: AsFd> AsyncFd<T> {
     }
 
     fn nonblocking(inner: T, interest: Option<Interest>) -> io::Result<AsyncFd<T>> {
-        rustix::io::ioctl_fionbio(&inner, true)?;
-        Ok(AsyncFd { is_nonblocking: true, ..AsyncFd::unchanged(inner, interest)? })
+        let watched = AsyncFd::unchanged(inner, interest)?;
+        // Only now, so that a descriptor that is refused keeps its mode.
+        rustix::io::ioctl_fionbio(&watched, true)?;
+        Ok(AsyncFd { is_nonblocking: true, ..watched })
     }
 
     /// Watches a descriptor, for one direction or for both, and leaves its mode as it is: for a descriptor that is in

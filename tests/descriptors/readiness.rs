@@ -41,6 +41,22 @@ fn a_descriptor_is_put_into_non_blocking_mode_unless_it_is_to_stay_as_it_is() {
 }
 
 #[test]
+fn a_descriptor_that_is_refused_keeps_its_mode() {
+    let _watchdog = watchdog(LONG);
+    // A terminal's mode is shared with the shell.
+    let (reader, _writer) = pipe();
+    assert!(AsyncFd::new(reader.as_fd()).is_err(), "there is no runtime");
+    assert!(!is_nonblocking(&reader));
+    block_on(async {
+        let _watched = AsyncFd::unchanged(reader.as_fd(), None).unwrap();
+        #[cfg(target_os = "linux")]
+        assert!(AsyncFd::new(reader.as_fd()).is_err(), "it is watched already");
+        #[cfg(target_os = "linux")]
+        assert!(!is_nonblocking(&reader));
+    });
+}
+
+#[test]
 fn a_blocking_descriptor_is_read_once_for_each_event_without_blocking() {
     let _watchdog = watchdog(LONG);
     block_on(async {
