@@ -115,7 +115,8 @@ mod cores {
         let answered = if cores.len() == threads.len() {
             starts.into_iter().for_each(|start| drop(start.send(cores.clone())));
             // The counts show whether all went well, so an error of this line does not matter.
-            let _ = say(format_args!("{} cores listen on {address}", cores.len()));
+            let until = if options.seconds.is_none() { ", until Ctrl-D" } else { "" };
+            let _ = say(format_args!("{} cores listen on {address}{until}", cores.len()));
             Runtime::new().map_err(cannot("make a runtime"))?.block_on(clients(options, address))
         } else {
             drop(starts);

@@ -109,17 +109,22 @@ pub async fn consume_budget() {
 /// Returns whether the running poll of this task may take another result before its [cooperative
 /// budget](crate::task#the-cooperative-budget) is used up. Always true outside a task, and inside [`unconstrained`].
 ///
+/// It reads no clock, and only results use the budget up. So this stays true in a loop that takes no results, because it
+/// computes or reads from another crate's channel, however long it lasts. Such a loop calls [`consume_budget`] instead.
+///
 /// ```
-/// use mainspring::task::{has_budget_remaining, yield_now};
+/// use mainspring::sleep;
+/// use mainspring::task::has_budget_remaining;
+/// use std::time::Duration;
 ///
 /// mainspring::block_on(async {
-///     let mut lines = 0;
-///     while lines < 1000 {
-///         lines += 1;
-///         if !has_budget_remaining() {
-///             yield_now().await;
-///         }
+///     let mut results = 0;
+///     while has_budget_remaining() {
+///         // A sleep that does not wait is a result, too.
+///         sleep(Duration::ZERO).await;
+///         results += 1;
 ///     }
+///     assert!(results <= 128);
 /// });
 /// ```
 #[inline]

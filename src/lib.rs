@@ -1,4 +1,4 @@
-//! A small single-threaded async runtime whose timers are exact, cheap and provably right.
+//! A small single-threaded async runtime whose timers are exact, cheap, and on time even when the program is busy.
 //!
 //! One thread runs the tasks, parks until the next timer or the next I/O event, and fires what is due.
 //!

@@ -41,6 +41,20 @@ fn has_test(source: &str, name: &str) -> bool {
 }
 
 #[test]
+fn every_file_that_the_checklist_names_exists() {
+    let page = read("docs/tests.md");
+    let words = page.split(|c: char| !(c.is_ascii_alphanumeric() || "/._-".contains(c)));
+    let paths = words.map(|word| word.trim_end_matches('.')).filter(|word| {
+        let top = word.split_once('/').map(|(top, _)| top);
+        top.is_some_and(|top| {
+            ["benches", "ci", "driver", "ecosystem", "examples", "src", "tests"].contains(&top)
+        })
+    });
+    let missing: Vec<&str> = paths.filter(|path| !root().join(path).exists()).collect();
+    assert!(missing.is_empty(), "there are no such files: {missing:?}");
+}
+
+#[test]
 fn every_promise_names_tests_that_exist() {
     let promised = rows(&read("SECURITY.md"), "What is promised");
     let rows = rows(&read("docs/tests.md"), "The promises of SECURITY.md");
