@@ -352,6 +352,18 @@ impl Lanes {
         lanes.map(|lane| self.cost[lane]).max().unwrap_or(GUESS)
     }
 
+    /// Returns how many of the next polls may well fit into `time` nanoseconds. The tasks of the lane that is next go first, so
+    /// if they are many, what others cost does not matter.
+    pub(super) fn fit(&self, time: u64) -> u64 {
+        let fit = time / self.most_cost();
+        if self.ready & !self.ahead == 0 {
+            return fit;
+        }
+        let next = self.next();
+        let tasks = self.queues[next].len() as u64;
+        if tasks <= fit { fit } else { fit.max(tasks.min(time / self.cost[next])) }
+    }
+
     /// Charges for `elapsed` nanoseconds, which have passed since the last call of this or of [`begin`](Lanes::begin). All polls
     /// since then count the same: there are several only where they are cheap.
     /// `waited` says for how many of them, at the most, the thread was kept from running.

@@ -264,7 +264,6 @@ impl Local {
                 break;
             }
         }
-        self.note_length();
         RunReport { taken, end }
     }
 
@@ -391,6 +390,7 @@ impl Local {
             return;
         }
         self.until_trim.set(TRIM_EVERY);
+        self.note_length();
         let longest = self.longest.take();
         self.tasks.borrow_mut().trim(longest);
         let mut sent = self.sent.borrow_mut();

@@ -177,9 +177,9 @@ impl Executor {
         self.local.lanes(|lanes| lanes.next_cost())
     }
 
-    /// Returns what the most expensive of the next few polls may well cost, in nanoseconds; at least one.
-    pub(crate) fn most_cost(&self) -> u64 {
-        self.local.lanes(|lanes| lanes.most_cost())
+    /// Returns how many of the next polls may well fit into `time` nanoseconds.
+    pub(crate) fn fit(&self, time: u64) -> u64 {
+        self.local.lanes(|lanes| lanes.fit(time))
     }
 
     /// The number of tasks that have been woken and wait for their turn, including tasks that have yet to be taken in.

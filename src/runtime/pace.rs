@@ -73,6 +73,8 @@ pub(super) struct Pace {
     pub(super) looked: Nanos,
     /// The latest reading of the clock.
     pub(super) read: Nanos,
+    /// The deadline that ends the turn, as it was found at that reading.
+    due: Option<Nanos>,
     /// The previous turn ended because a deadline had passed.
     for_timers: bool,
     /// The maximum number of polls until the next reading.
@@ -92,6 +94,7 @@ impl Pace {
             hosted: false,
             looked: Nanos::ZERO,
             read: Nanos::ZERO,
+            due: None,
             for_timers: false,
             most: FIRST,
         }
@@ -121,6 +124,7 @@ impl Pace {
         self.ready = if self.hosted { 0 } else { executor.woken() };
         self.looked = now;
         self.read = now;
+        self.due = None;
         self.most = FIRST;
         if self.counted && !counted_before {
             executor.begin_counting();
@@ -147,14 +151,16 @@ impl Pace {
             coop::set_slice(None);
             return self.left;
         }
-        let due = self.next_deadline(handle, executor);
+        let due = self.due.unwrap_or_else(|| self.next_deadline(handle, executor));
         coop::set_slice(Some(self.slice(handle, due)));
-        let cost = executor.most_cost();
-        let fit = |end: Nanos| end.get().saturating_sub(self.read.get()) / cost;
+        let fit = |end: Nanos| executor.fit(end.get().saturating_sub(self.read.get())) as usize;
+        let mut polls = fit(self.end(INTERVAL, due));
         // Only what was ready at the look has more time.
-        let fit = fit(self.end(INTERVAL, due)).max(fit(self.end(LONGEST, due)).min(self.ready as u64));
+        if polls < self.most.min(self.ready) {
+            polls = polls.max(fit(self.end(LONGEST, due)).min(self.ready));
+        }
         // At least one; and no more than `most`, a small number.
-        let fit = fit.clamp(1, self.most as u64) as usize;
+        let fit = polls.clamp(1, self.most);
         fit.min(self.left)
     }
 
@@ -176,6 +182,7 @@ impl Pace {
         self.read = now;
         self.most = (2 * self.most).min(MOST);
         let due = self.next_deadline(handle, executor);
+        self.due = Some(due);
         let interval = if self.ready > 0 { LONGEST } else { INTERVAL };
         let end = self.end(interval, due);
         // A poll that would hardly fit belongs to the next turn: to come closer in ever smaller steps is not worth it. A turn

@@ -278,6 +278,29 @@ fn the_next_poll_may_cost_what_the_lane_that_is_next_has_cost() {
 }
 
 #[test]
+fn as_many_polls_fit_as_the_lane_that_is_next_has_tasks_whatever_others_cost() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    for (lane, elapsed) in [(Lane::Yielded, 5_000), (Lane::Woken, 100)] {
+        lanes.push(lane, 1);
+        assert_eq!(next(&mut lanes), Some(1));
+        lanes.charge(elapsed, || 0);
+    }
+    // What those that were woken cost shrinks to 100 by and by; now it is 775.
+    lanes.push(Lane::Yielded, 1);
+    assert_eq!(lanes.fit(50_000), 10);
+    for (woken, fits) in [(10, 10), (11, 11), (64, 64), (65, 64)] {
+        (lanes.waiting(Lane::Woken)..woken).for_each(|key| lanes.push(Lane::Woken, key as u32));
+        assert_eq!(lanes.fit(50_000), fits, "{woken} were woken");
+    }
+    // They have to wait for the one that yielded; then all have to.
+    lanes.ahead = 1 << Lane::Woken as u8;
+    assert_eq!(lanes.fit(50_000), 10);
+    lanes.ahead = lanes.ready;
+    assert_eq!(lanes.fit(50_000), 10);
+}
+
+#[test]
 fn what_came_before_the_beginning_is_charged_to_nobody() {
     let mut lanes = Lanes::default();
     lanes.begin();

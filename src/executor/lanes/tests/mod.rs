@@ -20,7 +20,7 @@ fn next(lanes: &mut Lanes) -> Option<u32> {
 
 /// How many polls are expected to fit into the time between two looks at the sockets.
 fn fit(lanes: &Lanes) -> usize {
-    (50_000 / lanes.most_cost()).max(1) as usize
+    lanes.fit(50_000).max(1) as usize
 }
 
 /// Like [`serve`], but reads the clock after the number of polls that `stretch` returns.
