@@ -33,7 +33,8 @@
 //! * A timer that is due in the 16 ns in which the wheel stands goes to the end of level 0's open slot if that keeps the order,
 //!   and otherwise to `tree`. There, too, ends a cascade of many timers with nearly the same deadline.
 //! * So does a timer that would upset the order of a long slot, or the last few of that slot, if it is they that come too early. The tree
-//!   takes a few. So neither a ticker nor a long sleep among a crowd that was armed in order makes the crowd cascade.
+//!   takes a few. So neither a ticker nor a long sleep among a crowd that was armed in order makes the crowd cascade; nor do those that
+//!   were there before it, in up to 2048 cells.
 //! * Work is sliced: a cascade may stop after any cell. No step sorts more than a short row, of up to 2048 cells. What a step moves,
 //!   skips or frees besides takes no longer; only the last timer of a row of millions that leaves frees the list of its blocks.
 //! * [`Wheel::check`] verifies all this; the driver's tests do it after every change of a small wheel.

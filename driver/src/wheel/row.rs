@@ -158,6 +158,12 @@ impl<K: Copy> Row<K> {
         (holes != 0).then(|| number * BLOCK + holes.trailing_zeros() as usize)
     }
 
+    /// Whether the cells of the full block with this number are in order, holes included.
+    pub(super) fn is_in_order(&self, number: usize) -> bool {
+        let cells = self.block(number).and_then(|block| block.cells.as_ref());
+        cells.is_some_and(|cells| cells.is_sorted_by_key(Timer::order))
+    }
+
     /// The index of the first timer at `from` or behind it.
     #[inline]
     pub(super) fn next_live(&self, from: usize) -> Option<usize> {

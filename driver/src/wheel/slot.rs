@@ -6,7 +6,8 @@
 //! * A slot without timers has no cells and no memory. It counts as in order, and its bounds are empty.
 //! * From `ordered_from` on the timers lie in the order of (deadline, sequence number), and no hole's old deadline is later than those
 //!   of the timers behind it. So timers that were armed in order stay in order while some are cancelled. If one of the first few comes
-//!   out of order, the order begins anew with it. If a later one does, there is none any more.
+//!   out of order, the order begins anew with it. If a later one does, there is none any more, unless it begins anew with one of the
+//!   first blocks.
 //! * The bounds may be too wide, never too narrow: no timer is due before `earliest` or after `latest`, none wants the park to end
 //!   before `wake`, and none has less slack than `slack`.
 //! * A removal leaves a hole, except at the end of the row, which is shortened. In a slot out of order, while at least a third of the
@@ -30,6 +31,8 @@ pub(super) const HOLES: usize = 32;
 pub(super) const AHEAD: usize = 16;
 /// An `ordered_from` that lies behind every cell: no timers are in order.
 pub(super) const NO_ORDER: u32 = u32::MAX;
+/// Up to this cell, the order of a row may begin anew with a block.
+const RESTORED: usize = 2048;
 /// So many blocks are searched for a hole.
 const NEAR: u32 = 2;
 /// At most so many cells of a slot are read to find out how long a park may last.
@@ -112,6 +115,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Puts a timer behind the last one or into a hole, and tells its owner.
     #[inline]
     pub(super) fn push(&mut self, store: &mut impl Store<K>, timer: Timer<K>, pool: &mut Pool<K>) {
+        self.restore_order();
         if !self.is_last(&timer) {
             self.upset(self.row.len());
         }
@@ -147,6 +151,17 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// From `index` on, the order may begin anew; or there is none, if it is too late for that.
     fn upset(&mut self, index: usize) {
         self.ordered_from = if index < Self::FEW { index as u32 } else { NO_ORDER };
+    }
+
+    /// If the row ends with a block that is full and in order, and is one of the first, the order begins anew with it: the crowd that
+    /// comes after it may be long.
+    #[inline]
+    fn restore_order(&mut self) {
+        let len = self.row.len();
+        let is_due = !self.has_order() && len > 0 && len % BLOCK == 0 && len <= RESTORED;
+        if is_due && self.row.is_in_order(len / BLOCK - 1) {
+            self.ordered_from = (len - BLOCK) as u32;
+        }
     }
 
     /// Whether more timers than could be sorted are in order, and would cascade with this one.

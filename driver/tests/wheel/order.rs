@@ -72,15 +72,15 @@ fn a_few_timers_do_not_upset_the_order_of_a_crowd() {
 
 #[test]
 fn who_was_there_before_a_crowd_cascades_alone() {
-    // Some that are due among a crowd of 500, and come before it.
-    for (before, is_upset) in [(1, false), (3, false), (240, true), (700, true)] {
+    // Some that are due among a crowd of 500, and come before it. So many cells lie before those in order.
+    for (before, cells) in [(1, 1), (3, 3), (240, 256), (700, 704)] {
         let (mut bench, start) = (Bench::new(0), width(5));
         let before = Vec::from_iter((0..before).map(|i| bench.add(start + 451_500 - 600 * i)));
         let crowd = Vec::from_iter((0..500).map(|i| bench.add(start + 1_000 * (i + 1))));
         bench.check();
         let moved = fires_in_order(bench, start, &before, &crowd);
-        assert!(moved > 0);
-        assert_eq!(moved > 30, is_upset, "{moved} moves");
+        // Through two levels at the most. The order begins with a block of the crowd.
+        assert!((1..=2 * cells).contains(&moved), "{moved} moves");
     }
 }
 
