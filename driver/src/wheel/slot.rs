@@ -50,7 +50,7 @@ pub(super) struct Slot<K, const SHORT: usize> {
     pub(super) wake: Nanos,
     /// The block in which the search for a hole begins.
     near: u32,
-    /// From this cell on the timers are in order: it is one of the first few, or [`NO_ORDER`].
+    /// From this cell on the timers are in order: it is one of the first few, the first of one of the first blocks, or [`NO_ORDER`].
     pub(super) ordered_from: u32,
     /// How many cells have been consumed. None while the slot waits.
     pub(super) head: u32,
