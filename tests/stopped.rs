@@ -5,10 +5,10 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket as StdSocket;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{LONG, ms, watchdog};
+use common::{Killed, LONG, ms, watchdog};
 use mainspring::net::UdpSocket;
 use mainspring::time::{sleep, timeout};
 use mainspring::{block_on, spawn, task};
@@ -66,15 +66,6 @@ fn ask(beside: &str, peer: &str) {
     });
 }
 
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Stops a child between its question and the answer, again and again. Returns which questions timed out although they were
 /// answered in time.
 fn false_timeouts(beside: &str) -> Vec<usize> {
@@ -91,7 +82,7 @@ fn false_timeouts(beside: &str) -> Vec<usize> {
         .spawn()
         .unwrap();
     let told = BufReader::new(child.stdout.take().unwrap());
-    let child = Ends(child);
+    let child = Killed(child);
     let pid = Pid::from_child(&child.0);
     let stat = format!("/proc/{}/stat", child.0.id());
     let is_stopped = || {

@@ -160,8 +160,7 @@ impl Pace {
             polls = polls.max(fit(self.end(LONGEST, due)).min(self.ready));
         }
         // At least one; and no more than `most`, a small number.
-        let fit = polls.clamp(1, self.most);
-        fit.min(self.left)
+        polls.clamp(1, self.most).min(self.left)
     }
 
     /// Returns whether the turn is over, after a stretch that took this number of tasks from the queue.

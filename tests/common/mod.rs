@@ -202,6 +202,16 @@ impl Drop for DropToken {
     }
 }
 
+/// A child that is ended with this, if it has not ended by itself.
+pub(crate) struct Killed(pub(crate) std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Where a panic came from and what its message was.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Panicked {

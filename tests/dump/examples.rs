@@ -1,20 +1,11 @@
 //! The examples of a dump and of a watchdog do what their documentation says.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use crate::common::{LONG, watchdog};
-
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use crate::common::{Killed, LONG, watchdog};
 
 fn start(example: &str, arguments: &[&str]) -> (Killed, Receiver<String>) {
     let test = std::env::current_exe().expect("the path of this test");

@@ -17,7 +17,7 @@
 //!   into holes, and the slot is no longer in order. (To move timers over holes, and so to keep the order, takes several steps, and
 //!   cells that are neither timers nor holes meanwhile.)
 
-use super::pool::Pool;
+use super::pool::{LONGEST, Pool};
 use super::row::{BLOCK, Row, Timer};
 use super::tree::IN_TREE;
 use super::{Place, Slack, Store};
@@ -31,8 +31,8 @@ pub(super) const HOLES: usize = 32;
 pub(super) const AHEAD: usize = 16;
 /// An `ordered_from` that lies behind every cell: no timers are in order.
 pub(super) const NO_ORDER: u32 = u32::MAX;
-/// Up to this cell, the order of a row may begin anew with a block.
-const RESTORED: usize = 2048;
+/// Up to this cell, the order of a row may begin anew with a block: no more cells cascade before it than are sorted at once.
+const RESTORED: usize = LONGEST;
 /// So many blocks are searched for a hole.
 const NEAR: u32 = 2;
 /// At most so many cells of a slot are read to find out how long a park may last.
@@ -225,13 +225,18 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Whether few of the cells that are not consumed hold timers.
     #[inline]
     pub(super) fn is_sparse(&self) -> bool {
-        self.row.len() - self.head as usize > SPARSE * self.live() + HOLES
+        self.is_few_for(self.row.len() - self.head as usize)
     }
 
     /// Whether few of all cells hold timers, the consumed ones included.
     #[inline]
     pub(super) fn is_hollow(&self) -> bool {
-        self.row.len() > SPARSE * self.live() + HOLES
+        self.is_few_for(self.row.len())
+    }
+
+    #[inline]
+    fn is_few_for(&self, cells: usize) -> bool {
+        cells > SPARSE * self.live() + HOLES
     }
 
     /// Clears a slot without timers, and shortens one with many holes.
