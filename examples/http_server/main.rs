@@ -39,6 +39,9 @@ use say::say;
 use server::{Limits, duration, serve, target};
 
 /// An HTTP server.
+///
+/// It prints when it begins and ends, and when it can accept no connections just now. If its output is a pipe that is full, it
+/// waits, serves nobody, and only SIGKILL ends it.
 #[derive(Debug, Parser)]
 struct Options {
     /// The address to listen on; port 0 takes any free one.

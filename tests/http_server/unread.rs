@@ -98,3 +98,45 @@ fn a_client_of_http2_that_reads_slowly_within_the_limit_gets_its_answer() {
         assert!(read == sent.as_bytes());
     });
 }
+
+#[test]
+fn a_client_of_http2_that_reads_slowly_when_the_server_ends_gets_its_whole_answer() {
+    const SETTINGS: [u8; 15] = *b"\0\0\x06\x04\0\0\0\0\0\0\x04\x7f\xff\xff\xff";
+    const PIECE: usize = 10_000;
+    let room = |more: u32| [&b"\0\0\x04\x08\0\0\0\0\0"[..], &more.to_be_bytes()].concat();
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let (address, end, server) = serve().await;
+        let mut stream = connect(address).await;
+        // It has room for all of the answer, and posts a megabyte to /echo.
+        let head = b"\0\0\x0c\x01\x04\0\0\0\x01\x83\x86\x04\x05/echo\x41\x01x";
+        let begin = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &SETTINGS[..], &room(0x7ffe_0000), head].concat();
+        stream.write_all(&begin).await.unwrap();
+        // By then the server has sent its settings, which are acknowledged.
+        sleep(Duration::from_secs(1)).await;
+        stream.write_all(b"\0\0\0\x04\x01\0\0\0\0").await.unwrap();
+        let data = |flags| [&[0, 0x27, 0x10, 0, flags, 0, 0, 0, 1][..], &[b'x'; PIECE]].concat();
+        for _ in 1..100 {
+            stream.write_all(&data(0)).await.unwrap();
+        }
+        sleep(Duration::from_secs(1)).await;
+        end.send(()).unwrap();
+        // It answers the ping with which the server asks whether there are more requests, and then sends the rest.
+        stream.write_all(b"\0\0\x08\x06\x01\0\0\0\0\x0b\x7b\xa2\xf0\x8b\x9b\xfe\x54").await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        stream.write_all(&data(1)).await.unwrap();
+        // It reads slowly, and says each time that it has room for more.
+        let (mut read, mut piece) = (0, [0; PIECE]);
+        loop {
+            sleep(Duration::from_millis(100)).await;
+            match stream.read(&mut piece).await {
+                Ok(0) | Err(_) => break,
+                Ok(count) => read += count,
+            }
+            let _ = stream.write_all(&room(1)).await;
+        }
+        assert!(read > 100 * PIECE, "{read} bytes came");
+        drop(stream);
+        assert_eq!(server.await.unwrap().unwrap(), 0);
+    });
+}

@@ -124,6 +124,44 @@ fn an_idle_connection_of_http2_is_asked_to_end_although_its_client_answers_pings
 }
 
 #[test]
+fn the_end_does_not_wait_for_a_client_that_has_made_no_request_and_does_nothing() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        // The preface and a frame of no settings, from a client of HTTP/2 that answers no ping; and the beginning of a head.
+        for sent in [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"[..], b"GET / HT"] {
+            let (address, end, server) = serve().await;
+            let mut stream = connect(address).await;
+            stream.write_all(sent).await.unwrap();
+            sleep(Duration::from_secs(5)).await;
+            let start = Instant::now();
+            end.send(()).unwrap();
+            assert_eq!(server.await.unwrap().unwrap(), 0);
+            assert!(start.elapsed() < Duration::from_secs(5), "the end takes {:?}", start.elapsed());
+        }
+    });
+}
+
+#[test]
+fn the_end_waits_for_a_request_of_a_client_of_http2_that_answers_no_pings() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let (address, end, server) = serve().await;
+        let mut stream = connect(address).await;
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        // GET /sleep/9s
+        stream.write_all(b"\0\0\x10\x01\x05\0\0\0\x01\x82\x86\x04\x09/sleep/9s\x41\x01x").await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        let start = Instant::now();
+        end.send(()).unwrap();
+        assert_eq!(server.await.unwrap().unwrap(), 0);
+        assert!(start.elapsed() >= Duration::from_secs(8), "the end takes {:?}", start.elapsed());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(answer.windows(7).any(|part| part == b"rested\n"), "it is answered");
+    });
+}
+
+#[test]
 fn a_client_of_http2_that_does_not_let_its_idle_connection_end_is_cut_off() {
     // The setting number 3, which is how many requests a client may have under way: 32.
     const MAX_STREAMS: [u8; 6] = [0, 3, 0, 0, 0, 32];

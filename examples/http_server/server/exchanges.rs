@@ -40,6 +40,11 @@ impl Exchanges {
         Exchange { number, all: Rc::clone(self) }
     }
 
+    /// Whether there ever was one.
+    pub(super) fn have_begun(&self) -> bool {
+        self.begun.get() > 0
+    }
+
     /// Waits until no exchange has been under way for this long.
     pub(super) async fn idle(&self, limit: Duration) {
         loop {

@@ -36,7 +36,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use mainspring::hyper::{Executor, Timer};
 use mainspring::net::{TcpListener, TcpStream};
-use mainspring::{spawn, timeout};
+use mainspring::{sleep, spawn, timeout};
 
 use accept::Backoff;
 use exchanges::Exchanges;
@@ -46,6 +46,9 @@ use write_limit::WriteLimit;
 
 /// The maximum number of requests that are under way on a connection of HTTP/2. So many answers may have to be kept for it.
 const MAX_STREAMS: u32 = 32;
+
+/// When the server has to end, how long a client that has made no request has left for one: it may have sent it, or a part of it.
+const LAST_REQUEST: Duration = Duration::from_secs(1);
 
 /// The limits of time and size.
 #[derive(Clone, Copy, Debug)]
@@ -137,13 +140,14 @@ async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<()
     let service = service_fn(|request| service::answer(request, state.clone(), exchanges.begin()));
     // The time for the detection counts, too.
     let idle = pin!(exchanges.idle(head));
+    let left = pin!(nothing_left(stop.clone(), &exchanges, answer));
     match version {
         Version::Http1 => {
             // hyper's own limit for a head would begin here: `idle` is the limit instead. A client that has closed its direction
             // gets its answer. One that has gone looks the same: its request goes on, within its limit.
             let connection = http1::Builder::new().half_close(true).serve_connection(stream, service);
             let serving = until(stop, connection, |connection| connection.graceful_shutdown());
-            unless_late(serving, idle).await
+            unless_late(serving, select(idle, left)).await
         }
         Version::Http2 => {
             let mut builder = http2::Builder::new(Executor);
@@ -155,8 +159,19 @@ async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<()
             let serving = until(stop, connection, |connection| connection.graceful_shutdown());
             // A client that is idle has the same time once more to let the connection end.
             let still_idle = pin!(exchanges.idle(head.saturating_mul(2)));
-            unless_late(serving, select(pin!(exchanges.overdue()), still_idle)).await
+            unless_late(serving, select(pin!(exchanges.overdue()), select(still_idle, left))).await
         }
+    }
+}
+
+/// Waits until the server has to end, and then until a connection has nothing to wait for: no request has come, or the last
+/// answer was written so long ago that its client has read it. (To close a connection to which a client still sends loses
+/// what is on its way to that client.)
+async fn nothing_left(stop: Stop, exchanges: &Exchanges, answer: Duration) {
+    let _ = stop.await;
+    sleep(LAST_REQUEST).await;
+    if exchanges.have_begun() {
+        exchanges.idle(answer).await;
     }
 }
 

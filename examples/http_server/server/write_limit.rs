@@ -1,12 +1,18 @@
 //! A stream with a limit for writes: a client that reads nothing for that long ends the connection with an error.
+//!
+//! At its end it waits for the client. If a socket is closed while its client still sends, the system resets the connection, and what
+//! the client has not read yet is lost. A client of HTTP/2 sends as long as it reads: it says how much it has room for.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use hyper::rt::{Read, ReadBufCursor, Write};
-use mainspring::time::{Sleep, sleep};
+use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
+use mainspring::time::{Instant, Sleep, sleep};
+
+/// How long a client may send nothing after the server has closed its direction.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct WriteLimit<S> {
@@ -14,11 +20,13 @@ pub(super) struct WriteLimit<S> {
     limit: Duration,
     /// Runs while a write is blocked.
     blocked: Option<Pin<Box<Sleep>>>,
+    /// Runs once this direction is closed, and begins again with each byte from the client.
+    closed: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteLimit<S> {
     pub(super) fn new(stream: S, limit: Duration) -> Self {
-        WriteLimit { stream, limit, blocked: None }
+        WriteLimit { stream, limit, blocked: None, closed: None }
     }
 
     /// Passes on the result of a write, unless writes have been blocked for too long.
@@ -43,7 +51,7 @@ impl<S: Read + Unpin> Read for WriteLimit<S> {
     }
 }
 
-impl<S: Write + Unpin> Write for WriteLimit<S> {
+impl<S: Read + Write + Unpin> Write for WriteLimit<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.limited(cx, written)
@@ -54,7 +62,21 @@ impl<S: Write + Unpin> Write for WriteLimit<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let this = &mut *self;
+        ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+        let closed = this.closed.get_or_insert_with(|| Box::pin(sleep(LAST_WORDS)));
+        let mut unwanted = [0; 1024];
+        loop {
+            let mut unwanted = ReadBuf::new(&mut unwanted);
+            match Pin::new(&mut this.stream).poll_read(cx, unwanted.unfilled()) {
+                Poll::Ready(Ok(())) if !unwanted.filled().is_empty() => {
+                    closed.as_mut().reset(Instant::now() + LAST_WORDS);
+                }
+                // The client has closed its direction, too, or is gone.
+                Poll::Ready(_) => return Poll::Ready(Ok(())),
+                Poll::Pending => return closed.as_mut().poll(cx).map(Ok),
+            }
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -48,9 +48,9 @@ impl Screen {
         // Without handlers a signal would end the program with the terminal in raw mode. The first of the two does what the
         // signal does by default, if the flag is set already.
         #[cfg(unix)]
-        for signal in signal_hook::consts::TERM_SIGNALS {
-            signal_hook::flag::register_conditional_default(*signal, end.clone())?;
-            signal_hook::flag::register(*signal, end.clone())?;
+        for &signal in signal_hook::consts::TERM_SIGNALS.iter().chain(&[signal_hook::consts::SIGHUP]) {
+            signal_hook::flag::register_conditional_default(signal, end.clone())?;
+            signal_hook::flag::register(signal, end.clone())?;
         }
         // This also restores the terminal when anything panics, before the message is printed.
         let terminal = ratatui::try_init().inspect_err(|_| ratatui::restore())?;

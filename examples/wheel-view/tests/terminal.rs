@@ -56,6 +56,28 @@ fn it_ends_when_its_terminal_is_gone() {
     assert!(status.success(), "{status}");
 }
 
+#[test]
+fn the_terminal_is_restored_when_a_signal_ends_the_program() {
+    for signal in [Signal::INT, Signal::TERM, Signal::QUIT, Signal::HUP] {
+        let (terminal, child) = start(&[]);
+        let mut terminal = File::from(terminal);
+        let reader = thread::spawn(move || {
+            let (mut drawn, mut piece) = (Vec::new(), [0; 4096]);
+            // It ends with an error once no program has the terminal any more.
+            while let Ok(read @ 1..) = terminal.read(&mut piece) {
+                drawn.extend_from_slice(&piece[..read]);
+            }
+            drawn
+        });
+        thread::sleep(Duration::from_secs(1));
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let status = ended(child, |_| ());
+        let drawn = reader.join().unwrap();
+        let restored = drawn.windows(8).any(|part| part == b"\x1b[?1049l");
+        assert!(status.success() && restored, "{signal:?}: {status}, restored: {restored}");
+    }
+}
+
 /// It waits for its terminal then, and does not notice the first.
 #[test]
 fn a_second_signal_ends_it_whatever_it_waits_for() {
