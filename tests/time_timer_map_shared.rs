@@ -610,3 +610,28 @@ fn the_share_of_the_time_counts_from_when_a_handle_has_moved_an_entry() {
     let wake = runtime.next_wake().expect("it waits for a timer");
     assert!(before + wake <= first, "it sleeps on, for {wake:?}");
 }
+
+#[test]
+fn a_moment_sent_to_a_map_on_another_thread_has_the_tolerance_of_the_time_that_is_left() {
+    let _dog = watchdog(LONG);
+    let tolerance = Tolerance::Fixed { ratio: 0.5, max: Duration::from_secs(60) };
+    let runtime = Builder::new().timer_tolerance(tolerance).build().unwrap();
+    let mut map = runtime.block_on(async { TimerMap::new() });
+    let (done, wait) = oneshot::channel::<()>();
+    let elsewhere = std::thread::spawn(move || {
+        let handle = map.handle();
+        // Meanwhile the runtime is parked, and nobody reads its clock.
+        std::thread::sleep(ms(1000));
+        let (first, second) = (ms(40), ms(440));
+        let now = Instant::now();
+        handle.insert_at("first", (), now + first).unwrap();
+        handle.insert_at("second", (), now + second).unwrap();
+        let (key, ()) = futures::executor::block_on(map.next_expired()).unwrap();
+        drop(done);
+        (key, (now + first).elapsed())
+    });
+    runtime.block_on(wait).unwrap_err();
+    let (key, late) = elsewhere.join().unwrap();
+    // It may be late by 20 ms, half of what was left, and not by half of the second since the last reading.
+    assert!(key == "first" && late < ms(300), "{key} late by {late:?}");
+}

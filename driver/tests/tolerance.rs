@@ -2,6 +2,8 @@
 
 mod probe;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -85,4 +87,30 @@ fn a_tolerance_lasts_and_does_not_change_when_a_timer_fires() {
         assert_eq!(f.driver.next_deadline(), Some(Nanos::new(64 * MS)));
     }
     assert_eq!((f.advance_to(64 * MS - 1), f.advance_to(64 * MS)), (0, 1));
+}
+
+#[test]
+fn a_timer_that_is_armed_during_a_long_park_has_the_tolerance_of_the_time_that_is_left() {
+    const SECOND: u64 = 1_000 * MS;
+    let clock = TestClock::new(Nanos::ZERO);
+    let unparked = Arc::new(AtomicUsize::new(0));
+    let count = unparked.clone();
+    let unpark = move || {
+        count.fetch_add(1, SeqCst);
+    };
+    let tolerance = Tolerance::Fixed { ratio: 0.5, max: Duration::from_secs(3_600) };
+    let mut driver = Driver::new(clock.clock(), unpark).with_tolerance(tolerance);
+    let at = |seconds| Box::pin(driver.handle().sleep_until(Nanos::new(seconds * SECOND)));
+    let (mut last, mut timer) = (at(1_000), at(800));
+    last.as_mut().set_tolerance(Some(Duration::ZERO));
+    assert!(poll(&mut last, Waker::noop()).is_pending());
+    assert_eq!(driver.next_wake(), Some(Nanos::new(1_000 * SECOND)));
+
+    // While the driver is parked, nobody reads the clock. The timer may be late by 100 s, half of what is left; by half of the
+    // 800 s since the last reading it could wait for the other timer.
+    clock.set(Nanos::new(600 * SECOND));
+    assert!(poll(&mut timer, Waker::noop()).is_pending());
+    assert_eq!(unparked.load(SeqCst), 1, "the park ends 200 s after the timer's deadline");
+    let wake = driver.next_wake().expect("armed");
+    assert!(wake <= Nanos::new(900 * SECOND), "the timer ends at {wake:?}");
 }

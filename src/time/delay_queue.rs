@@ -277,7 +277,11 @@ impl<T> DelayQueue<T> {
 
     /// Moves a value's time to `when`. Returns whether the value is in the queue.
     pub fn try_reset_at(&mut self, key: &Key, when: Instant) -> bool {
-        self.due.reset(key.0, instant::to_nanos(when))
+        if self.due.agenda.get(key.0).is_none() {
+            return false;
+        }
+        let at = self.due.at(when);
+        self.due.reset(key.0, at)
     }
 
     /// Returns when a value is due.

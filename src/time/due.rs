@@ -104,8 +104,9 @@ impl<T> Due<T> {
 
     #[track_caller]
     pub(super) fn at(&mut self, instant: Instant) -> Nanos {
-        // All runtimes count time alike, but there must be a runtime.
-        self.timers();
+        // All runtimes count time alike, but there must be a runtime. Its clock is read, because the entry's slack is computed from
+        // the latest reading: on another thread than the runtime's, that may be from before a long park.
+        self.timers().now();
         instant::to_nanos(instant)
     }
 

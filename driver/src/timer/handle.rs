@@ -340,6 +340,18 @@ impl Handle {
         inner
     }
 
+    /// Takes the lock, to link an entry or bring it forward: its slack is computed from the latest reading of the clock.
+    pub(crate) fn lock_to_link(&self) -> BiasedGuard<'_, Inner> {
+        let locked = self.lock();
+        if locked.parked_until.is_none() {
+            return locked;
+        }
+        // Nobody may have read the clock since the park began.
+        drop(locked);
+        self.now();
+        self.lock()
+    }
+
     /// Takes the lock, for an entry that may be far away in memory.
     #[inline]
     pub(crate) fn lock_at_hand(&self) -> BiasedGuard<'_, Inner> {

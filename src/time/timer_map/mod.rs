@@ -328,7 +328,8 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         K: Borrow<Q>,
     {
         let Some(entry) = self.find(key) else { return false };
-        self.due.reset(entry, instant::to_nanos(when))
+        let at = self.due.at(when);
+        self.due.reset(entry, at)
     }
 
     /// Removes a key and returns its value; `None` if the key is not there.

@@ -48,13 +48,7 @@ impl TimerEntry {
     /// Resets the timer to an earlier time than its present deadline.
     pub(super) fn bring_forward(self: Pin<&Self>, deadline: Nanos) {
         let passed = self.handle.has_passed(deadline);
-        let mut locked = self.handle.lock();
-        if locked.parked_until.is_some() {
-            // The slack is computed from the latest reading, and nobody may have read the clock since the park began.
-            drop(locked);
-            self.handle.now();
-            locked = self.handle.lock();
-        }
+        let mut locked = self.handle.lock_to_link();
         if !matches!(self.state.load(), State::Deadline(_)) {
             drop(locked);
             self.reset_unlinked(deadline);
@@ -176,7 +170,7 @@ impl TimerEntry {
     /// Links the entry, unless the driver is closed or past the deadline.
     #[inline(never)]
     fn link_slowly(self: Pin<&Self>, deadline: Nanos, waker: Waker) -> Poll<Result<(), Shutdown>> {
-        let mut locked = self.handle.lock();
+        let mut locked = self.handle.lock_to_link();
         let refused = if locked.closed {
             self.state.refuse();
             Some(Err(Shutdown(())))
