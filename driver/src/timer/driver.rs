@@ -193,7 +193,8 @@ impl Driver {
     ///
     /// The returned time lies after a timer's deadline by at most the timer's slack (see
     /// [`set_tolerance`](crate::TimerEntry::set_tolerance)). It may lie before the earliest deadline if timers were cancelled:
-    /// then `process` finds nothing due, which does no harm.
+    /// then `process` finds nothing due, which does no harm. So it may if thousands of timers are armed out of order: then `process`
+    /// prepares them, some at each call, so that they keep nobody waiting when they are due.
     pub fn next_wake(&mut self) -> Option<Nanos> {
         let mut inner = self.handle.lock();
         let wake = if inner.draining {

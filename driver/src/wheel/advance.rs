@@ -51,8 +51,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     ///
     /// Call it again, with the same `now`, until it returns [`Due::Idle`]. Each timer that is moved to another slot costs one of `moves`
     /// (three if it goes into the tree of those that no slot holds in order), and so do 32 that are sorted. When no moves are left it
-    /// returns [`Due::Exhausted`], and the next call goes on from there; so grant at least one. A `now` before
-    /// [`elapsed`](Wheel::elapsed) changes nothing. One between that and the last call's `now` returns what is due by it.
+    /// returns [`Due::Exhausted`], and the next call goes on from there; so grant at least one. With what is left when nothing is due, it
+    /// moves up to 256 timers whose time will come. A `now` before [`elapsed`](Wheel::elapsed) changes nothing. One between that and the
+    /// last call's `now` returns what is due by it.
     pub fn next_due(&mut self, store: &mut impl Store<K>, now: Nanos, moves: &mut usize) -> Due<K> {
         if now < self.elapsed {
             return Due::Idle;
@@ -79,17 +80,18 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
                 self.debug_check();
                 continue;
             }
-            let earliest = self.occupied.earliest();
-            let start = earliest.map_or(Nanos::NEVER, |id| id.start(self.elapsed));
+            let earliest = self.earliest_slot();
             match earliest {
-                Some(id) if start <= now && head.is_none_or(|(when, _)| start <= when) => {
-                    self.open(store, id, now, moves);
+                Some((id, start)) if start <= now && head.is_none_or(|(when, _)| start <= when) => {
+                    self.open(store, id, start, now, moves);
                 }
                 _ => {
-                    self.clear_until = Nanos::new(start.get() - u64::from(earliest.is_some()));
+                    self.clear_until =
+                        earliest.map_or(Nanos::NEVER, |(_, start)| Nanos::new(start.get() - 1));
                     if head.is_none_or(|(when, _)| when > now) {
                         self.elapsed = now;
                         self.pool.release_some(now);
+                        self.deal(store, moves);
                         self.debug_check();
                         return Due::Idle;
                     }
@@ -101,6 +103,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
 
     /// Removes any timer, and returns its key and its cached deadline: to empty a wheel that is no longer needed.
     pub fn take_any(&mut self, store: &mut impl Store<K>) -> Option<(K, Nanos)> {
+        self.cascading = self.cascading.or(self.dealt());
         while let Some((_, source)) = self.head() {
             if let Some(taken) = self.expire(store, source) {
                 self.len -= 1;
@@ -122,22 +125,23 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// `None` if the wheel is empty.
     ///
     /// While nothing is due, it is never later than that earliest deadline-plus-slack. It may be later than the last deadline before that
-    /// if many timers wait in a slot, and earlier than any deadline after timers were cancelled or moved.
+    /// if many timers wait in a slot, and earlier than any deadline after timers were cancelled or moved. It is earlier, too, where more
+    /// than two thousand timers wait in a slot out of order: they are moved to lower slots, some at each call of
+    /// [`next_due`](Wheel::next_due), before their time comes.
     ///
     /// While timers are due at [`elapsed`](Wheel::elapsed) that have not expired yet, it is not later than the deadline of the first of
     /// them. (Until [`next_due`](Wheel::next_due) returns [`Due::Idle`], `elapsed` may lie before its `now`.) The slack of timers that
     /// are due within 16 ns may be ignored, and that of up to 64 others.
     pub fn next_wake(&self) -> Option<Nanos> {
-        self.next_park().map(|park| park.wake)
+        self.next_park().map(|park| self.until_crowd(park).wake)
     }
 
     /// No timer in the wheel is due before this; [`Nanos::NEVER`] if the wheel is empty, and [`Nanos::ZERO`] while a slot cascades
     /// or holes have to be skipped. It takes a few steps.
     #[inline]
     pub fn earliest(&self) -> Nanos {
-        // Slots are in the order of time and do not overlap, so the first one has the earliest deadline.
-        let slot = self.occupied.earliest().map_or(Nanos::NEVER, |id| self.slots[id.index()].earliest);
-        self.head().map_or(slot, |(when, _)| slot.min(when))
+        let waiting = self.earliest_waiting();
+        self.head().map_or(waiting, |(when, _)| waiting.min(when))
     }
 
     /// The earliest deadline of all, exactly. It reads all timers of the slots that may hold it, while
@@ -149,12 +153,12 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// Calls `each` for every timer in the wheel, in no particular order: its key and its rank. O(n).
     pub fn for_each(&self, mut each: impl FnMut(K, Rank)) {
         self.tree.iter().for_each(|((_, rank), key)| each(*key, *rank));
-        for id in self.open_slots().chain(self.occupied.iter()) {
+        for id in self.open_slots().chain(self.occupied.iter()).chain(self.dealt()) {
             self.slots[id.index()].timers().for_each(|(_, timer)| each(timer.key, timer.rank));
         }
     }
 
-    /// [`next_wake`](Wheel::next_wake), and the two times between which it lies. `None` if the wheel is empty.
+    /// Until when the caller may sleep for its timers' sake, and the two times between which that lies. `None` if the wheel is empty.
     pub(crate) fn next_park(&self) -> Option<Park> {
         if self.len == 0 {
             return None;
@@ -169,6 +173,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let (mut last, mut before) = (None, None);
         for id in self.occupied.iter() {
             if id.start(self.elapsed) > most {
+                if self.has_next_round() {
+                    continue;
+                }
                 break;
             }
             most = most.min(self.slots[id.index()].wake);
@@ -204,15 +211,13 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         };
         let mut best = None;
         self.tree.iter().all(|(&(when, rank), &key)| look(&mut best, Timer { when, rank, key }));
-        for id in self.open_slots() {
-            let is_cascading = self.cascading == Some(id);
-            self.slots[id.index()].timers().all(|(_, timer)| look(&mut best, timer) || is_cascading);
+        for slot in self.open_slots().chain(self.dealt()).map(|id| &self.slots[id.index()]) {
+            slot.timers().all(|(_, timer)| look(&mut best, timer) || slot.cascades());
         }
         for slot in self.occupied.iter().map(|id| &self.slots[id.index()]) {
-            if !is_ahead(&best, slot.earliest) {
-                break;
+            if is_ahead(&best, slot.earliest) {
+                slot.timers().for_each(|(_, timer)| _ = look(&mut best, timer));
             }
-            slot.timers().for_each(|(_, timer)| _ = look(&mut best, timer));
         }
         best.map(|((deadline, _), key)| (deadline, key))
     }
@@ -257,19 +262,25 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     }
 
     /// Opens the earliest slot, whose time has come.
-    fn open(&mut self, store: &mut impl Store<K>, id: SlotId, now: Nanos, moves: &mut usize) {
+    fn open(&mut self, store: &mut impl Store<K>, id: SlotId, start: Nanos, now: Nanos, moves: &mut usize) {
         debug_assert!(self.open & (1 << id.level()) == 0, "a level has two open slots");
+        let (has_next_round, was_dealt) = (self.has_next_round(), self.was_dealt(id));
+        let dealt = self.dealt().filter(|_| was_dealt);
         let slot = &mut self.slots[id.index()];
         // Nothing is due before the slot's `earliest`, so the wheel can advance to it at once. Then timers that cascade go to lower
         // levels, with fewer moves left.
-        self.elapsed = self.elapsed.max(slot.earliest.min(now));
+        let earliest = if has_next_round { start } else { slot.earliest };
+        self.elapsed = self.elapsed.max(earliest.min(now));
         self.latest_open = self.latest_open.max(slot.latest);
-        if slot.open(store, &mut self.pool) {
+        if was_dealt && !slot.is_empty() {
+            // Sorted, it would stay open until its last part is due, and each timer that fires before would be compared with it.
+            slot.cascade();
+        } else if slot.open(store, &mut self.pool) {
             *moves = moves.saturating_sub(slot.live() / SORTED);
         }
-        self.cascading = slot.cascades().then_some(id);
+        self.cascading = dealt.or(slot.cascades().then_some(id));
         self.occupied.clear(id);
-        self.open |= 1 << id.level();
+        self.open |= u64::from(!slot.is_empty()) << id.level();
         self.debug_check();
     }
 }

@@ -4,11 +4,11 @@
 //! Rules:
 //!
 //! * A slot of level 0 is 2^4 ns wide; a slot of each further level is as wide as all 64 slots of the level below.
-//!   Ten levels are 4 + 10 * 6 = 64 bits: every `u64` of nanoseconds has a slot, and nothing wraps.
+//!   Ten levels are 4 + 10 * 6 = 64 bits: every `u64` of nanoseconds has a slot.
 //! * A deadline's level is that of the highest bit in which it differs from `elapsed`. Above that bit they are
 //!   equal, and in it the deadline is larger, so its slot lies ahead of the one in which `elapsed` is. Therefore the
 //!   earliest slot of a level is its lowest occupied one: nothing rotates, and no far timer can hide a near
-//!   one (tokio #8334).
+//!   one (tokio #8334). (While there are slots of the next round, which `deal.rs` fills, the start of each slot is compared.)
 //! * For the same reason a timer's slot stays right while `elapsed` grows, until `elapsed` reaches its start. Then it is opened.
 //! * A deadline in the level-0 slot in which `elapsed` is, or before it, has no slot: it is due, or will be in a few nanoseconds.
 //! * A view reads the 640 lengths that the slots keep anyway, and no cell or timer. So it takes about a
@@ -67,12 +67,14 @@ pub struct Occupancy {
 pub struct LevelOccupancy<'a> {
     /// How much time a slot spans. A slot of the next level spans as much as all slots of this one together.
     pub slot_width: Duration,
-    /// Timers in each slot. Slots do not rotate: those that lie ahead have larger indices than the current one.
+    /// Timers in each slot. Slots do not rotate: those that lie ahead have larger indices than the current one. Smaller ones
+    /// belong to the next round; they have timers only while the current slot is the last one.
     pub slots: &'a [u32],
     /// The slot in which the wheel stands. Above the first level it is empty, except while it cascades.
     pub current: usize,
     /// The slot whose timers are being moved to lower levels, if there is one: the next [`Wheel::next_due`] goes on with it. It may
-    /// be that a call was cut short, or that most timers of an open slot were removed.
+    /// be that a call was cut short, that most timers of an open slot were removed, or that the slot is long and out of order, and
+    /// its time will come soon.
     pub cascading: Option<usize>,
 }
 
@@ -108,16 +110,18 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// How full the slots are. It reads 640 lengths, and no timer.
     pub fn occupancy(&self) -> Occupancy {
         let mut slots = [[0; SLOTS]; LEVELS];
-        for id in self.occupied.iter().chain(self.cascading) {
-            slots[id.level()][id.slot()] = self.slots[id.index()].live() as u32;
+        let mut opened = self.tree.len();
+        for id in self.open_slots().chain(self.occupied.iter()).chain(self.dealt()) {
+            let slot = &self.slots[id.index()];
+            if slot.cascades() || self.occupied.contains(id) {
+                let id = self.on_level(id);
+                slots[id.level()][id.slot()] += slot.live() as u32;
+            } else {
+                opened += slot.live();
+            }
         }
-        let in_order = self.open_slots().filter(|id| self.cascading != Some(*id));
-        Occupancy {
-            slots,
-            cascading: self.cascading,
-            opened: in_order.map(|id| self.slots[id.index()].live()).sum::<usize>() + self.tree.len(),
-            elapsed: self.elapsed,
-        }
+        let cascading = self.cascading.or(self.dealt()).map(|id| self.on_level(id));
+        Occupancy { slots, cascading, opened, elapsed: self.elapsed }
     }
 }
 
@@ -127,8 +131,10 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
 pub(super) struct SlotId(usize);
 
 impl SlotId {
+    /// What is left of a slot that is being dealt. It is on no level.
+    pub(super) const DEALT: SlotId = SlotId(LEVELS * SLOTS);
     /// Not a slot: the tree.
-    pub(super) const TREE: SlotId = SlotId(LEVELS * SLOTS);
+    pub(super) const TREE: SlotId = SlotId(LEVELS * SLOTS + 1);
 
     #[inline]
     pub(super) fn new(level: usize, slot: usize) -> SlotId {
@@ -174,10 +180,12 @@ impl SlotId {
     #[inline]
     pub(super) fn start(self, elapsed: Nanos) -> Nanos {
         let shift = shift(self.level());
-        // What lies above this level's six bits is shared with `elapsed`; the top level has nothing above.
+        // What lies above this level's six bits is shared with `elapsed`, or one more in the next round; the top level has nothing
+        // above.
+        let is_next_round = self.slot() < SlotId::current(elapsed, self.level()).slot();
         let above = match shift + LEVEL_BITS {
             u64::BITS => 0,
-            bits => elapsed.get() >> bits << bits,
+            bits => ((elapsed.get() >> bits) + u64::from(is_next_round)) << bits,
         };
         Nanos::new(above | (self.slot() as u64) << shift)
     }
@@ -186,6 +194,12 @@ impl SlotId {
 #[inline]
 const fn shift(level: usize) -> u32 {
     SLOT_BITS + LEVEL_BITS * level as u32
+}
+
+/// How many nanoseconds a slot of a level spans.
+#[inline]
+pub(super) const fn width(level: usize) -> u64 {
+    1 << shift(level)
 }
 
 /// Which slots hold timers and wait, and which levels have such slots: a bit each.
@@ -215,14 +229,14 @@ impl Occupied {
         self.slots[id.level()] & 1 << id.slot() != 0
     }
 
-    /// The occupied slot that starts first: the lowest of the lowest level that has any.
+    /// The occupied slot that starts first, if none belongs to the next round: the lowest of the lowest level that has any.
     #[inline]
     pub(super) fn earliest(&self) -> Option<SlotId> {
         let level = bits(self.levels).next()?;
         Some(SlotId::new(level, self.slots[level].trailing_zeros() as usize))
     }
 
-    /// The occupied slots in the order in which they start.
+    /// The occupied slots, in the order in which they start unless some belong to the next round.
     #[inline]
     pub(super) fn iter(&self) -> impl Iterator<Item = SlotId> + '_ {
         bits(self.levels).flat_map(|level| bits(self.slots[level]).map(move |slot| SlotId::new(level, slot)))

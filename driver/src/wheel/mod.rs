@@ -10,6 +10,7 @@
 //!   level 0  ▕▏▏▏▏ … 64 slots of 2^4 ns           ─┤  2 open: `now` has reached the slot's start
 //!                                                  ├──▶ in order, or short and sorted
 //!                                                  └──▶ long and out of order ──3 cascade──▶ slots of lower levels
+//!                                                       (5 deal: the same, before `now` has reached the slot's start)
 //!   open slots, one on each level, and the `tree` ──4 expire: the earliest head of all──▶ next_due
 //! ```
 //!
@@ -28,6 +29,7 @@
 //!   their owners are gone. A bitmap says which cells are holes; the cell itself is read only to verify whose it is.
 //! * On each level, the slot in which the wheel stands is open: all its timers are due before the next slot starts. New timers
 //!   go into an open slot on level 0 only.
+//! * So that nobody waits for a cascade, a long slot that is out of order is dealt to lower slots before its time comes (`deal.rs`).
 //! * A slot that cascades is open, too, but not in order, or mostly holes. It comes before all others, and each timer that leaves it
 //!   is filed again, until those that are left are in order.
 //! * A timer that is due in the 16 ns in which the wheel stands goes to the end of level 0's open slot if that keeps the order,
@@ -41,6 +43,7 @@
 
 mod advance;
 mod check;
+mod deal;
 mod level;
 mod opened;
 mod pool;
@@ -51,7 +54,8 @@ mod tree;
 
 use std::fmt;
 
-use level::{LEVELS, Occupied, SLOTS, SlotId, bits};
+use deal::Deal;
+use level::{Occupied, SlotId, bits};
 use pool::Pool;
 use row::Timer;
 use slot::Slot;
@@ -105,7 +109,7 @@ const STRAGGLERS: usize = 64;
 /// ```
 pub struct Wheel<K, const SHORT: usize = { pool::LONGEST }> {
     occupied: Occupied,
-    /// Empty until the first timer is filed.
+    /// Those of all levels, and [`SlotId::DEALT`]. Empty until the first timer is filed.
     slots: Vec<Slot<K, SHORT>>,
     /// Up to when the wheel has been processed: all slots that start at or before it have been opened.
     elapsed: Nanos,
@@ -115,8 +119,9 @@ pub struct Wheel<K, const SHORT: usize = { pool::LONGEST }> {
     open: u64,
     /// The open slot that cascades, if one does.
     cascading: Option<SlotId>,
-    /// No timer is or was in an open slot that is due after this.
+    /// No timer is or was in an open slot, or was dealt, that is due after this.
     latest_open: Nanos,
+    deal: Deal,
     /// Timers that are due in the 16 ns in which the wheel stands, and would break the order of level 0's open slot; and a few that would
     /// break the order of another.
     tree: Tree<K>,
@@ -154,6 +159,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             clear_until: Nanos::NEVER,
             open: 0,
             cascading: None,
+            deal: Deal::new(),
             latest_open: Nanos::ZERO,
             tree: Tree::new(),
             pool: Pool::new(),
@@ -236,9 +242,10 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.len -= found;
         // Cells move, and their owners are told, from here on only.
         if found == timers.len() {
-            let at = self.elapsed;
-            let slots = bits(untidy).filter_map(|number| SlotId::of(at, timers[number].1.when));
-            slots.for_each(|id| self.tidy(store, id));
+            for when in bits(untidy).map(|number| timers[number].1.when) {
+                let ids = [SlotId::of(self.elapsed, when), self.slot_ahead(when)];
+                ids.into_iter().flatten().for_each(|id| self.tidy(store, id));
+            }
         }
         self.debug_check();
         found == timers.len()
@@ -284,9 +291,15 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.take_out_opened(key, place)
     }
 
-    /// The same for a timer whose slot may be open.
+    /// The same for a timer whose slot may be open, or that may have been dealt.
     #[inline(never)]
     fn take_out_opened(&mut self, key: K, place: Place) -> Option<Option<SlotId>> {
+        if let Some(id) = self.slot_ahead(place.when).filter(|_| self.has_next_round()) {
+            let slot = &mut self.slots[id.index()];
+            if slot.remove(place.index, Some(key), &mut self.pool) {
+                return Some(Some(id).filter(|_| slot.is_untidy()));
+            }
+        }
         let (id, index, rank) = self.find_opened(key, place)?;
         if let Some(slot) = self.slots.get_mut(id.index()) {
             slot.remove_opened(index, &mut self.pool);
@@ -306,6 +319,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             Some((id, index, slot.row.get(index)?.rank))
         };
         self.open_slots()
+            .chain(self.dealt())
             .find_map(find)
             .or_else(|| Some((SlotId::TREE, 0, tree::find(&self.tree, key, place)?)))
     }
@@ -333,8 +347,13 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// To be called when a timer has left an open slot. What is left in much memory is filed again.
     #[inline]
     fn cascade_if_sparse(&mut self, id: SlotId) {
-        if self.cascading.is_none() && self.is_sparse(id) {
+        if self.cascading.is_some() || id == SlotId::DEALT {
+            return;
+        }
+        if self.is_sparse(id) {
             self.slots[id.index()].cascade();
+        }
+        if self.slots[id.index()].cascades() {
             self.cascading = Some(id);
         }
     }
@@ -346,13 +365,11 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         slot.is_sparse() && !slot.is_short() && id.level() > 0
     }
 
-    /// The rank of the timer of `key`, if it lies at `place`, in the slot `id` or in an open one.
+    /// The rank of the timer of `key`, if it lies at `place`, in the slot `id`, in one of the next round, or in an open one.
     fn rank(&self, id: Option<SlotId>, key: K, place: Place) -> Option<Rank> {
-        let slot = id.and_then(|id| self.slots.get(id.index()));
-        if let Some(cell) = slot.and_then(|slot| slot.row.at(place.index as usize, key)) {
-            return Some(cell.rank);
-        }
-        self.find_opened(key, place).map(|(_, _, rank)| rank)
+        let cell = |id: SlotId| self.slots.get(id.index())?.row.at(place.index as usize, key);
+        let waiting = id.and_then(cell).or_else(|| self.slot_ahead(place.when).and_then(cell));
+        waiting.map(|cell| cell.rank).or_else(|| self.find_opened(key, place).map(|(_, _, rank)| rank))
     }
 
     /// Shortens or clears a slot that [says](Slot::is_untidy) it needs it.
@@ -383,13 +400,14 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     fn file_slowly(&mut self, store: &mut impl Store<K>, id: SlotId, when: Nanos, rank: Rank, key: K) {
         let timer = Timer { when, rank, key };
         if self.slots.is_empty() {
-            self.slots.resize_with(LEVELS * SLOTS, Slot::new);
+            self.slots.resize_with(SlotId::TREE.index(), Slot::new);
         }
         while let Some(slot) = self.slots.get_mut(id.index()) {
             if self.tree.len() >= STRAGGLERS || !slot.is_upset_by(&timer) {
                 slot.push(store, timer, &mut self.pool);
                 self.occupied.set(id);
                 self.clear_until = self.clear_until.min(Nanos::new(id.start(self.elapsed).get() - 1));
+                self.note_crowd(id);
                 return;
             }
             let Some(straggler) = slot.pop_straggler(&timer, &mut self.pool) else { break };

@@ -3,17 +3,7 @@
 use mainspring_driver::Nanos;
 use mainspring_driver::wheel::{Due, Slack};
 
-use crate::bench::{Usual, at, width};
-
-/// A small generator of random numbers.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit
-    }
-}
+use crate::bench::{Random, Usual, at, width};
 
 /// Cancels most of the keys in front of `from`: from the front, from the end, every few, or at random.
 fn cancel_most(bench: &mut Usual, live: &mut Vec<usize>, random: &mut Random) {

@@ -5,6 +5,7 @@ mod bench;
 mod clock;
 #[path = "../counting/mod.rs"]
 mod counting;
+mod deal;
 mod holes;
 mod levels;
 mod memory;

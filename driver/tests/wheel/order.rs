@@ -59,8 +59,12 @@ fn a_few_timers_do_not_upset_the_order_of_a_crowd() {
             bench.cancel(*key);
         }
         bench.check();
-        let wake = bench.next_wake();
-        assert_eq!(wake, Some(at(start + 1_000)), "the first of all");
+        let deals = if is_upset { start - width(2) } else { u64::MAX };
+        assert_eq!(
+            bench.next_wake(),
+            Some(at((start + 1_000).min(deals))),
+            "the first of all, unless they are dealt before"
+        );
         let mut expected: Vec<usize> = (0..bench.owners.place.len()).collect();
         expected.retain(|key| !few.iter().skip(5).step_by(10).any(|gone| gone == key));
         expected.sort_by_key(|key| (bench.owners.deadline[*key], *key));

@@ -310,7 +310,8 @@ impl Entries {
 
     #[inline]
     pub(crate) fn next_park(&mut self) -> Option<Park> {
-        self.wheel().next_park()
+        let wheel = self.wheel();
+        wheel.next_park().map(|park| wheel.until_crowd(park))
     }
 
     #[inline]
