@@ -219,7 +219,6 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         if !slot.push_at_once(store, timer) {
             slot.push(store, timer, &mut self.pool);
             self.occupied.set(id);
-            self.note_crowd(id);
         }
     }
 }
@@ -227,4 +226,34 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
 /// From when on a slot that starts at `start` can be dealt to this level.
 fn dealt_from(start: Nanos, level: usize) -> Nanos {
     Nanos::new(start.get() - width(level))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Places;
+    use super::super::{Due, Place, Rank, Slack};
+    use super::*;
+
+    #[test]
+    fn timers_that_were_dealt_can_leave_together() {
+        let mut wheel = Wheel::<usize, 8>::with_short(Nanos::ZERO);
+        let mut places = Places(vec![Place::NOWHERE; 50]);
+        let start = 5 * width(3);
+        // All but the first ten go to one slot.
+        for key in 0..50 {
+            let part = if key < 10 { 2 + key % 5 * 8 } else { 1 };
+            let deadline = start + part as u64 * width(2) + 50 - key as u64;
+            wheel.insert(&mut places, key, Nanos::new(deadline), Rank::new(key as u64, Slack::ZERO));
+        }
+        let dealt = Nanos::new(start - width(2));
+        assert_eq!(wheel.next_due(&mut places, dealt, &mut 100), Due::Idle);
+        assert_eq!(
+            (wheel.moved(), wheel.occupancy().levels().nth(2).map(|level| level.slots[1])),
+            (50, Some(40))
+        );
+        let leave = Vec::from_iter((10..50).map(|key| (key, places.0[key])));
+        assert!(wheel.remove_all(&mut places, &leave));
+        wheel.check(|key| places.0[key]);
+        assert_eq!((wheel.len(), wheel.occupancy().timers()), (10, 10));
+    }
 }

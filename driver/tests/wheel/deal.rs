@@ -65,6 +65,12 @@ fn a_park_ends_when_a_crowd_is_to_be_dealt() {
     let view = bench.wheel.occupancy();
     let level = view.levels().nth(3).expect("there are more");
     assert_eq!((level.slots[5], level.cascading, view.timers(), view.opened()), (15, Some(5), 20, 0));
+    // Nor does it hold up who is due meanwhile, and need not wait for it.
+    let near = bench.add(from + 100);
+    assert!(matches!(bench.next(from + 100), Due::Fire { key, .. } if key == near));
+    assert_eq!(bench.wheel.moved(), 5);
+    let from = from + 100;
+    assert_eq!(bench.wheel.next_due(&mut bench.owners, at(from), &mut 1), Due::Idle);
     // One that leaves meanwhile, and comes back, changes nothing.
     bench.cancel(15);
     assert_eq!((bench.next_wake(), bench.wheel.earliest()), (Some(at(from)), at(deadline(0))));
@@ -215,6 +221,9 @@ fn whatever_happens_while_a_crowd_is_dealt_each_timer_expires_in_order() {
             let first = list.first().map(|(when, _)| *when);
             assert_eq!(bench.wheel.next_deadline(&mut bench.owners), first);
             assert!(first.is_none_or(|first| bench.wheel.earliest() <= first));
+            let mut count = 0;
+            bench.wheel.for_each(|_, _| count += 1);
+            assert_eq!(count, list.len());
             let wake = bench.next_wake().map_or(now, Nanos::get);
             now = match random.below(6) {
                 0 => now + random.below(width(level - 1) as usize) as u64,
