@@ -86,6 +86,11 @@ impl Remote {
         self.send(task::built(build, spawned, self.clone()))
     }
 
+    /// Whether this thread is in a turn of the executor.
+    pub(crate) fn is_entered(self: &Arc<Self>) -> bool {
+        local::is_current(self)
+    }
+
     fn send<F: Future + 'static>(
         self: &Arc<Self>,
         (task, mut claim): (TaskRef, Unsent<F>),

@@ -158,6 +158,11 @@ impl Handle {
         &self.shared.virtual_time
     }
 
+    /// Whether this thread runs the runtime.
+    pub(crate) fn is_running_here(&self) -> bool {
+        self.remote().is_entered()
+    }
+
     pub(super) fn remote(&self) -> &Arc<Remote> {
         &self.shared.remote
     }

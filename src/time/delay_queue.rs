@@ -277,11 +277,7 @@ impl<T> DelayQueue<T> {
 
     /// Moves a value's time to `when`. Returns whether the value is in the queue.
     pub fn try_reset_at(&mut self, key: &Key, when: Instant) -> bool {
-        if self.due.agenda.get(key.0).is_none() {
-            return false;
-        }
-        let at = self.due.at(when);
-        self.due.reset(key.0, at)
+        self.due.reset(key.0, instant::to_nanos(when))
     }
 
     /// Returns when a value is due.

@@ -104,9 +104,8 @@ impl<T> Due<T> {
 
     #[track_caller]
     pub(super) fn at(&mut self, instant: Instant) -> Nanos {
-        // All runtimes count time alike, but there must be a runtime. Its clock is read, because the entry's slack is computed from
-        // the latest reading: on another thread than the runtime's, that may be from before a long park.
-        self.timers().now();
+        // All runtimes count time alike, but there must be a runtime.
+        self.timers();
         instant::to_nanos(instant)
     }
 
@@ -134,10 +133,12 @@ impl<T> Due<T> {
     }
 
     /// Tells the agenda the time: an entry that is inserted or reset now has a share of the time from now on as its
-    /// slack.
+    /// slack. On the runtime's thread the latest reading is of this turn. On another it may be from before a long park.
     fn tell_time(&mut self) {
         if let Some(timers) = &self.timers {
-            self.agenda.note(timers.latest());
+            let here =
+                context::with(|handle| handle.timers().same_driver(timers) && handle.is_running_here());
+            self.agenda.note(if here.is_ok_and(|here| here) { timers.latest() } else { timers.now() });
         }
     }
 

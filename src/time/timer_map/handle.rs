@@ -107,7 +107,7 @@ impl<K, V> TimerMapHandle<K, V> {
     ///
     /// As [`insert`](TimerMapHandle::insert).
     pub fn insert_at(&self, key: K, value: V, when: Instant) -> Result<(), Closed<(K, V)>> {
-        self.insert_nanos(key, value, self.at(when))
+        self.insert_nanos(key, value, instant::to_nanos(when))
     }
 
     /// Gives `key` another time, if the key is there: `after` this call.
@@ -126,7 +126,7 @@ impl<K, V> TimerMapHandle<K, V> {
     ///
     /// As [`reset`](TimerMapHandle::reset).
     pub fn reset_at(&self, key: K, when: Instant) -> Result<(), Closed<K>> {
-        let at = self.at(when);
+        let at = instant::to_nanos(when);
         self.sender.send(key, |key| Command::Reset { key, at })
     }
 
@@ -158,12 +158,6 @@ impl<K, V> TimerMapHandle<K, V> {
 
     fn after(&self, duration: Duration) -> Nanos {
         self.timers.now().saturating_add(duration)
-    }
-
-    fn at(&self, when: Instant) -> Nanos {
-        // The clock is read for the entry's slack, as in `Due::at`.
-        self.timers.now();
-        instant::to_nanos(when)
     }
 
     fn insert_nanos(&self, key: K, value: V, at: Nanos) -> Result<(), Closed<(K, V)>> {

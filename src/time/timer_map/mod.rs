@@ -328,8 +328,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         K: Borrow<Q>,
     {
         let Some(entry) = self.find(key) else { return false };
-        let at = self.due.at(when);
-        self.due.reset(entry, at)
+        self.due.reset(entry, instant::to_nanos(when))
     }
 
     /// Removes a key and returns its value; `None` if the key is not there.
