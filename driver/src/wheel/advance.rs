@@ -215,9 +215,13 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             slot.timers().all(|(_, timer)| look(&mut best, timer) || slot.cascades());
         }
         for slot in self.occupied.iter().map(|id| &self.slots[id.index()]) {
-            if is_ahead(&best, slot.earliest) {
-                slot.timers().for_each(|(_, timer)| _ = look(&mut best, timer));
+            if !is_ahead(&best, slot.earliest) {
+                if self.has_next_round() {
+                    continue;
+                }
+                break;
             }
+            slot.timers().for_each(|(_, timer)| _ = look(&mut best, timer));
         }
         best.map(|((deadline, _), key)| (deadline, key))
     }
