@@ -166,9 +166,9 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         }
     }
 
-    /// Whether all its timers would cascade.
+    /// Whether so many timers would cascade that others would have to wait. (A cascade of fewer takes as long as a sort.)
     pub(super) fn is_crowd(&self) -> bool {
-        !self.has_order() && !self.is_short()
+        !self.has_order() && self.live() > SHORT
     }
 
     /// Whether more timers than could be sorted are in order, and would cascade with this one.

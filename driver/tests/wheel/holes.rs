@@ -37,7 +37,7 @@ fn cancel_most(bench: &mut Usual, live: &mut Vec<usize>, random: &mut Random) {
 }
 
 /// Lets time pass from one wake-up to the next. Every timer comes out when it is due, in order; and between two of them the thread
-/// wakes up in vain a few times at the most.
+/// wakes up in vain a few times at the most, but for those in which it deals them to lower slots.
 fn come_out(bench: &mut Usual, live: &[usize]) {
     let mut expected = Vec::from_iter(live.iter().map(|&key| (bench.owners.deadline[key], key)));
     expected.sort_unstable();
@@ -50,6 +50,7 @@ fn come_out(bench: &mut Usual, live: &[usize]) {
                 assert!(wake == deadline || wake == Nanos::ZERO, "it is woken for its timer");
                 idle = 0;
             }
+            _ if bench.wheel.occupancy().levels().any(|level| level.cascading.is_some()) => {}
             _ => idle += 1,
         }
         assert!(idle < 5, "it wakes in vain again and again");
