@@ -116,7 +116,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let id = SlotId::of(self.elapsed, when)?;
         let start = id.start(self.elapsed);
         let to = SlotId::of(start, when).filter(|to| (Self::LOWEST..id.level()).contains(&to.level()))?;
-        let is_free = self.elapsed >= dealt_from(start, to.level()) && to.slot() < SLOTS - 1;
+        let is_free = self.elapsed >= free_from(start, to.level()) && to.slot() < SLOTS - 1;
         is_free.then_some(to)
     }
 
@@ -140,7 +140,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let (slot, start) = (&self.slots[id.index()], id.start(self.elapsed));
         let spread = slot.latest.saturating_nanos_since(slot.earliest);
         let levels = (Self::LOWEST..id.level()).rev().filter(|level| spread >= FEW * width(*level));
-        let mut from = levels.map(|level| dealt_from(start, level));
+        let mut from = levels.map(|level| free_from(start, level));
         from.find(|from| *from >= self.deal.from[id.level()]).unwrap_or(Nanos::NEVER)
     }
 
@@ -190,7 +190,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             if self.dealt().is_none() {
                 // What is left in the slot, or comes to it, may be dealt to lower levels, later.
                 let start = id.start(self.elapsed);
-                let mut later = (Self::LOWEST..id.level()).rev().map(|level| dealt_from(start, level));
+                let mut later = (Self::LOWEST..id.level()).rev().map(|level| free_from(start, level));
                 let later = later.find(|from| *from > self.elapsed);
                 self.deal.from[id.level()] = later.unwrap_or(start);
                 return;
@@ -223,8 +223,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     }
 }
 
-/// From when on a slot that starts at `start` can be dealt to this level.
-fn dealt_from(start: Nanos, level: usize) -> Nanos {
+/// From when on the slots of this level are free for what is due after `start`.
+fn free_from(start: Nanos, level: usize) -> Nanos {
     Nanos::new(start.get() - width(level))
 }
 
