@@ -136,6 +136,23 @@ fn a_crowd_is_dealt_while_another_that_was_dealt_waits() {
 }
 
 #[test]
+fn who_was_put_off_beyond_the_crowds_slot_waits_in_this_round() {
+    // The slot of the crowd comes shortly before one of a higher level, for which timers could be dealt, too.
+    let far = 5 * width(5);
+    let start = far - width(4) + 20 * width(3);
+    let mut bench = Bench::new(far - width(4));
+    for key in 0..40 {
+        bench.add(start + (key * 37 % 40) * width(2));
+    }
+    let next = bench.add(far + 5);
+    bench.owners.deadline[7] = at(far + 3 * width(4));
+    assert_eq!(bench.advance(start - width(2), 100), []);
+    assert_eq!(bench.wheel.moved(), 40);
+    assert_eq!(bench.advance(start + width(3), 100).len(), 39);
+    assert_eq!(bench.advance(far + width(5), 100), [next, 7]);
+}
+
+#[test]
 fn what_cannot_be_dealt_is_left_alone() {
     // In the first and the last sixty-fourth of a slot.
     let start = 5 * width(4);
