@@ -113,7 +113,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
 
     /// The slot of the next round to which a timer that is due at `when` can be dealt, or has been.
     pub(super) fn slot_ahead(&self, when: Nanos) -> Option<SlotId> {
-        let id = SlotId::of(self.elapsed, when)?;
+        let id = SlotId::of(self.elapsed, when).filter(|_| self.has_next_round())?;
         let start = id.start(self.elapsed);
         let to = SlotId::of(start, when).filter(|to| (Self::LOWEST..id.level()).contains(&to.level()))?;
         let is_free = self.elapsed >= free_from(start, to.level()) && to.slot() < SLOTS - 1;

@@ -121,6 +121,7 @@ pub struct Wheel<K, const SHORT: usize = { pool::LONGEST }> {
     cascading: Option<SlotId>,
     /// No timer is or was in an open slot, or was dealt, that is due after this.
     latest_open: Nanos,
+    /// Which slot is dealt, and when the next is to be.
     deal: Deal,
     /// Timers that are due in the 16 ns in which the wheel stands, and would break the order of level 0's open slot; and a few that would
     /// break the order of another.
@@ -294,7 +295,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// The same for a timer whose slot may be open, or that may have been dealt.
     #[inline(never)]
     fn take_out_opened(&mut self, key: K, place: Place) -> Option<Option<SlotId>> {
-        if let Some(id) = self.slot_ahead(place.when).filter(|_| self.has_next_round()) {
+        if let Some(id) = self.slot_ahead(place.when) {
             let slot = &mut self.slots[id.index()];
             if slot.remove(place.index, Some(key), &mut self.pool) {
                 return Some(Some(id).filter(|_| slot.is_untidy()));

@@ -49,6 +49,8 @@ struct Case<const SHORT: usize> {
     draining: bool,
     /// Whether any timer was due, maybe only for a while, since the latest drain was done.
     past: bool,
+    /// Whether there were enough timers for a crowd since the latest drain was done, or one is being dealt.
+    crowded: bool,
     /// The timer that the drain fired last.
     last: Option<(u64, u64)>,
     tally: Tally,
@@ -74,6 +76,7 @@ fn play<const SHORT: usize>(start: Op, ops: impl Iterator<Item = Op>) -> Tally {
         now,
         draining: false,
         past: false,
+        crowded: false,
         last: None,
         tally: Tally::default(),
     };
@@ -119,6 +122,7 @@ impl<const SHORT: usize> Case<SHORT> {
         let number = u64::from(key);
         self.past |= deadline <= self.now;
         self.list.push(Timer { deadline, first: deadline, number, slack, key });
+        self.crowded |= self.list.len() > SHORT;
         self.wheel.insert(&mut self.owners, key, Nanos::new(deadline), Rank::new(number, slack));
     }
 
@@ -208,6 +212,10 @@ impl<const SHORT: usize> Case<SHORT> {
         let earliest = self.list.iter().map(|t| Nanos::new(t.deadline)).min();
         assert!(bound <= earliest.unwrap_or(Nanos::NEVER), "no timer before {bound:?}, but {earliest:?}");
         assert!(self.past || bound.get() > self.now, "{bound:?} is past, and nobody is due");
+        if !self.past && !self.crowded {
+            // Otherwise the park would never begin.
+            assert!(wake.is_none_or(|wake| wake.get() > self.now), "would wake at {wake:?} for nobody");
+        }
         if exactly {
             self.deal();
             assert_eq!(self.wheel.next_deadline(&mut self.owners), earliest);
@@ -279,6 +287,8 @@ impl<const SHORT: usize> Case<SHORT> {
                     let left = self.list.iter().find(|t| t.deadline <= self.now);
                     assert!(left.is_none(), "lost at {now:?}: {left:?}");
                     (self.draining, self.past) = (false, false);
+                    let is_dealing = self.wheel.occupancy().levels().any(|level| level.cascading.is_some());
+                    self.crowded = is_dealing || self.list.len() > SHORT;
                     self.last = None;
                     return;
                 }
