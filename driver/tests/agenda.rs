@@ -608,3 +608,23 @@ fn while_an_entry_is_due_there_is_no_time_to_sleep_whatever_its_slack() {
     assert_eq!(agenda.pop_due(Nanos::new(250)).unwrap().value, 200);
     assert_eq!(agenda.next_wake(), Some(Nanos::new(1100)));
 }
+
+#[test]
+fn a_sleep_does_not_outlast_what_is_left_of_a_crowd_that_is_being_dealt() {
+    // All lie in one slot, the latest first, and are dealt in this order from shortly before its start on.
+    let start = 5 << 34;
+    let mut agenda = Agenda::new();
+    agenda.set_slack(Duration::from_nanos(1024));
+    for n in (0..5_000).rev() {
+        agenda.insert((), Nanos::new(start + n * 3_000_000));
+    }
+    let (mut now, mut looks) = (Nanos::new(start - 100_000_000), 0);
+    while agenda.pop_due(now).is_none() {
+        let (wake, slack) = agenda.next_park().unwrap();
+        assert!(wake.saturating_add(slack).get() <= start + 1024, "would sleep from {now:?} until {wake:?}");
+        // As many looks as deal some of the crowd, and then all of it.
+        looks += 1;
+        now = if looks < 30 { now.saturating_add_nanos(1_000_000) } else { wake };
+    }
+    assert!(now.get() <= start + 1024 && looks >= 30);
+}

@@ -170,6 +170,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         // What is in the tree is due within nanoseconds, or there are few: their slack is not used.
         let first = self.tree.first_key_value().map_or(Nanos::NEVER, |((when, _), _)| *when);
         let mut most = self.open_slots().fold(first, |most, id| self.slots[id.index()].wake_until(most));
+        // An agenda sleeps while a crowd is being dealt.
+        most = self.dealt().map_or(most, |id| most.min(self.slots[id.index()].wake));
         let (mut last, mut before) = (None, None);
         for id in self.occupied.iter() {
             if id.start(self.elapsed) > most {

@@ -90,6 +90,10 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let waiting = self.occupied.iter().chain(self.dealt_slot()).map(|id| id.start(self.elapsed)).min();
         assert_eq!(waiting, earliest.map(|(_, start)| start), "a slot waits that starts earlier");
         assert_eq!(len, self.len, "the count is wrong");
+        let slots = self.occupied.iter().chain(self.open_slots()).chain(self.dealt());
+        let timers = slots.flat_map(|id| self.slots[id.index()].timers());
+        let wake = timers.map(|(_, timer)| timer.wake()).chain(self.tree.keys().map(|(when, _)| *when)).min();
+        assert!(self.next_park().is_none_or(|park| Some(park.most) <= wake), "a park is too long");
     }
 }
 
