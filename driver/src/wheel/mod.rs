@@ -381,6 +381,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         if slot.is_empty() {
             self.occupied.clear(id);
         }
+        // What is left of a crowd that was in order may be out of order now.
+        self.note_crowd(id);
     }
 
     /// Puts a timer into its slot.

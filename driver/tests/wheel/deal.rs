@@ -88,6 +88,18 @@ fn a_park_ends_when_a_crowd_is_to_be_dealt() {
 }
 
 #[test]
+fn what_is_left_of_a_crowd_that_was_in_order_is_dealt() {
+    // In order, so that nothing has to be dealt, until nine of ten are cancelled.
+    let (start, step) = (5 * width(3), width(3) / 1_000);
+    let mut bench = Bench::of((0..1_000).map(|key| start + key * step));
+    (0..1_000).filter(|key| key % 10 > 0).for_each(|key| bench.cancel(key));
+    assert_eq!(bench.next_wake(), Some(at(start - width(2))));
+    assert_eq!(bench.advance(start - width(2), 1_000), []);
+    assert!(bench.wheel.moved() >= 90, "{} were dealt", bench.wheel.moved());
+    assert_eq!(bench.advance(start + width(3), 100), Vec::from_iter((0..1_000).step_by(10)));
+}
+
+#[test]
 fn a_crowd_whose_time_comes_before_it_is_dealt_loses_none() {
     for dealt in [0, 1, 30, 59, 60] {
         let start = 5 * width(3);
