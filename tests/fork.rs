@@ -4,14 +4,18 @@
 
 mod common;
 
+use std::io::Read;
 use std::net::UdpSocket as StdSocket;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{LONG, ms, watchdog};
+use futures::channel::oneshot;
 use futures::future::join_all;
+use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::Runtime;
-use mainspring::net::UdpSocket;
+use mainspring::net::unix::UnixStream;
+use mainspring::net::{TcpStream, UdpSocket};
 use mainspring::task::yield_now;
 use mainspring::time::{Instant, sleep, timeout};
 
@@ -77,6 +81,7 @@ fn a_child_is_told_and_its_parent_notices_nothing() {
     before_a_block_on();
     by_its_drop();
     by_a_sockets_drop();
+    by_the_drop_of_a_writing_half();
     inside_of_a_block_on();
     inside_of_a_block_on_that_never_sleeps();
     #[cfg(feature = "process")]
@@ -146,6 +151,48 @@ fn by_a_sockets_drop() {
     assert_eq!(wrong, 0);
     let received = runtime.block_on(receives(socket.as_ref().unwrap(), &sender));
     assert!(received, "the child has taken the parent's socket out of the parent's poller");
+}
+
+/// A child that drops the writing half of a connection of its parent's, alone and with the runtime whose task has it.
+fn by_the_drop_of_a_writing_half() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut runtime = Some(Runtime::new().unwrap());
+    let here = runtime.as_ref().unwrap();
+    let tcp = here.block_on(TcpStream::connect(listener.local_addr().unwrap())).unwrap();
+    let (unix, mut unix_peer) = here.block_on(async { UnixStream::pair() }).unwrap();
+    let mut tcp_peer = listener.accept().unwrap().0;
+    let (_reader, mut writer) = tcp.into_split();
+    let (_unix_reader, unix_writer) = unix.into_split();
+    let mut unix_writer = Some(unix_writer);
+    let (go, told) = oneshot::channel::<()>();
+    let task = here.spawn(async move {
+        told.await.unwrap();
+        writer.write_all(b"x").await
+    });
+    here.block_on(sleep(ms(1)));
+    let wrong = in_child(|| {
+        drop(unix_writer.take());
+        drop(runtime.take());
+        first_wrong(&[task.is_finished()])
+    });
+    assert_eq!(wrong, 0, "the child has not dropped its copy of the task");
+    go.send(()).unwrap();
+    let here = runtime.as_ref().unwrap();
+    here.block_on(task).unwrap().expect("the child has ended its parent's connection");
+    tcp_peer.read_exact(&mut [0]).expect("the child has ended its parent's connection");
+    here.block_on(async {
+        unix_writer
+            .as_mut()
+            .unwrap()
+            .write_all(b"x")
+            .await
+            .expect("the child has ended its parent's connection");
+        unix_peer.read_exact(&mut [0]).await.unwrap();
+    });
+    // In the parent it ends the connection, as ever.
+    drop(unix_writer);
+    assert_eq!(here.block_on(unix_peer.read(&mut [0])).unwrap(), 0);
+    assert_eq!(tcp_peer.read(&mut [0]).unwrap(), 0);
 }
 
 /// A task forks: the child is told when it is about to sleep.

@@ -39,7 +39,8 @@ pub struct OwnedReadHalf<S = TcpStream>(Arc<S>);
 /// The writing half of a [`TcpStream`], or of a Unix stream, made by [`into_split`](TcpStream::into_split).
 ///
 /// Dropping this half ends the writing direction, so that the peer sees the end of the stream even if the other
-/// half still exists. To avoid that, [`reunite`](Self::reunite) the halves. Everything else that the stream can do,
+/// half still exists. To avoid that, [`reunite`](Self::reunite) the halves. (In a child by `fork` it ends nothing: the connection
+/// is the parent's.) Everything else that the stream can do,
 /// including its `try_io` and its descriptor, is available through [`as_ref`](AsRef::as_ref).
 ///
 /// ```
@@ -64,11 +65,11 @@ pub struct OwnedReadHalf<S = TcpStream>(Arc<S>);
 pub struct OwnedWriteHalf<S = TcpStream> {
     /// `None` only after `reunite`, so that `drop` does not end the writing direction.
     stream: Option<Arc<S>>,
-    /// Ends the writing direction.
+    /// Ends the writing direction, unless this process is a child by `fork` of the process whose connection it is.
     end: fn(&S) -> io::Result<()>,
 }
 
-/// Splits a stream into its halves. `end` ends the writing direction.
+/// Splits a stream into its halves. `end` ends the writing direction, unless this process is a child by `fork`.
 pub(super) fn into_split<S>(
     stream: S,
     end: fn(&S) -> io::Result<()>,

@@ -144,7 +144,9 @@ impl UnixStream {
     /// # }
     /// ```
     pub fn into_split(self) -> (OwnedReadHalf<UnixStream>, OwnedWriteHalf<UnixStream>) {
-        split::into_split(self, |stream| stream.shutdown(Shutdown::Write))
+        split::into_split(self, |stream| {
+            if stream.registered.is_parents() { Ok(()) } else { stream.shutdown(Shutdown::Write) }
+        })
     }
 
     /// Reads the bytes that are there, without waiting. Returns 0 at the end of the stream, and for an
