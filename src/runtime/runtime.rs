@@ -56,10 +56,12 @@ use crate::reactor::{Poller, Reactor};
 /// the parent's events. So [`block_on`](Runtime::block_on) panics in the child, and a call that was under way panics before
 /// it looks at its sockets again. The child may drop its copies of the runtime and of the parent's sockets, which does not
 /// affect the parent, and make a runtime of its own. A child that calls `exec` or `_exit` drops nothing and need not care.
-/// Any other child has to observe two things:
+/// Any other child has to observe three things:
 ///
 /// * A lock that another thread held at the moment of the `fork` stays locked in the child. If other threads may have used
 ///   the runtime's handle at that moment, the child must [`forget`](std::mem::forget) its copy instead of dropping it.
+/// * If another thread was handling a signal at that moment, or made or dropped a `Signal`, the child may wait forever as soon as it
+///   makes or drops one: the locks of signal-hook are not its own. Make no child while other threads may do so.
 /// * A child that was made by `_Fork`, or by a bare system call, is not noticed, because the functions given to
 ///   `pthread_atfork` are not called in it. Such a child must leave the runtime and its sockets alone.
 ///

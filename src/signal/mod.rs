@@ -45,7 +45,8 @@
 //! if the signal was ignored to begin with: a handler has replaced that action, and the system resets handlers. So under
 //! `nohup`, SIGHUP ends such a child. Signals of which there was no [`Signal`] are ignored in the child if they are ignored
 //! here. A child by `fork` that starts no program has the handlers, and the sockets that they write to: a signal to it is
-//! received by its parent, too.
+//! received by its parent, too. It may wait forever in this module if another thread used it, or handled a signal, at the moment
+//! of the `fork`.
 //!
 //! # Virtual time
 //!
