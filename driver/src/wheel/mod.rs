@@ -377,12 +377,14 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     #[inline(never)]
     fn tidy(&mut self, store: &mut impl Store<K>, id: SlotId) {
         let slot = &mut self.slots[id.index()];
+        let had_order = slot.has_order();
         slot.tidy(store, &mut self.pool);
         if slot.is_empty() {
             self.occupied.clear(id);
+        } else if had_order {
+            // What is left may be out of order now, and a crowd.
+            self.note_crowd(id);
         }
-        // What is left of a crowd that was in order may be out of order now.
-        self.note_crowd(id);
     }
 
     /// Puts a timer into its slot.

@@ -146,7 +146,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// Whether its cells are in order, but for the first few.
     #[inline]
-    fn has_order(&self) -> bool {
+    pub(super) fn has_order(&self) -> bool {
         self.ordered_from != NO_ORDER
     }
 
