@@ -39,9 +39,9 @@ pub struct OwnedReadHalf<S = TcpStream>(Arc<S>);
 /// The writing half of a [`TcpStream`], or of a Unix stream, made by [`into_split`](TcpStream::into_split).
 ///
 /// Dropping this half ends the writing direction, so that the peer sees the end of the stream even if the other
-/// half still exists. To avoid that, [`reunite`](Self::reunite) the halves. (In a child by `fork` it ends nothing: the connection
-/// is the parent's.) Everything else that the stream can do,
-/// including its `try_io` and its descriptor, is available through [`as_ref`](AsRef::as_ref).
+/// half still exists. To avoid that, [`reunite`](Self::reunite) the halves. Everything else that the stream can do,
+/// including its `try_io` and its descriptor, is available through [`as_ref`](AsRef::as_ref). In a child by `fork`, dropping this
+/// half ends nothing: the connection is the parent's.
 ///
 /// ```
 /// use futures::{AsyncReadExt, AsyncWriteExt};

@@ -206,12 +206,6 @@ impl<S: Watched> Registered<S> {
         &self.io
     }
 
-    /// Returns whether this process is a child by `fork` of the process whose socket this is.
-    #[cfg(feature = "net")]
-    pub(crate) fn is_parents(&self) -> bool {
-        self.io.forsake_in_child()
-    }
-
     /// Performs `op` now or as soon as the way is ready. Only the waker of the latest caller is kept, so one task at a time
     /// can wait for a way with this method.
     pub(crate) fn poll_io<R>(

@@ -156,7 +156,8 @@ impl TcpStream {
     /// ```
     pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
         split::into_split(self, |stream| {
-            if stream.registered.is_parents() { Ok(()) } else { stream.shutdown(Shutdown::Write) }
+            // In a child by `fork` the connection is the parent's.
+            if stream.registered.io().forsake_in_child() { Ok(()) } else { stream.shutdown(Shutdown::Write) }
         })
     }
 

@@ -145,7 +145,8 @@ impl UnixStream {
     /// ```
     pub fn into_split(self) -> (OwnedReadHalf<UnixStream>, OwnedWriteHalf<UnixStream>) {
         split::into_split(self, |stream| {
-            if stream.registered.is_parents() { Ok(()) } else { stream.shutdown(Shutdown::Write) }
+            // In a child by `fork` the connection is the parent's.
+            if stream.registered.io().forsake_in_child() { Ok(()) } else { stream.shutdown(Shutdown::Write) }
         })
     }
 
