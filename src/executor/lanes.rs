@@ -341,6 +341,11 @@ impl Lanes {
         !self.single && self.ready != 0 && self.ahead & (1 << lane as u8) != 0
     }
 
+    /// Returns what a poll of this lane may well cost, in nanoseconds; at least one.
+    pub(super) fn cost(&self, lane: Lane) -> u64 {
+        self.cost[lane as usize]
+    }
+
     /// Returns what the next poll may well cost, in nanoseconds; at least one.
     pub(super) fn next_cost(&self) -> u64 {
         if self.ready & !self.ahead == 0 { self.most_cost() } else { self.cost[self.next()] }

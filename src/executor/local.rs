@@ -4,7 +4,9 @@
 //!
 //! * A task is in `tasks` from the moment it is taken in until it has completed, except while it is polled: then
 //!   `run` has it. So the last reference to an uncompleted task is always this thread's.
-//! * Items that other threads have sent are taken in by each run, a limited number at a time and in order: `sent` holds the rest.
+//! * Items that other threads have sent are taken in by each run, in order, until [`TAKEN_IN`] tasks wait in their lane, or
+//!   fewer if polls are long: `sent` holds the rest. If so many wait already, one item is taken in for every two polls. So the
+//!   lane does not grow by what other threads send, and what becomes ready on this thread does not wait for all of that.
 //! * A borrow lasts for one statement that runs no user code. Dropping a reference to a task counts as user
 //!   code, because it may be the last one.
 //! * `closed` goes from false to true once; from then on `tasks` stays empty.
@@ -49,9 +51,11 @@ thread_local! {
     static OWNED: RefCell<Vec<Weak<Local>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The maximum number of tasks, spawned or woken by other threads, that a run takes in; or the number that it may poll, if
-/// that is more. So tasks are taken in as quickly as they run.
-const TAKEN_IN: usize = 64;
+/// While tasks of other threads are taken in, this number waits in their lane; or the number that a run may poll, if that is more.
+const TAKEN_IN: u64 = 64;
+
+/// If a poll takes longer than this, in nanoseconds, fewer are taken in: the lane has work for `TAKEN_IN` times as long.
+const TAKES: u64 = 1_000;
 
 /// How far ahead tasks are prefetched, counted from the one that is taken in: they were made or touched on another core.
 const AHEAD: usize = 16;
@@ -96,6 +100,8 @@ pub(crate) struct Local {
     polled: Cell<usize>,
     numbers: NumberBlock,
     polls: Cell<u64>,
+    /// The polls for which items were taken in.
+    polls_taken_for: Cell<u64>,
     /// The longest queue since the last trim, and the turns left until the next.
     longest: Cell<usize>,
     until_trim: Cell<u32>,
@@ -120,6 +126,7 @@ impl Local {
             polled: Cell::new(0),
             numbers: NumberBlock::default(),
             polls: Cell::new(count),
+            polls_taken_for: Cell::new(count),
             longest: Cell::new(0),
             until_trim: Cell::new(TRIM_EVERY),
         });
@@ -221,7 +228,7 @@ impl Local {
         assert!(!self.running.replace(true), "a task cannot run the executor that is running it");
         let _running = MayRun(&self.running);
 
-        self.take_inbox(limit.max(TAKEN_IN));
+        self.take_some(limit);
         self.take_root();
         self.note_length();
         let polling = self.remote().polling();
@@ -341,6 +348,26 @@ impl Local {
             self.take_inbox(usize::MAX);
             self.take_inbox(usize::MAX);
         }
+    }
+
+    /// Takes in some of the items that other threads have sent, for a run that may poll `limit` tasks.
+    #[inline]
+    fn take_some(&self, limit: usize) {
+        if self.sent() > 0 || self.remote().has_items() {
+            let (waiting, cost) = self.lanes(|lanes| (lanes.waiting(Lane::Woken), lanes.cost(Lane::Woken)));
+            let most = limit.max((TAKEN_IN * TAKES / cost.max(TAKES)) as usize);
+            self.take_inbox(most.saturating_sub(waiting).max(self.earned(most)));
+        }
+    }
+
+    /// Returns one for every two polls since the last items were taken in, but no more than `most`.
+    fn earned(&self, most: usize) -> usize {
+        let polls = self.polls.get();
+        let since = polls.wrapping_sub(self.polls_taken_for.get());
+        if since > 1 {
+            self.polls_taken_for.set(polls.wrapping_sub(since % 2));
+        }
+        most.min((since / 2) as usize)
     }
 
     /// Takes in up to `at_most` items that other threads have sent.

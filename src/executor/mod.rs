@@ -182,9 +182,9 @@ impl Executor {
         self.local.lanes(|lanes| lanes.fit(time))
     }
 
-    /// The number of tasks that have been woken and wait for their turn, including tasks that have yet to be taken in.
+    /// The number of tasks that have been woken, have been taken in, and wait for their turn.
     pub(crate) fn woken(&self) -> usize {
-        self.local.lanes(|lanes| lanes.waiting(Lane::Woken)) + self.local.sent()
+        self.local.lanes(|lanes| lanes.waiting(Lane::Woken))
     }
 
     /// Returns whether tasks are ready in this lane.

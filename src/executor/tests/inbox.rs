@@ -1,13 +1,15 @@
 //! Each run takes in a limited number of the tasks that other threads have sent, in order, and none is lost.
 
-use super::super::{End, JoinHandle, RunReport};
+use super::super::{End, Executor, JoinHandle, RunReport};
 use super::{executor, idle, result, run, settle};
-use std::cell::Cell;
-use std::future::{pending, ready};
+use std::cell::{Cell, RefCell};
+use std::future::{pending, poll_fn, ready};
 use std::ops::ControlFlow;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
+use std::task::{Poll, Waker};
+use std::thread;
 
 /// More tasks than a few runs take in; fewer where a step costs a thousand times as much.
 const MANY: usize = if cfg!(miri) { 200 } else { 1_000 };
@@ -20,12 +22,94 @@ fn a_run_takes_in_some_of_a_burst_or_as_many_as_it_may_poll() {
     assert_eq!((run(&executor, 64), executor.alive()), (64, 64));
     // All tasks that were taken in have been polled. The others are not forgotten.
     assert!(executor.has_ready());
-    assert_eq!(executor.woken(), 2 * MANY - 64);
+    assert_eq!(executor.woken(), 0);
     assert_eq!((run(&executor, 1), executor.alive()), (1, 128));
-    assert_eq!(executor.woken(), 2 * MANY - 65);
-    assert_eq!((run(&executor, MANY), executor.alive()), (MANY, 128 + MANY));
+    assert_eq!(executor.woken(), 63);
+    assert_eq!((run(&executor, MANY), executor.alive()), (MANY, 65 + MANY));
     assert_eq!(settle(&executor), MANY - 65);
     assert_eq!((executor.alive(), handles.len()), (2 * MANY, 2 * MANY));
+}
+
+#[test]
+fn a_run_takes_in_fewer_if_their_polls_are_long() {
+    let (executor, _) = executor();
+    let handles: Vec<_> = (0..MANY).map(|_| executor.remote().spawn(pending::<()>())).collect();
+    executor.begin_charging();
+    assert_eq!((run(&executor, 1), executor.alive()), (1, 64));
+    // A poll takes 32 µs.
+    executor.charge(32_000);
+    run(&executor, 63);
+    assert_eq!((executor.woken(), executor.alive()), (0, 64));
+    assert_eq!((run(&executor, 1), executor.alive()), (1, 66));
+    assert_eq!(handles.len(), MANY);
+}
+
+#[test]
+fn what_becomes_ready_on_this_thread_does_not_wait_for_all_that_other_threads_send() {
+    let (executor, _) = executor();
+    for limit in [1, 8, 61] {
+        for _ in 0..MANY {
+            drop(executor.remote().spawn(ready(())));
+        }
+        let _entered = executor.enter();
+        for _ in 0..10 {
+            run(&executor, limit);
+            let own = executor.spawn(ready(()));
+            run(&executor, 64);
+            assert!(own.is_finished());
+        }
+        settle(&executor);
+    }
+}
+
+/// Spawns two tasks that wake each other with each poll, as long as `go` is true: one of them is always ready.
+fn spawn_pair(executor: &Executor, go: &Rc<Cell<bool>>, polls: &Rc<Cell<usize>>) {
+    let wakers: Rc<[RefCell<Option<Waker>>; 2]> = Rc::default();
+    for me in 0..2 {
+        let (wakers, go, polls) = (wakers.clone(), go.clone(), polls.clone());
+        let task = poll_fn(move |cx| {
+            polls.set(polls.get() + 1);
+            wakers[me].replace(Some(cx.waker().clone()));
+            match &*wakers[1 - me].borrow() {
+                Some(other) if go.get() => other.wake_by_ref(),
+                _ => {}
+            }
+            Poll::<()>::Pending
+        });
+        executor.spawn(task).detach();
+    }
+}
+
+#[test]
+fn what_other_threads_send_has_an_equal_share_beside_tasks_that_wake_each_other() {
+    const PAIRS: usize = 32;
+    for limit in [1, 8, 61] {
+        let (executor, _) = executor();
+        let (go, own, done) =
+            (Rc::new(Cell::new(true)), Rc::new(Cell::new(0)), Arc::new(AtomicUsize::new(0)));
+        let _entered = executor.enter();
+        (0..PAIRS).for_each(|_| spawn_pair(&executor, &go, &own));
+        run(&executor, 2 * PAIRS);
+        let remote = executor.remote().clone();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..4 * MANY {
+                    let done = done.clone();
+                    drop(remote.spawn(async move { done.fetch_add(1, Ordering::Relaxed) }));
+                }
+            });
+        });
+        let before = own.get();
+        while own.get() - before < MANY {
+            run(&executor, limit);
+            // The queue does not grow by what is sent.
+            assert!(executor.woken() <= 4 * PAIRS, "{} wait", executor.woken());
+        }
+        let done = done.load(Ordering::Relaxed);
+        assert!((MANY / 4..=2 * MANY).contains(&done), "{done} sent tasks beside {MANY} polls");
+        go.set(false);
+        settle(&executor);
+    }
 }
 
 #[test]
@@ -59,12 +143,10 @@ fn a_burst_of_aborts_stays_ready_until_all_of_them_have_ended() {
     aborted.iter().for_each(JoinHandle::abort);
     drop(executor.remote().spawn(ready(())));
     assert_eq!(bell.rings(), MANY + 1);
-    while executor.alive() > 0 {
-        assert!(executor.has_ready());
+    while executor.has_ready() {
         executor.run(1, || ControlFlow::Continue(()));
     }
-    assert_eq!(polls.get(), MANY);
-    assert!(!executor.has_ready());
+    assert_eq!((executor.alive(), polls.get()), (0, MANY));
     assert_eq!(executor.run(1, || ControlFlow::Continue(())), RunReport { taken: 0, end: End::Idle });
 }
 
