@@ -8,7 +8,8 @@
 mod common;
 
 use common::{HOUR, LONG, compute, cpu, ms, us, watchdog};
-use futures::{SinkExt, StreamExt, channel::mpsc};
+use futures::{AsyncReadExt, AsyncWriteExt, SinkExt, StreamExt, channel::mpsc};
+use mainspring::io::AsyncFd;
 use mainspring::runtime::{Builder, Handle, Runtime};
 use mainspring::task::yield_now;
 use mainspring::time::Instant;
@@ -317,6 +318,37 @@ fn a_loop_of_the_shortest_sleeps_slows_nobody_down_by_more_than_half() {
     assert!(shares.iter().any(fair), "rounds beside it and without: {shares:?}");
 }
 
+/// In each turn such tasks rest, and the look at the sockets wakes one of them.
+#[test]
+fn a_timer_goes_on_beside_tasks_that_wake_each_other_through_a_socket() {
+    const ROUNDS: u64 = 20_000;
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (mut ours, mut theirs) = (AsyncFd::new(ours).unwrap(), AsyncFd::new(theirs).unwrap());
+        drop(spawn(async move {
+            let mut byte = [0];
+            while theirs.read_exact(&mut byte).await.is_ok() && theirs.write_all(&byte).await.is_ok() {}
+        }));
+        let ticks = Rc::new(Cell::new(0));
+        let counter = ticks.clone();
+        drop(spawn(async move {
+            loop {
+                sleep(us(10)).await;
+                counter.set(counter.get() + 1);
+                compute(us(50));
+            }
+        }));
+        for _ in 0..ROUNDS {
+            ours.write_all(&[0]).await.unwrap();
+            ours.read_exact(&mut [0]).await.unwrap();
+        }
+        // A round takes some microseconds of the tasks' time, so a hundredth of the rounds is little. Once it had used two
+        // milliseconds more than the others, which is forty ticks, the timer had to wait for as long as they went on.
+        assert!(ticks.get() >= ROUNDS / 100, "{} ticks in {ROUNDS} rounds", ticks.get());
+    });
+}
+
 #[test]
 fn tasks_that_timers_woke_go_in_the_order_of_their_deadlines() {
     let _watchdog = watchdog(LONG);
@@ -415,6 +447,31 @@ fn no_turn_has_more_polls_than_the_program_has_set() {
             });
         }
     }
+}
+
+#[test]
+fn a_timer_by_a_test_clock_goes_on_beside_a_task_that_is_always_ready() {
+    use mainspring::time::{Clock, TestClock};
+    const STEPS: u64 = 20_000;
+    let _watchdog = watchdog(LONG);
+    let clock = TestClock::new();
+    let runtime = Builder::new().clock(Clock::Test(clock.clone())).event_interval(2).build().unwrap();
+    let ticks = Rc::new(Cell::new(0));
+    let counter = ticks.clone();
+    drop(runtime.spawn(async move {
+        loop {
+            sleep(ms(1)).await;
+            counter.set(counter.get() + 1);
+        }
+    }));
+    runtime.block_on(async {
+        for _ in 0..STEPS {
+            clock.advance(ms(1));
+            yield_now().await;
+        }
+    });
+    // One in each turn, which has two polls. Once the timer's lane was ahead by two thousand polls, it was so for ever.
+    assert!(ticks.get() >= STEPS / 4, "{} ticks in {STEPS} steps", ticks.get());
 }
 
 #[test]

@@ -261,9 +261,14 @@ impl Lanes {
         if self.ready == 0 {
             return Next::Nothing;
         }
-        // Only one lane has work: it cannot get ahead. Where polls are only counted, they are free.
+        // Only one lane has work: it cannot get ahead. Where polls are only counted, they are free, unless another lane waits
+        // for them: that lane may be without work only because it has to wait.
         let lane = first(self.ready);
         self.polls[lane] += u64::from(!self.counting);
+        if self.counting && self.ahead != 0 {
+            self.used[lane] += self.usual[lane] as i64;
+            self.balance(self.ready);
+        }
         let key = self.take(lane);
         Next::Poll(key, &self.queues[lane])
     }
@@ -341,6 +346,11 @@ impl Lanes {
         !self.single && self.ready != 0 && self.ahead & (1 << lane as u8) != 0
     }
 
+    /// Returns whether a lane has used more time than another.
+    pub(super) fn is_uneven(&self) -> bool {
+        self.used != [0; LANES]
+    }
+
     /// Returns what a poll of this lane may well cost, in nanoseconds; at least one.
     pub(super) fn cost(&self, lane: Lane) -> u64 {
         self.cost[lane as usize]
@@ -370,7 +380,8 @@ impl Lanes {
     }
 
     /// Charges for `elapsed` nanoseconds, which have passed since the last call of this or of [`begin`](Lanes::begin). All polls
-    /// since then count the same: there are several only where they are cheap.
+    /// since then count the same: there are several only where they are cheap. If nothing is ready any more, those lanes catch
+    /// up that were polled.
     /// `waited` says for how many of them, at the most, the thread was kept from running.
     pub(super) fn charge(&mut self, elapsed: u64, waited: impl FnOnce() -> u64) {
         self.crossed = false;
@@ -379,13 +390,15 @@ impl Lanes {
         let Some(measured) = elapsed.checked_div(polls.iter().sum()) else { return };
         // At least one, so that something is expected of the next poll.
         let measured = measured.max(1);
+        let mut polled = 0;
         for (lane, polls) in polls.into_iter().enumerate().filter(|(_, polls)| *polls > 0) {
+            polled |= 1 << lane;
             let (cost, usual) = (self.cost[lane], self.usual[lane]);
             self.spend(lane, polls * measured, 4 * polls * usual);
             self.cost[lane] = if measured > cost { measured } else { cost - (cost - measured).div_ceil(4) };
             self.usual[lane] = measured.clamp(usual - usual / 8, 2 * usual);
         }
-        self.balance(self.ready);
+        self.balance(if self.ready == 0 { polled } else { self.ready });
     }
 
     /// What is left of the time that these polls `took`, without what the thread has `waited`. The usual and the [`SUSPECT`] time stay

@@ -172,6 +172,11 @@ impl Executor {
         self.local.lanes(|lanes| lanes.charge_lane(lane, elapsed));
     }
 
+    /// Returns whether a lane has used more time than another.
+    pub(crate) fn is_uneven(&self) -> bool {
+        self.local.lanes(|lanes| lanes.is_uneven())
+    }
+
     /// Returns what the next poll may well cost, in nanoseconds; at least one.
     pub(crate) fn next_cost(&self) -> u64 {
         self.local.lanes(|lanes| lanes.next_cost())

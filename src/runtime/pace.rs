@@ -193,6 +193,16 @@ impl Pace {
         self.left == 0 || is_over
     }
 
+    /// To be called when nothing is ready any more. Unless the last polls are charged now, they are charged to nobody, and a lane
+    /// that is behind would never catch up if its tasks rest in each turn, and are woken by each look at the sockets.
+    pub(super) fn rest(&mut self, handle: &Handle, executor: &Executor) {
+        if executor.is_uneven() && !self.is_counted(handle) {
+            let now = handle.timers().now();
+            executor.charge(now.get().saturating_sub(self.read.get()));
+            self.read = now;
+        }
+    }
+
     /// When a turn ends that may last this number of nanoseconds after the look at the sockets, if the next deadline is
     /// `due`.
     fn end(&self, interval: u64, due: Nanos) -> Nanos {

@@ -269,8 +269,11 @@ impl Runtime {
             if ran.end == End::Root {
                 return true;
             }
-            if !self.executor.has_ready() || event_loop.pace.is_over(&self.handle, &self.executor, ran.taken)
-            {
+            if !self.executor.has_ready() {
+                event_loop.pace.rest(&self.handle, &self.executor);
+                return false;
+            }
+            if event_loop.pace.is_over(&self.handle, &self.executor, ran.taken) {
                 return false;
             }
         }

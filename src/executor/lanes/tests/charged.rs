@@ -83,6 +83,19 @@ fn without_a_clock_a_lane_waits_for_as_many_polls_as_it_was_ahead() {
 }
 
 #[test]
+fn without_a_clock_a_lane_catches_up_also_if_the_one_that_is_ahead_has_no_work() {
+    let mut lanes = Lanes::default();
+    lanes.push(Lane::Yielded, 3);
+    charge_lane(&mut lanes, Lane::Timer, LEAD as u64 + 5 * GUESS);
+    for _ in 0..5 {
+        assert!(lanes.must_wait(Lane::Timer));
+        assert_eq!(next(&mut lanes), Some(3));
+        lanes.push(Lane::Yielded, 3);
+    }
+    assert!(!lanes.must_wait(Lane::Timer));
+}
+
+#[test]
 fn a_poll_far_longer_than_usual_is_charged_little_the_first_time() {
     let mut lanes = Lanes::default();
     lanes.begin();
@@ -330,6 +343,23 @@ fn what_was_used_counts_until_nothing_is_ready_at_a_beginning() {
     lanes.push(Lane::Woken, 1);
     assert!(!lanes.must_wait(Lane::Timer));
     assert_eq!(lanes.used, [0; LANES]);
+}
+
+#[test]
+fn lanes_that_were_polled_before_all_is_at_rest_catch_up_with_a_lane_that_must_wait() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    lanes.push(Lane::Woken, 1);
+    charge_lane(&mut lanes, Lane::Timer, LEAD as u64 + 2_000);
+    for left in [1_000, 0] {
+        assert!(lanes.must_wait(Lane::Timer));
+        assert_eq!(next(&mut lanes), Some(1));
+        lanes.charge(1_000, || 0);
+        assert_eq!(lanes.used, [LEAD + left, 0, 0, 0]);
+        lanes.push(Lane::Woken, 1);
+        lanes.begin();
+    }
+    assert!(!lanes.must_wait(Lane::Timer));
 }
 
 #[test]
