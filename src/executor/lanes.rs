@@ -62,6 +62,9 @@ const SUSPECT: u64 = 100_000;
 /// microseconds.
 const ASKED: u64 = 1_000_000;
 
+/// No polls take longer than this, in nanoseconds: more has passed only if the program has moved the clock meanwhile.
+const LONGEST: u64 = 3_600_000_000_000;
+
 /// What a lane uses beside its polls is bounded work; it never takes longer than this by itself, in nanoseconds.
 const BESIDE: u64 = 1_000_000;
 
@@ -386,6 +389,7 @@ impl Lanes {
     pub(super) fn charge(&mut self, elapsed: u64, waited: impl FnOnce() -> u64) {
         self.crossed = false;
         let polls = mem::take(&mut self.polls);
+        let elapsed = elapsed.min(LONGEST);
         let elapsed = if elapsed > ASKED { self.own(&polls, elapsed, waited) } else { elapsed };
         let Some(measured) = elapsed.checked_div(polls.iter().sum()) else { return };
         // At least one, so that something is expected of the next poll.

@@ -30,6 +30,23 @@ fn a_lane_that_used_more_than_its_share_beside_its_polls_must_wait_while_others_
     assert!(!lanes.must_wait(Lane::Timer), "there is one lane only");
 }
 
+/// So it may, if time was paused, advanced and resumed within one poll.
+#[test]
+fn a_clock_that_jumps_by_centuries_makes_a_lane_wait_as_long_as_any_may() {
+    for elapsed in [i64::MAX as u64, i64::MAX as u64 + 1 + MOST as u64 + 1_000, u64::MAX] {
+        let mut lanes = Lanes::default();
+        lanes.begin();
+        lanes.push(Lane::Woken, 1);
+        lanes.push(Lane::Yielded, 3);
+        lanes.used = [0, 1_000_000, 0, 1_500_000];
+        assert_eq!(next(&mut lanes), Some(1));
+        lanes.push(Lane::Woken, 1);
+        lanes.charge(elapsed, || 0);
+        assert!(lanes.must_wait(Lane::Woken) && !lanes.must_wait(Lane::Yielded));
+        assert_eq!(lanes.used, [0, MOST, 0, 0]);
+    }
+}
+
 #[test]
 fn lanes_that_all_wait_are_weighed_anew_among_themselves() {
     let mut lanes = Lanes::default();
