@@ -18,6 +18,7 @@
 
 mod pool;
 
+use crate::coop;
 use crate::executor::JoinHandle;
 use crate::panics::{Payload, quietly};
 use crate::runtime::{Handle, Hold, context};
@@ -29,7 +30,7 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 
 /// A future of the result of a closure that runs on another thread. Made by [`unblock`].
 ///
@@ -263,7 +264,10 @@ impl<T> Future for Unblock<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        // Charged like other results: a closure may have ended before it is awaited, again and again.
+        let permit = ready!(coop::poll_proceed(cx));
         if let Some(value) = self.job.take() {
+            permit.spend();
             return Poll::Ready(value);
         }
         if !self.task.as_ref().is_some_and(|task| task.0.will_wake(cx.waker())) {
@@ -272,7 +276,9 @@ impl<T> Future for Unblock<T> {
             // Only now has the cell let go of the waker before. If its drop panics, the result is there for the next poll.
             drop(self.task.replace(task));
         }
-        self.job.take().map_or(Poll::Pending, Poll::Ready)
+        let Some(value) = self.job.take() else { return Poll::Pending };
+        permit.spend();
+        Poll::Ready(value)
     }
 }
 

@@ -103,7 +103,7 @@
 //! # The cooperative budget
 //!
 //! A task that never waits would keep all other tasks waiting. So one poll of a task may take 128 ready results from the leaf
-//! futures of this crate (sleeps, timeouts, ticks, sockets, join handles), or take results for about 100 µs, whichever comes
+//! futures of this crate (sleeps, timeouts, ticks, sockets, join handles, closures), or take results for about 100 µs, whichever comes
 //! first. After that, the next leaf future wakes the task and is pending, so that other tasks get their turn.
 //! [`unconstrained`] opts out. The clock is read after every few results, for the first time after up to three: results that
 //! take long each are noticed only then. What needs no operation of its own is not counted, such as the lines of a buffered
