@@ -129,6 +129,32 @@ fn any_stream_of_futures_io_carries_hypers_messages_in_io() {
     assert_eq!(size_of::<Io<TcpStream>>(), size_of::<TcpStream>());
 }
 
+#[test]
+fn a_stream_that_claims_more_bytes_than_fit_is_an_error_in_io() {
+    struct Boaster(usize);
+    impl AsyncRead for Boaster {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut [u8],
+        ) -> Poll<std::io::Result<usize>> {
+            Poll::Ready(Ok(self.0))
+        }
+    }
+    // More than there is room for, and more than is read at once.
+    for claimed in [9, usize::MAX] {
+        let mut memory = [MaybeUninit::uninit(); 8];
+        let mut buf = ReadBuf::uninit(&mut memory);
+        let mut boaster = Io::new(Boaster(claimed));
+        let mut cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(Err(error)) = Pin::new(&mut boaster).poll_read(&mut cx, buf.unfilled()) else {
+            panic!("{claimed} bytes are no error");
+        };
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
+        assert_eq!(buf.filled(), b"");
+    }
+}
+
 /// What hyper is told about a stream from which `ours` reads and to which `theirs` writes.
 async fn reads<S: Read + Unpin>(mut ours: S, mut theirs: impl AsyncWrite + Unpin) {
     let mut cx = Context::from_waker(Waker::noop());

@@ -5,11 +5,12 @@
 //! * hyper's buffer is not initialized, but a reader of `futures-io` needs an initialized buffer. So data is read through a
 //!   buffer on the stack: the stream keeps no memory while it waits, and nothing here is `unsafe`. The sockets do not need this
 //!   buffer (`sockets.rs`).
+//! * An impossible count of a stream is an error, not a panic.
 
 use futures_io::{AsyncRead, AsyncWrite};
 use hyper::rt::{self, ReadBuf, ReadBufCursor};
 use pin_project_lite::pin_project;
-use std::io::{self, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -87,6 +88,10 @@ impl<S: AsyncRead> rt::Read for Io<S> {
         let mut piece = [0; PIECE];
         let most = PIECE.min(buf.remaining());
         let read = ready!(self.project().stream.poll_read(cx, &mut piece[..most]))?;
+        if read > most {
+            let message = "the reader claims more bytes than it was asked for";
+            return Poll::Ready(Err(io::Error::new(ErrorKind::InvalidData, message)));
+        }
         buf.put_slice(&piece[..read]);
         Poll::Ready(Ok(()))
     }

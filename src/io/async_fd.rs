@@ -47,6 +47,10 @@ use std::task::{Context, Poll, ready};
 /// [`WouldBlock`](ErrorKind::WouldBlock). A call that is made elsewhere is not noticed: even if it finds nothing,
 /// [`readable`](Self::readable) still returns at once, and a loop around it spins.
 ///
+/// It is the descriptor's readiness: the poller knows nothing of bytes that the `T` keeps in a buffer of its own, as
+/// [`Stdin`](std::io::Stdin) does. If the program has read a line from that before, the next lines may be in the buffer, and a read
+/// here waits until more arrives. So read from it only here, from the first byte on.
+///
 /// # Regular files
 ///
 /// Regular files are always ready, as are disks, `/dev/null` and `/dev/zero`, and Linux refuses to watch them: read them on
