@@ -64,6 +64,42 @@ fn abstract_names_are_addresses_of_all_three() {
     });
 }
 
+/// std's types take any socket over. A packet ends a read before the buffer is full, and others may be behind it.
+#[test]
+fn packets_behind_a_packet_are_not_forgotten() {
+    use rustix::net::{
+        AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, send,
+        socket, socketpair,
+    };
+    use std::os::unix::net;
+
+    run(async {
+        let (unix, packets) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (one, other) = socketpair(unix, packets, SocketFlags::CLOEXEC, None).unwrap();
+        let name = format!("mainspring packets {}", std::process::id());
+        let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        let listener = socket(unix, packets, None).unwrap();
+        bind(&listener, &name).unwrap();
+        listen(&listener, 1).unwrap();
+        let listener = UnixListener::from_std(net::UnixListener::from(listener)).unwrap();
+        let client = socket(unix, packets, None).unwrap();
+        connect(&client, &name).unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        let taken_over = UnixStream::from_std(net::UnixStream::from(one)).unwrap();
+        for (mut ours, theirs) in [(taken_over, other), (accepted, client)] {
+            let mut buf = [0; 8];
+            assert!(!is_ready(ours.read(&mut buf)).await);
+            for packet in [b"one", b"two", b"six"] {
+                send(&theirs, packet, SendFlags::empty()).unwrap();
+            }
+            for packet in [b"one", b"two", b"six"] {
+                assert_eq!(ours.read(&mut buf).await.unwrap(), 3);
+                assert_eq!(&buf[..3], packet);
+            }
+        }
+    });
+}
+
 #[test]
 fn a_connect_waits_while_the_backlog_is_full() {
     run(async {

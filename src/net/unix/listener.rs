@@ -1,6 +1,6 @@
 //! A Unix socket that accepts connections.
 
-use super::{SocketAddr, UnixStream};
+use super::{SocketAddr, UnixStream, stream};
 use crate::net::Incoming;
 use crate::reactor::{Fd, Io, Registered, Way};
 use crate::runtime::context;
@@ -34,6 +34,8 @@ use std::task::{Context, Poll};
 #[derive(Debug)]
 pub struct UnixListener {
     pub(in crate::net) registered: Registered<Fd<net::UnixListener>>,
+    /// Its connections are of packets. Only a listener of std's may be so.
+    in_packets: bool,
 }
 
 impl UnixListener {
@@ -65,12 +67,13 @@ impl UnixListener {
     ///
     /// The system's errors, and an error of kind [`Other`](io::ErrorKind::Other) outside a runtime.
     pub fn from_std(listener: net::UnixListener) -> io::Result<UnixListener> {
-        UnixListener::new(&context::io()?, listener)
+        let in_packets = stream::is_of_packets(&listener);
+        Ok(UnixListener { in_packets, ..UnixListener::new(&context::io()?, listener)? })
     }
 
     fn new(io: &Arc<Io>, listener: net::UnixListener) -> io::Result<UnixListener> {
         listener.set_nonblocking(true)?;
-        Ok(UnixListener { registered: Registered::new(io, Fd(listener))? })
+        Ok(UnixListener { registered: Registered::new(io, Fd(listener))?, in_packets: false })
     }
 
     /// Gives the listener back to the standard library. It stays in non-blocking mode: call
@@ -112,7 +115,7 @@ impl UnixListener {
         &self,
         (socket, peer): (net::UnixStream, SocketAddr),
     ) -> io::Result<(UnixStream, SocketAddr)> {
-        Ok((UnixStream::new(self.registered.io(), socket)?, peer))
+        Ok((UnixStream::new(self.registered.io(), socket)?.in_packets(self.in_packets), peer))
     }
 
     /// Returns the connections as an endless stream, for one task at a time.

@@ -2,7 +2,8 @@
 //!
 //! Ground rule: a short read does not mean that the socket is empty, because the system ends a read where a descriptor was sent
 //! along, or where the sender's credentials change, if credentials are requested. Linux reports when a read ended for such a
-//! reason (`MSG_CTRUNC`). Elsewhere, and for vectored reads, only `WouldBlock` makes the next read wait.
+//! reason (`MSG_CTRUNC`). Elsewhere, for vectored reads, and for a socket of packets, which std's type may hold, only `WouldBlock`
+//! makes the next read wait.
 
 use super::{Pauses, SocketAddr};
 use crate::coop;
@@ -13,8 +14,10 @@ use crate::reactor::{Fd, Io, Registered, Way};
 use crate::runtime::context;
 use crate::time::try_sleep;
 use futures_io::{AsyncRead, AsyncWrite};
+use socket2::{SockRef, Type};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::AsFd;
 use std::os::unix::net;
 use std::path::Path;
 use std::pin::Pin;
@@ -108,13 +111,23 @@ impl UnixStream {
         Ok(UnixStream { registered: Registered::new(io, Fd(socket))? })
     }
 
-    /// Takes over a connected stream of the standard library, and sets it to non-blocking mode.
+    /// Takes over a connected stream of the standard library, and sets it to non-blocking mode. If it is a socket of packets
+    /// (`SOCK_SEQPACKET`), a read returns one packet, and the bytes that do not fit into its buffer are lost.
     ///
     /// # Errors
     ///
     /// The system's errors, and an error of kind [`Other`](ErrorKind::Other) outside a runtime.
     pub fn from_std(stream: net::UnixStream) -> io::Result<UnixStream> {
-        UnixStream::new(&context::io()?, stream)
+        let in_packets = is_of_packets(&stream);
+        UnixStream::new(&context::io()?, stream).map(|stream| stream.in_packets(in_packets))
+    }
+
+    /// Says whether the system ends a read at the end of a packet, as it does before urgent data.
+    pub(super) fn in_packets(self, in_packets: bool) -> UnixStream {
+        if in_packets {
+            self.registered.expect_urgent();
+        }
+        self
     }
 
     /// Gives the stream back to the standard library. It stays in non-blocking mode: call
@@ -234,6 +247,11 @@ impl UnixStream {
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.registered.socket().take_error()
     }
+}
+
+/// Returns whether this is no socket of a stream: std's types take any socket over.
+pub(super) fn is_of_packets(socket: &impl AsFd) -> bool {
+    SockRef::from(socket).r#type().is_ok_and(|kind| kind != Type::STREAM)
 }
 
 /// Reads, and returns whether the read would have gone on if there had been more bytes.
