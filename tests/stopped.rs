@@ -5,7 +5,7 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket as StdSocket;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use common::{Killed, LONG, ms, watchdog};
@@ -66,44 +66,26 @@ fn ask(beside: &str, peer: &str) {
     });
 }
 
-/// Stops a child between its question and the answer, again and again. Returns which questions timed out although they were
-/// answered in time.
-fn false_timeouts(beside: &str) -> Vec<usize> {
-    let socket = StdSocket::bind("127.0.0.1:0").unwrap();
+/// Runs a test of this file as a process of its own. Returns that, and what it prints.
+fn child(test: &str, role: String) -> (Killed, BufReader<ChildStdout>) {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "a_peer_that_answers_while_the_process_is_stopped_has_answered_in_time",
-            "--nocapture",
-        ])
-        .env(ROLE, format!("{beside} {}", socket.local_addr().unwrap()))
+        .args(["--exact", test, "--nocapture"])
+        .env(ROLE, role)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let told = BufReader::new(child.stdout.take().unwrap());
-    let child = Killed(child);
-    let pid = Pid::from_child(&child.0);
-    let stat = format!("/proc/{}/stat", child.0.id());
-    let is_stopped = || {
-        let stat = std::fs::read_to_string(&stat).unwrap();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
-    };
-    let mut buf = [0; 8];
-    let mut in_time = vec![];
-    for round in 0..ROUNDS {
-        let (n, peer) = socket.recv_from(&mut buf).unwrap();
-        assert_eq!(n, 8);
-        let stop = now() + 1_000_000 + round * 7_919 % 1_000_000;
-        while now() < stop {}
-        kill_process(pid, Signal::STOP).unwrap();
-        while !is_stopped() {}
-        socket.send_to(&buf[..n], peer).unwrap();
-        // The child begins to wait later than at the moment that its question names.
-        in_time.push(now() < u64::from_le_bytes(buf) + ms(PATIENCE).as_nanos() as u64);
-        std::thread::sleep(ms(PATIENCE + 5));
-        kill_process(pid, Signal::CONT).unwrap();
-    }
+    (Killed(child), told)
+}
+
+fn is_stopped(child: &Killed) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.0.id())).unwrap();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+}
+
+/// Which rounds the child calls late although their answers were sent in time.
+fn late(told: impl BufRead, in_time: &[bool]) -> Vec<usize> {
     let mut late = vec![];
     for line in told.lines() {
         let line = line.unwrap();
@@ -117,6 +99,31 @@ fn false_timeouts(beside: &str) -> Vec<usize> {
     late
 }
 
+/// Stops a child between its question and the answer, again and again. Returns which questions timed out although they were
+/// answered in time.
+fn false_timeouts(beside: &str) -> Vec<usize> {
+    let socket = StdSocket::bind("127.0.0.1:0").unwrap();
+    let name = "a_peer_that_answers_while_the_process_is_stopped_has_answered_in_time";
+    let (child, told) = child(name, format!("{beside} {}", socket.local_addr().unwrap()));
+    let pid = Pid::from_child(&child.0);
+    let mut buf = [0; 8];
+    let mut in_time = vec![];
+    for round in 0..ROUNDS {
+        let (n, peer) = socket.recv_from(&mut buf).unwrap();
+        assert_eq!(n, 8);
+        let stop = now() + 1_000_000 + round * 7_919 % 1_000_000;
+        while now() < stop {}
+        kill_process(pid, Signal::STOP).unwrap();
+        while !is_stopped(&child) {}
+        socket.send_to(&buf[..n], peer).unwrap();
+        // The child begins to wait later than at the moment that its question names.
+        in_time.push(now() < u64::from_le_bytes(buf) + ms(PATIENCE).as_nanos() as u64);
+        std::thread::sleep(ms(PATIENCE + 5));
+        kill_process(pid, Signal::CONT).unwrap();
+    }
+    late(told, &in_time)
+}
+
 #[test]
 fn a_peer_that_answers_while_the_process_is_stopped_has_answered_in_time() {
     if let Ok(role) = std::env::var(ROLE) {
@@ -126,4 +133,72 @@ fn a_peer_that_answers_while_the_process_is_stopped_has_answered_in_time() {
     let _watchdog = watchdog(LONG);
     let late = ["yields", "sleeps"].map(false_timeouts);
     assert!(late.iter().all(Vec::is_empty), "false timeouts: {late:?}");
+}
+
+/// Waits for each answer beside a longer timer. Both may be late, so the sleep outlasts the deadline of the first. Another socket's
+/// packet ends it.
+fn ask_with_slack(peer: &str) {
+    block_on(async {
+        let other = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let port = u64::from(other.local_addr().unwrap().port());
+        spawn(async move {
+            loop {
+                other.recv(&mut [0; 8]).await.unwrap();
+            }
+        })
+        .detach();
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.connect(peer).await.unwrap();
+        for round in 0..SLACK_ROUNDS {
+            let longer = spawn(sleep(4 * SLACK_PATIENCE).tolerance(10 * SLACK_PATIENCE));
+            let mut question = now().to_le_bytes().to_vec();
+            question.extend(port.to_le_bytes());
+            socket.send(&question).await.unwrap();
+            let mut buf = [0; 8];
+            let answer = timeout(SLACK_PATIENCE, socket.recv(&mut buf)).tolerance(10 * SLACK_PATIENCE);
+            if answer.await.is_err() {
+                println!("late {round}");
+                socket.recv(&mut buf).await.unwrap();
+            }
+            longer.abort();
+        }
+        println!("end");
+    });
+}
+
+const SLACK_TEST: &str =
+    "an_answer_in_time_is_seen_also_if_the_process_is_continued_while_the_timer_has_slack";
+const SLACK_ROUNDS: usize = 10;
+const SLACK_PATIENCE: Duration = ms(100);
+
+#[test]
+fn an_answer_in_time_is_seen_also_if_the_process_is_continued_while_the_timer_has_slack() {
+    if let Ok(peer) = std::env::var(ROLE) {
+        return ask_with_slack(&peer);
+    }
+    let _watchdog = watchdog(LONG);
+    let socket = StdSocket::bind("127.0.0.1:0").unwrap();
+    let (child, told) = child(SLACK_TEST, socket.local_addr().unwrap().to_string());
+    let pid = Pid::from_child(&child.0);
+    let mut buf = [0; 16];
+    let mut in_time = vec![];
+    for _ in 0..SLACK_ROUNDS {
+        let (n, peer) = socket.recv_from(&mut buf).unwrap();
+        assert_eq!(n, 16);
+        let [asked, port] = [0, 8].map(|at| u64::from_le_bytes(buf[at..at + 8].try_into().unwrap()));
+        let up = asked + SLACK_PATIENCE.as_nanos() as u64;
+        // The child is asleep by then, on most machines.
+        std::thread::sleep(ms(20));
+        // It has looked at its sockets when it is stopped, and has seen this one only.
+        socket.send_to(b"other", ("127.0.0.1", port as u16)).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        while !is_stopped(&child) {}
+        socket.send_to(&buf[..8], peer).unwrap();
+        in_time.push(now() < up);
+        let continued = up + ms(30).as_nanos() as u64;
+        std::thread::sleep(Duration::from_nanos(continued.saturating_sub(now())));
+        kill_process(pid, Signal::CONT).unwrap();
+    }
+    let late = late(told, &in_time);
+    assert!(late.is_empty(), "false timeouts: {late:?}");
 }

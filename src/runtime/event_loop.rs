@@ -168,7 +168,8 @@ impl EventLoop {
         self.begin_turn(handle, now, fired);
     }
 
-    /// The look of a turn with nothing left to run: it sleeps, no longer than `most`. Returns when the sleep was to end.
+    /// The look of a turn with nothing left to run: it sleeps, no longer than `most`. Returns when the sleep was to end, or, if
+    /// something else ended it, the next deadline, if that is sooner.
     fn look_idly(&mut self, handle: &Handle, executor: &Executor, most: Duration) -> Nanos {
         let now = self.driver.handle().now();
         self.end_turn(handle, now);
@@ -178,12 +179,17 @@ impl EventLoop {
         }
         let until = self.next_wake(now);
         let until = self.at_most(most, until);
-        self.look(handle, executor, until);
-        match until {
+        let arrived = self.look(handle, executor, until);
+        let end = match until {
             Until::Now => now,
             Until::Time { timeout, .. } => now.saturating_add(timeout),
             Until::Event => Nanos::NEVER,
+        };
+        if arrived || executor.has_ready() {
+            // The sleep may have ended sooner. It was to outlast deadlines by their slack: they come first now.
+            return end.min(self.driver.handle().earliest_due().max(now));
         }
+        end
     }
 
     /// Sees what has happened; if nothing has happened and no task is ready, sleeps `until` then. Returns whether anything
