@@ -87,6 +87,17 @@ impl Nanos {
         }
     }
 
+    /// The point `slack` nanoseconds later, for a park that is to end there; or the last that a clock reads, if that is earlier: a park
+    /// until [`Nanos::NEVER`] has no end. `NEVER` stays `NEVER`.
+    #[inline]
+    pub(crate) const fn latest_wake(self, slack: u64) -> Nanos {
+        match self.0.checked_add(slack) {
+            Some(nanos) if nanos <= Nanos::LAST.0 => Nanos(nanos),
+            _ if self.0 > Nanos::LAST.0 => rarely(Nanos::NEVER),
+            _ => rarely(Nanos::LAST),
+        }
+    }
+
     /// This point, or [`Nanos::LAST`] if it is `NEVER`: the reading of a clock.
     #[inline]
     pub(crate) const fn as_reading(self) -> Nanos {
@@ -149,6 +160,11 @@ mod tests {
         assert_eq!(Nanos::new(9).saturating_nanos_since(Nanos::new(7)), 2);
         assert_eq!(Nanos::new(9).saturating_add_nanos(7), Nanos::new(16));
         assert_eq!(Nanos::new(9).saturating_add_nanos(u64::MAX), Nanos::NEVER);
+        assert_eq!(Nanos::new(9).latest_wake(7), Nanos::new(16));
+        for slack in [1, 2, 1 << 63, u64::MAX] {
+            assert_eq!(Nanos::LAST.latest_wake(slack), Nanos::LAST, "{slack}");
+            assert_eq!(Nanos::NEVER.latest_wake(slack), Nanos::NEVER, "{slack}");
+        }
         assert!(Nanos::LAST < Nanos::NEVER && Nanos::LAST.saturating_add_nanos(1) == Nanos::NEVER);
     }
 }

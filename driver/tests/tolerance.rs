@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::Waker;
 use std::time::Duration;
 
-use mainspring_driver::{Driver, Nanos, TestClock, Tolerance};
+use mainspring_driver::{Agenda, Driver, Nanos, TestClock, Tolerance};
 use probe::{Fixture, poll};
 
 const MS: u64 = 1_000_000;
@@ -113,4 +113,43 @@ fn a_timer_that_is_armed_during_a_long_park_has_the_tolerance_of_the_time_that_i
     assert_eq!(unparked.load(SeqCst), 1, "the park ends 200 s after the timer's deadline");
     let wake = driver.next_wake().expect("armed");
     assert!(wake <= Nanos::new(900 * SECOND), "the timer ends at {wake:?}");
+}
+
+#[test]
+fn a_timer_that_comes_due_just_before_the_end_of_time_ends_the_park() {
+    // A park until `NEVER` has no end. One timer's slack reaches beyond that, and another timer never comes due.
+    for before in [2, 1_000, 1_000 * MS] {
+        let now = Nanos::new(Nanos::NEVER.get() - 2_000 * MS);
+        let due = Nanos::new(Nanos::NEVER.get() - before);
+        let clock = TestClock::new(now);
+        let unparked = Arc::new(AtomicUsize::new(0));
+        let count = unparked.clone();
+        let unpark = move || {
+            count.fetch_add(1, SeqCst);
+        };
+        let mut driver = Driver::new(clock.clock(), unpark);
+        let mut never = Box::pin(driver.handle().sleep(Duration::MAX));
+        assert!(poll(&mut never, Waker::noop()).is_pending());
+        assert_eq!(driver.next_wake(), Some(Nanos::NEVER));
+        // It is armed while the driver is parked.
+        let mut timer = Box::pin(driver.handle().sleep_until(due));
+        timer.as_mut().set_tolerance(Some(Duration::from_secs(60)));
+        assert!(poll(&mut timer, Waker::noop()).is_pending());
+        assert_eq!(unparked.load(SeqCst), 1, "{before} ns before the end");
+        let wake = driver.next_wake().expect("armed");
+        assert!((due..Nanos::NEVER).contains(&wake), "{before} ns before the end: until {wake:?}");
+        clock.set(wake);
+        assert_eq!(driver.process(wake, 100).fired, 1);
+        assert_eq!(driver.next_wake(), Some(Nanos::NEVER));
+
+        let mut agenda = Agenda::new();
+        agenda.set_slack(Duration::from_secs(60));
+        agenda.note(now);
+        agenda.insert('n', Nanos::NEVER);
+        agenda.insert('d', due);
+        let (wake, more) = agenda.next_park().expect("two entries");
+        assert!(wake >= due && wake.saturating_add(more) < Nanos::NEVER, "until {wake:?}, and {more:?} more");
+        assert_eq!(agenda.pop_due(wake).map(|entry| entry.value), Some('d'));
+        assert_eq!(agenda.next_wake(), Some(Nanos::NEVER));
+    }
 }

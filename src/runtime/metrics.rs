@@ -164,7 +164,10 @@ impl Metrics {
 
     /// Returns how many parks were meant to last beyond the earliest deadline, so that several timers end with one wake-up:
     /// the [tolerance](crate::time::Tolerance) of all timers that are due by then allowed it. A park counts even if something
-    /// else (an event, another thread) ended it sooner.
+    /// else (an event, another thread) ended it sooner. Under another loop, each `next_wake` and each idle [`turn`] that found such
+    /// a time counts, however short the sleep was, and so it is with a clock that the program advances.
+    ///
+    /// [`turn`]: super::Runtime::turn
     pub fn parks_coalesced(&self) -> u64 {
         self.timers.parks_coalesced
     }

@@ -383,7 +383,7 @@ impl Handle {
         self.shared.lower_earliest(locked, deadline);
         let Some(parked_until) = locked.parked_until else { return false };
         let slack = locked.entries.slack_of(entry, deadline);
-        let wake = deadline.saturating_add_nanos(slack.as_nanos());
+        let wake = deadline.latest_wake(slack.as_nanos());
         if wake >= parked_until {
             return false;
         }

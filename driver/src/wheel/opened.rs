@@ -115,7 +115,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
             }
         }
         let rest = self.row.get(searched);
-        rest.map_or(most, |cell| most.min(cell.when.saturating_add_nanos(self.slack.as_nanos())))
+        rest.map_or(most, |cell| most.min(cell.when.latest_wake(self.slack.as_nanos())))
     }
 
     /// The last deadline up to `most`, if there is one; or `most`, if it would take long to find out.

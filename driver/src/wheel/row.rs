@@ -46,7 +46,7 @@ impl<K> Timer<K> {
     /// When the park has to end for it.
     #[inline]
     pub(super) fn wake(&self) -> Nanos {
-        self.when.saturating_add_nanos(self.rank.slack().as_nanos())
+        self.when.latest_wake(self.rank.slack().as_nanos())
     }
 }
 

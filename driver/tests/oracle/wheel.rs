@@ -203,7 +203,10 @@ impl<const SHORT: usize> Case<SHORT> {
     fn check_next(&mut self, exactly: bool) {
         let wake = self.wheel.next_wake();
         assert_eq!(wake.is_some(), !self.list.is_empty());
-        let end = |t: &Timer| Nanos::new(t.deadline.saturating_add(t.slack.as_nanos()));
+        let end = |t: &Timer| {
+            // A park until the end of time would have no end.
+            Nanos::new(t.deadline.saturating_add(t.slack.as_nanos()).min(t.deadline.max(LAST)))
+        };
         let latest = self.list.iter().map(end).min();
         // A wake-up that is not later than the wheel's own time means no sleep: the wheel returns it while more is due.
         let awake = wake.is_some_and(|wake| wake <= self.wheel.elapsed());

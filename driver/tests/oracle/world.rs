@@ -14,7 +14,7 @@ use std::time::Duration;
 use mainspring_driver::wheel::Slack;
 use mainspring_driver::{Handle, Nanos, Shutdown, TestClock, TimerEntry};
 
-use super::op::Op;
+use super::op::{LAST, Op};
 
 /// A pending poll reads the clock if its deadline lies no further than this from the latest reading.
 const NEAR: u64 = 1_000_000;
@@ -39,7 +39,8 @@ pub(super) struct Armed {
 
 impl Armed {
     fn wake(&self) -> Nanos {
-        Nanos::new(self.deadline.saturating_add(self.slack))
+        // A park until the end of time would have no end.
+        Nanos::new(self.deadline.saturating_add(self.slack).min(self.deadline.max(LAST)))
     }
 }
 
