@@ -230,10 +230,18 @@ impl<T> Due<T> {
             match alarm.as_mut().poll_elapsed(cx) {
                 // At least that time has passed now: an entry is due, or the agenda's bound gets better.
                 Poll::Ready(Ok(())) => {}
+                // Perhaps an entry came due and nobody has read the clock since: then it comes out all the same.
+                Poll::Ready(Err(_shutdown)) if self.is_due() => {}
                 Poll::Ready(Err(_shutdown)) => self.fail(Error(Kind::Shutdown)),
                 Poll::Pending => return self.wait(cx, next.saturating_add(slack)),
             }
         }
+    }
+
+    /// Whether an entry is due, by a new reading of the clock.
+    fn is_due(&mut self) -> bool {
+        let now = self.timers().now();
+        self.agenda.next_deadline().is_some_and(|deadline| deadline <= now)
     }
 
     /// When the agenda must next be checked, and how much later that may be. A wake-up too many is cheaper than an exact answer,

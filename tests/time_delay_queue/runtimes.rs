@@ -1,5 +1,7 @@
 //! A queue without a runtime, and one whose runtime is gone.
 
+use std::task::Poll;
+
 use crate::common::{self, HOUR, Probe, ms, panicked, us};
 use crate::{ignore, poll};
 use mainspring::time::DelayQueue;
@@ -29,4 +31,25 @@ fn after_its_runtime_it_says_so() {
     let probe = Probe::new();
     let panicked = panicked(|| ignore(poll(&probe, &mut queue)));
     assert!(panicked.message.contains("was dropped before the deadline"), "{}", panicked.message);
+}
+
+#[test]
+fn what_was_due_before_its_runtime_was_dropped_comes_out() {
+    // Nobody has read the runtime's clock since the value came due, whether or not a task waited for it.
+    for waits in [true, false] {
+        let probe = Probe::new();
+        let mut queue = common::orphan(|| {
+            let mut queue = DelayQueue::new();
+            queue.insert("far", HOUR);
+            queue.insert("due", ms(2));
+            if waits {
+                assert!(poll(&probe, &mut queue).is_pending());
+            }
+            std::thread::sleep(ms(3));
+            queue
+        });
+        assert_eq!(poll(&probe, &mut queue), Poll::Ready(Some("due")), "waits: {waits}");
+        let panicked = panicked(|| ignore(poll(&probe, &mut queue)));
+        assert!(panicked.message.contains("was dropped before the deadline"), "{}", panicked.message);
+    }
 }
