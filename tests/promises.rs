@@ -1,8 +1,8 @@
-//! docs/tests.md names the tests that hold the promises of SECURITY.md, docs/systems.md the tests that show what other
-//! systems do here, docs/channels.md, docs/files.md and docs/hosting.md the tests that run, docs/unsafe.md counts the unsafe
-//! code, and ci/mutants-equivalent.txt quotes the source: all of these are true.
+//! docs/tests.md names tests, and among them those that hold the promises of SECURITY.md, docs/systems.md the tests that
+//! show what other systems do here, docs/channels.md, docs/files.md and docs/hosting.md the tests that run, docs/unsafe.md
+//! counts the unsafe code, and ci/mutants-equivalent.txt quotes the source: all of these are true.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,10 @@ fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
 /// The text between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
+}
+
+fn is_name(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
 /// Whether `source` has a test with this name, not just a function.
@@ -52,6 +56,25 @@ fn every_file_that_the_checklist_names_exists() {
     });
     let missing: Vec<&str> = paths.filter(|path| !root().join(path).exists()).collect();
     assert!(missing.is_empty(), "there are no such files: {missing:?}");
+}
+
+#[test]
+fn every_test_that_the_checklist_names_exists() {
+    let mut files = Vec::new();
+    for below in ["benches", "driver", "ecosystem", "examples", "src", "tests"] {
+        sources(root().join(below), &mut files);
+    }
+    let sources: String =
+        files.iter().map(|path| fs::read_to_string(path).expect("it can be read")).collect();
+    let functions: BTreeSet<&str> =
+        sources.split("fn ").skip(1).filter_map(|rest| rest.split_once('(')).map(|(name, _)| name).collect();
+    let page = read("docs/tests.md");
+    // Shorter names are those of functions and features.
+    let named: Vec<&str> =
+        quoted(&page).filter(|name| is_name(name) && name.matches('_').count() >= 3).collect();
+    assert!(named.len() >= 500, "only {} tests are named", named.len());
+    let missing: Vec<&str> = named.into_iter().filter(|name| !functions.contains(name)).collect();
+    assert!(missing.is_empty(), "there are no such tests: {missing:?}");
 }
 
 #[test]
