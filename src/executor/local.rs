@@ -4,9 +4,9 @@
 //!
 //! * A task is in `tasks` from the moment it is taken in until it has completed, except while it is polled: then
 //!   `run` has it. So the last reference to an uncompleted task is always this thread's.
-//! * Items that other threads have sent are taken in by each run, in order, until [`TAKEN_IN`] tasks wait in their lane, or
-//!   fewer if polls are long: `sent` holds the rest. If so many wait already, one item is taken in for every two polls. So the
-//!   lane does not grow by what other threads send, and what becomes ready on this thread does not wait for all of that.
+//! * What other threads have sent is taken in by each run, until [`TAKEN_IN`] tasks wait in their lane, or fewer if polls are
+//!   long: `sent` holds the rest. If so many wait already, one task is taken in for every two polls. So the lane does not grow
+//!   by what other threads send, and what becomes ready on this thread does not wait for all of that.
 //! * A borrow lasts for one statement that runs no user code. Dropping a reference to a task counts as user
 //!   code, because it may be the last one.
 //! * `closed` goes from false to true once; from then on `tasks` stays empty.
@@ -17,7 +17,8 @@
 
 use super::join::JoinHandle;
 use super::lanes::{Lane, Lanes};
-use super::remote::{Item, Owner, Poll, Remote};
+use super::remote::{Owner, Poll, Remote};
+use super::sent::{Kind, Sent};
 use super::task::{self, NUMBERS, Progress, Remains, TaskRef};
 use super::tasks::{ListedTask, NumberBlock, Origin, Ready, Spawned, TaskState, Tasks, kept};
 use super::{CurrentRoot, Root};
@@ -25,7 +26,6 @@ use crate::coop;
 use crate::sync::thread_local;
 use mainspring_driver::Unpark;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
 use std::ptr;
@@ -51,14 +51,11 @@ thread_local! {
     static OWNED: RefCell<Vec<Weak<Local>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// While tasks of other threads are taken in, this number waits in their lane; or the number that a run may poll, if that is more.
-const TAKEN_IN: u64 = 64;
+/// While there is something to take in, this number of tasks waits in its lane.
+const TAKEN_IN: u64 = 16;
 
-/// If a poll takes longer than this, in nanoseconds, fewer are taken in: the lane has work for `TAKEN_IN` times as long.
+/// If a poll takes longer than this, in nanoseconds, fewer wait there: together they take as long.
 const TAKES: u64 = 1_000;
-
-/// How far ahead tasks are prefetched, counted from the one that is taken in: they were made or touched on another core.
-const AHEAD: usize = 16;
 
 /// The number of turns between two checks whether memory of a past burst should be freed.
 const TRIM_EVERY: u32 = 1024;
@@ -76,7 +73,7 @@ pub(crate) struct RunReport {
 pub(crate) enum End {
     /// The limit is reached.
     Limit,
-    /// Nothing is ready.
+    /// Nothing is ready, except for what has yet to be taken in.
     Idle,
     /// The root asked for it.
     Root,
@@ -91,8 +88,8 @@ pub(crate) struct Local {
     pub(super) root: RefCell<Option<CurrentRoot>>,
     /// The lane into which a wake puts a task.
     pub(super) lane: Cell<Lane>,
-    /// Items that were in the inbox and have yet to be taken in. Once empty, this queue is exchanged for the inbox's full one.
-    sent: RefCell<VecDeque<Item>>,
+    /// Tasks that were in the inbox and have yet to be taken in.
+    sent: RefCell<Sent>,
     closed: Cell<bool>,
     running: Cell<bool>,
     /// The address of the task that is being polled, or was polled last. Everything else that is known of it is in the
@@ -100,7 +97,7 @@ pub(crate) struct Local {
     polled: Cell<usize>,
     numbers: NumberBlock,
     polls: Cell<u64>,
-    /// The polls for which items were taken in.
+    /// The polls for which tasks were taken in.
     polls_taken_for: Cell<u64>,
     /// The longest queue since the last trim, and the turns left until the next.
     longest: Cell<usize>,
@@ -167,7 +164,7 @@ impl Local {
     }
 
     pub(super) fn has_ready(&self) -> bool {
-        !self.tasks.borrow().is_idle() || self.sent() > 0 || self.remote().has_items() || self.root_is_woken()
+        !self.tasks.borrow().is_idle() || self.has_sent() || self.root_is_woken()
     }
 
     /// Calls `look` with the lanes of the run queue.
@@ -228,7 +225,7 @@ impl Local {
         assert!(!self.running.replace(true), "a task cannot run the executor that is running it");
         let _running = MayRun(&self.running);
 
-        self.take_some(limit);
+        self.take_some();
         self.take_root();
         self.note_length();
         let polling = self.remote().polling();
@@ -292,9 +289,11 @@ impl Local {
         // Entered, so that a future which spawns while it is dropped finds an executor: this one, closed.
         let _entered = self.enter();
         let late = self.owner.close();
-        for item in self.sent.take().into_iter().chain(late) {
-            if matches!(item, Item::Spawn(_)) {
-                self.take_in(item);
+        for mut sent in [self.sent.take(), late] {
+            while let Some((kind, task)) = sent.pop() {
+                if kind == Kind::Spawned {
+                    self.take_in(kind, task);
+                }
             }
         }
         self.closed.set(true);
@@ -322,10 +321,10 @@ impl Local {
         drop(task);
     }
 
-    fn take_in(&self, item: Item) {
-        match item {
-            Item::Spawn(task) => self.tasks.borrow_mut().insert(task),
-            Item::Wake(task) => {
+    fn take_in(&self, kind: Kind, task: TaskRef) {
+        match kind {
+            Kind::Spawned => self.tasks.borrow_mut().insert(task),
+            Kind::Woken => {
                 // If SCHEDULED is unset, the task has been polled since, for another wake.
                 if task.is_scheduled() && !task.is_complete() && !task.is_queued() {
                     task.set_queued(true);
@@ -336,31 +335,37 @@ impl Local {
         }
     }
 
-    /// The number of items that have been in the inbox and have yet to be taken in.
-    pub(super) fn sent(&self) -> usize {
+    /// The number of tasks that have been in the inbox and have yet to be taken in.
+    fn sent(&self) -> usize {
         self.sent.borrow().len()
+    }
+
+    /// Returns whether other threads have sent tasks that have yet to be taken in.
+    #[inline]
+    fn has_sent(&self) -> bool {
+        (self.sent.borrow().kinds() | self.remote().ready()) != 0
     }
 
     /// Takes in everything that other threads have sent until now.
     fn take_all(&self) {
         if !self.closed.get() {
-            // First the items that have been in the inbox, then those that are in it now.
+            // First the tasks that have been in the inbox, then those that are in it now.
             self.take_inbox(usize::MAX);
             self.take_inbox(usize::MAX);
         }
     }
 
-    /// Takes in some of the items that other threads have sent, for a run that may poll `limit` tasks.
+    /// Takes in some of what other threads have sent.
     #[inline]
-    fn take_some(&self, limit: usize) {
-        if self.sent() > 0 || self.remote().has_items() {
+    fn take_some(&self) {
+        if self.has_sent() {
             let (waiting, cost) = self.lanes(|lanes| (lanes.waiting(Lane::Woken), lanes.cost(Lane::Woken)));
-            let most = limit.max((TAKEN_IN * TAKES / cost.max(TAKES)) as usize);
+            let most = (TAKEN_IN * TAKES / cost.max(TAKES)).max(1) as usize;
             self.take_inbox(most.saturating_sub(waiting).max(self.earned(most)));
         }
     }
 
-    /// Returns one for every two polls since the last items were taken in, but no more than `most`.
+    /// Returns one for every two polls since the last tasks were taken in, but no more than `most`.
     fn earned(&self, most: usize) -> usize {
         let polls = self.polls.get();
         let since = polls.wrapping_sub(self.polls_taken_for.get());
@@ -370,26 +375,19 @@ impl Local {
         most.min((since / 2) as usize)
     }
 
-    /// Takes in up to `at_most` items that other threads have sent.
+    /// Takes in up to `at_most` tasks that other threads have sent.
     fn take_inbox(&self, at_most: usize) {
-        if self.sent() == 0 {
-            if !self.remote().has_items() {
-                return;
-            }
+        if self.remote().ready() & !self.sent.borrow().kinds() != 0 {
             self.owner.take(&mut self.sent.borrow_mut());
         }
         for _ in 0..at_most {
-            let Some(item) = self.next_sent() else { break };
-            self.take_in(item);
+            let Some((kind, task)) = self.next_sent() else { break };
+            self.take_in(kind, task);
         }
     }
 
-    fn next_sent(&self) -> Option<Item> {
-        let mut sent = self.sent.borrow_mut();
-        if let Some(Item::Wake(task) | Item::Spawn(task)) = sent.get(AHEAD) {
-            task.prefetch_head();
-        }
-        sent.pop_front()
+    fn next_sent(&self) -> Option<(Kind, TaskRef)> {
+        self.sent.borrow_mut().pop()
     }
 
     /// The capacity, in tasks, of the queue or of the table of live tasks, whichever is larger.
@@ -420,12 +418,7 @@ impl Local {
         self.note_length();
         let longest = self.longest.take();
         self.tasks.borrow_mut().trim(longest);
-        let mut sent = self.sent.borrow_mut();
-        // If items are left, they would have to be copied: leave it to the next trim.
-        if sent.is_empty() {
-            let capacity = kept(sent.capacity(), longest);
-            sent.shrink_to(capacity);
-        }
+        self.sent.borrow_mut().trim(|capacity| kept(capacity, longest));
     }
 }
 

@@ -32,6 +32,7 @@ mod local;
 #[cfg(all(test, loom))]
 mod models;
 mod remote;
+mod sent;
 mod task;
 mod tasks;
 #[cfg(all(test, not(loom)))]
@@ -98,7 +99,7 @@ impl Executor {
         self.local.lanes(Lanes::make_single);
     }
 
-    /// Takes in the tasks that other threads have sent, then takes up to `limit` tasks from the run queue and
+    /// Takes in some of the tasks that other threads have sent, then takes up to `limit` tasks from the run queue and
     /// polls them. On the root's turn it calls `root`, which [polls](Executor::poll_root) the root and returns whether to
     /// continue. Stops before the limit if the clock must be [read](Executor::charge).
     ///

@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   sender                                     owner
-//!   (1) puts its item in, `ready = true`       (1) "I am parking" (in the unparker's own state)
-//!   (2) unpark: does the owner park?           (2) has_ready: is `ready` set?
+//!   (1) puts its task in, notes it in `ready`  (1) "I am parking" (in the unparker's own state)
+//!   (2) unpark: does the owner park?           (2) has_ready: is anything in `ready`?
 //! ```
 //!
 //! Both writes and both reads are sequentially consistent, so at least one of the two sees the other.
@@ -22,8 +22,8 @@
 //!
 //! Ground rules:
 //!
-//! * `ready` is set exactly while the inbox holds an item; both change under the lock.
-//! * No item is dropped and no thread unparked under the lock. A refused item goes back to its sender.
+//! * `ready` says of which kinds the inbox holds tasks; both change under the lock.
+//! * No task is dropped and no thread unparked under the lock. A refused task goes back to its sender.
 //! * Once closed, an inbox stays closed and empty.
 //! * There is one [`Owner`] for each `Remote`, and it never leaves the thread that made it.
 //! * The owner notes what it polls without a locked step: two stores before a poll, and one after.
@@ -32,33 +32,25 @@
 
 use super::join::JoinHandle;
 use super::local::{self, Local};
+use super::sent::{Kind, Kinds, Sent};
 use super::task::{self, AtomicOrigin, Pool, TaskRef, Unsent};
 use super::tasks::{Id, Numbers, Origin, Spawned, TaskList};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use crate::sync::{AtomicU8, AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use mainspring_driver::Unpark;
 use std::cell::{RefCell, RefMut};
-use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
 
-/// An item for the owner to take in.
-pub(super) enum Item {
-    /// A task of the executor is ready.
-    Wake(TaskRef),
-    /// A new task: register it and queue it.
-    Spawn(TaskRef),
-}
-
 struct Inbox {
-    items: VecDeque<Item>,
+    sent: Sent,
     closed: bool,
 }
 
 /// The half of an executor that any thread may use.
 pub(crate) struct Remote {
     inbox: Mutex<Inbox>,
-    ready: AtomicBool,
+    ready: AtomicU8,
     numbers: Numbers,
     polling: Polling,
     unpark: Arc<dyn Unpark>,
@@ -95,9 +87,9 @@ impl Remote {
         self: &Arc<Self>,
         (task, mut claim): (TaskRef, Unsent<F>),
     ) -> JoinHandle<F::Output> {
-        if let Err(item) = self.push(Item::Spawn(task)) {
-            // The inbox did not keep the item, so this thread has the task to itself again.
-            drop(item);
+        if let Err(task) = self.push(Kind::Spawned, task) {
+            // The inbox did not keep it, so this thread has the task to itself again.
+            drop(task);
             claim.refuse();
         }
         JoinHandle::new(claim.claim())
@@ -148,28 +140,28 @@ impl Remote {
         self.unpark.unpark();
     }
 
-    /// Returns whether the inbox holds an item.
+    /// Returns of which kinds the inbox holds tasks.
     #[inline]
-    pub(super) fn has_items(&self) -> bool {
+    pub(super) fn ready(&self) -> Kinds {
         // SeqCst: step (2) of the owner. It orders this load after the owner's "I am parking".
         self.ready.load(Ordering::SeqCst)
     }
 
-    /// Puts `item` into the inbox and unparks the owner; returns the item if the executor has shut down.
+    /// Puts `task` into the inbox and unparks the owner; returns the task if the executor has shut down.
     ///
-    /// From here on the item's task may be gone, and with it everything it kept alive: the caller must hold
+    /// From here on the task may be gone, and with it everything it kept alive: the caller must hold
     /// an `Arc` of this `Remote` that is not the task's.
-    pub(super) fn push(self: &Arc<Self>, item: Item) -> Result<(), Item> {
+    pub(super) fn push(self: &Arc<Self>, kind: Kind, task: TaskRef) -> Result<(), TaskRef> {
         let mut inbox = self.lock();
         if inbox.closed {
             drop(inbox);
-            return Err(item);
+            return Err(task);
         }
-        debug_assert_eq!(self.ready.load(Ordering::Relaxed), !inbox.items.is_empty());
-        inbox.items.push_back(item);
-        // SeqCst: step (1) of the sender. The store is not skipped when the flag is set already, because the
+        debug_assert_eq!(self.ready.load(Ordering::Relaxed), inbox.sent.kinds());
+        inbox.sent.push(kind, task);
+        // SeqCst: step (1) of the sender. The store is not skipped when it changes nothing, because the
         // sender's own later read, in `unpark`, must not move before it.
-        self.ready.store(true, Ordering::SeqCst);
+        self.ready.store(inbox.sent.kinds(), Ordering::SeqCst);
         drop(inbox);
         self.unpark();
         Ok(())
@@ -199,8 +191,8 @@ impl Owner {
     /// Makes this thread the owner of a new inbox. Tasks are numbered from `first` on.
     pub(super) fn new(unpark: Arc<dyn Unpark>, first: u64) -> Owner {
         let remote = Remote {
-            inbox: Mutex::new(Inbox { items: VecDeque::new(), closed: false }),
-            ready: AtomicBool::new(false),
+            inbox: Mutex::new(Inbox { sent: Sent::default(), closed: false }),
+            ready: AtomicU8::new(0),
             numbers: Numbers::new(first),
             polling: Polling::new(),
             unpark,
@@ -226,22 +218,20 @@ impl Owner {
         Arc::ptr_eq(&self.remote, remote)
     }
 
-    /// Swaps the inbox's items with `items`, which must be empty: two queues take turns, and neither has
-    /// to be allocated again.
-    pub(super) fn take(&self, items: &mut VecDeque<Item>) {
-        debug_assert!(items.is_empty());
+    /// Moves the inbox's tasks of those kinds of which there are none in `sent` there.
+    pub(super) fn take(&self, sent: &mut Sent) {
         let mut inbox = self.remote.lock();
-        mem::swap(&mut inbox.items, items);
-        // Relaxed: the flag is set again only under the lock, hence after this.
-        self.remote.ready.store(false, Ordering::Relaxed);
+        sent.refill(&mut inbox.sent);
+        // Relaxed: it changes next under the lock, hence after this.
+        self.remote.ready.store(inbox.sent.kinds(), Ordering::Relaxed);
     }
 
-    /// Closes the inbox, which refuses all items from now on. Returns the items that had been put in before.
-    pub(super) fn close(&self) -> VecDeque<Item> {
+    /// Closes the inbox, which refuses all tasks from now on. Returns those that had been put in before.
+    pub(super) fn close(&self) -> Sent {
         let mut inbox = self.remote.lock();
         inbox.closed = true;
-        self.remote.ready.store(false, Ordering::Relaxed);
-        mem::take(&mut inbox.items)
+        self.remote.ready.store(0, Ordering::Relaxed);
+        mem::take(&mut inbox.sent)
     }
 }
 

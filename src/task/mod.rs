@@ -206,9 +206,9 @@ use crate::runtime::spawn;
 /// tasks that are woken continuously, a task that only yields has one turn per round, and not half of the time. A task that
 /// waits in one lane stays there if it is woken again. The future of `block_on` takes its turn among the tasks.
 ///
-/// What other threads spawn and wake enters its lane in order, but only a few tasks at a time. So a task that becomes ready on
-/// this thread does not wait for all of that, however much it is; and next to tasks that are always ready, what other threads
-/// send has its share.
+/// What other threads wake and what they spawn enters its lane a few tasks at a time, each in order, in turns. So neither a task
+/// that becomes ready on this thread nor one that another thread wakes waits for all that other threads spawn, however much
+/// it is; and next to tasks that are always ready, what other threads send has its share.
 ///
 /// So a sleep ends on time even alongside a thousand tasks that compute and yield: at most the task that runs at that moment
 /// has to end its poll first. [`Builder::wake_priority`](crate::runtime::Builder::wake_priority) switches the lanes off.

@@ -15,7 +15,8 @@
 use super::state::State;
 use super::{Progress, cell};
 use crate::executor::local;
-use crate::executor::remote::{Item, Owner, Remote};
+use crate::executor::remote::{Owner, Remote};
+use crate::executor::sent::Kind;
 use crate::executor::tasks::{Id, Origin, Spawned};
 use crate::sync::{AtomicU8, Ordering, UnsafeCell};
 use std::alloc::Layout;
@@ -402,7 +403,7 @@ fn send(task: TaskRef) {
     // Once in the inbox, the task may be freed, and its reference to the `Remote` with it: hold another reference.
     let remote = task.remote().clone();
     // A closed executor has dropped the future, or is about to: there is nothing left to wake.
-    let refused = remote.push(Item::Wake(task));
+    let refused = remote.push(Kind::Woken, task);
     drop(refused);
 }
 

@@ -15,18 +15,17 @@ use std::thread;
 const MANY: usize = if cfg!(miri) { 200 } else { 1_000 };
 
 #[test]
-fn a_run_takes_in_some_of_a_burst_or_as_many_as_it_may_poll() {
+fn a_run_takes_in_some_of_a_burst() {
     let (executor, _) = executor();
     // No thread has entered the executor, so the tasks come as if from another thread.
     let handles: Vec<_> = (0..2 * MANY).map(|_| executor.remote().spawn(pending::<()>())).collect();
-    assert_eq!((run(&executor, 64), executor.alive()), (64, 64));
+    assert_eq!((run(&executor, 64), executor.alive()), (16, 16));
     // All tasks that were taken in have been polled. The others are not forgotten.
     assert!(executor.has_ready());
     assert_eq!(executor.woken(), 0);
-    assert_eq!((run(&executor, 1), executor.alive()), (1, 128));
-    assert_eq!(executor.woken(), 63);
-    assert_eq!((run(&executor, MANY), executor.alive()), (MANY, 65 + MANY));
-    assert_eq!(settle(&executor), MANY - 65);
+    assert_eq!((run(&executor, 1), executor.alive()), (1, 32));
+    assert_eq!(executor.woken(), 15);
+    assert_eq!(settle(&executor), 2 * MANY - 17);
     assert_eq!((executor.alive(), handles.len()), (2 * MANY, 2 * MANY));
 }
 
@@ -35,13 +34,42 @@ fn a_run_takes_in_fewer_if_their_polls_are_long() {
     let (executor, _) = executor();
     let handles: Vec<_> = (0..MANY).map(|_| executor.remote().spawn(pending::<()>())).collect();
     executor.begin_charging();
-    assert_eq!((run(&executor, 1), executor.alive()), (1, 64));
-    // A poll takes 32 µs.
-    executor.charge(32_000);
-    run(&executor, 63);
-    assert_eq!((executor.woken(), executor.alive()), (0, 64));
-    assert_eq!((run(&executor, 1), executor.alive()), (1, 66));
+    assert_eq!((run(&executor, 1), executor.alive()), (1, 16));
+    // A poll takes half as long as all that wait there may take together.
+    executor.charge(8_000);
+    assert_eq!((run(&executor, 64), executor.alive()), (15, 16));
+    assert_eq!((run(&executor, 1), executor.alive()), (1, 18));
     assert_eq!(handles.len(), MANY);
+}
+
+/// A task that lives is woken after many were spawned, and one is spawned after many were woken.
+#[test]
+fn what_is_woken_and_what_is_spawned_elsewhere_take_turns() {
+    let (executor, _) = executor();
+    let polls = Rc::new(Cell::new(0));
+    let wakers: Vec<Arc<Mutex<Option<Waker>>>> = (0..MANY).map(|_| Arc::default()).collect();
+    wakers.iter().for_each(|waker| executor.spawn(idle(waker, &polls)).detach());
+    settle(&executor);
+    let wake = |n: usize| wakers[n].lock().unwrap().as_ref().unwrap().wake_by_ref();
+    let spawn = || executor.remote().spawn(ready(()));
+
+    let spawned: Vec<_> = (0..MANY).map(|_| spawn()).collect();
+    run(&executor, 4);
+    wake(0);
+    assert_eq!(polls.replace(0), MANY);
+    run(&executor, 64);
+    assert_eq!(polls.get(), 1, "it waited for all that were spawned before");
+    assert!(!spawned[MANY - 1].is_finished());
+    settle(&executor);
+
+    (0..MANY).for_each(wake);
+    run(&executor, 4);
+    let spawned = spawn();
+    run(&executor, 64);
+    assert!(spawned.is_finished(), "it waited for all that were woken before");
+    assert!(polls.get() < MANY);
+    settle(&executor);
+    assert_eq!(polls.get(), MANY + 1);
 }
 
 #[test]

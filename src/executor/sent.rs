@@ -1,0 +1,94 @@
+//! What other threads have sent to an executor: tasks that they woke, and tasks that they spawned.
+//!
+//! ```text
+//!   any thread ── push ──▶ inbox's Sent ── refill, under the inbox's lock ──▶ owner's Sent ── pop ──▶ lanes
+//! ```
+//!
+//! Ground rules:
+//!
+//! * Each of the two queues is first in, first out. They take turns: so a message to a task that lives does not wait until
+//!   all the tasks that were spawned before have had their turn, however many these are, and neither queue starves the other.
+//! * A task that was spawned is not woken before it has been polled, so the order of the two does not matter to it.
+//! * No user code runs here, and no reference to a task is dropped.
+
+use super::task::TaskRef;
+use std::collections::VecDeque;
+use std::mem;
+
+/// Why a task is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It is ready: a task of the executor.
+    Woken,
+    /// It is new: register it and queue it.
+    Spawned,
+}
+
+/// A set of kinds: one bit for each.
+pub(super) type Kinds = u8;
+
+/// How far ahead tasks are prefetched, counted from the one that is taken: they were made or touched on another core.
+const AHEAD: usize = 16;
+
+/// Tasks of both kinds, each kind in order.
+#[derive(Default)]
+pub(super) struct Sent {
+    woken: VecDeque<TaskRef>,
+    spawned: VecDeque<TaskRef>,
+    /// Whose turn it is, if there are tasks of both kinds.
+    spawned_next: bool,
+}
+
+impl Sent {
+    pub(super) fn len(&self) -> usize {
+        self.woken.len() + self.spawned.len()
+    }
+
+    /// Of which kinds there are tasks.
+    pub(super) fn kinds(&self) -> Kinds {
+        u8::from(!self.woken.is_empty()) | u8::from(!self.spawned.is_empty()) << 1
+    }
+
+    pub(super) fn push(&mut self, kind: Kind, task: TaskRef) {
+        self.queue(kind).push_back(task);
+    }
+
+    /// Takes the next task.
+    pub(super) fn pop(&mut self) -> Option<(Kind, TaskRef)> {
+        let spawned = !self.spawned.is_empty() && (self.spawned_next || self.woken.is_empty());
+        self.spawned_next = !spawned;
+        let kind = if spawned { Kind::Spawned } else { Kind::Woken };
+        let queue = self.queue(kind);
+        if let Some(task) = queue.get(AHEAD) {
+            task.prefetch_head();
+        }
+        Some((kind, queue.pop_front()?))
+    }
+
+    /// Takes all tasks of those kinds of which there are none here. Empty queues go back, so that they need not be allocated again.
+    pub(super) fn refill(&mut self, from: &mut Sent) {
+        for kind in [Kind::Woken, Kind::Spawned] {
+            if self.queue(kind).is_empty() {
+                mem::swap(self.queue(kind), from.queue(kind));
+            }
+        }
+    }
+
+    /// Frees memory of a past burst: an empty queue shrinks to what `kept` returns for its capacity.
+    pub(super) fn trim(&mut self, kept: impl Fn(usize) -> usize) {
+        for kind in [Kind::Woken, Kind::Spawned] {
+            let queue = self.queue(kind);
+            // If tasks are left, they would have to be copied: leave it to the next trim.
+            if queue.is_empty() {
+                queue.shrink_to(kept(queue.capacity()));
+            }
+        }
+    }
+
+    fn queue(&mut self, kind: Kind) -> &mut VecDeque<TaskRef> {
+        match kind {
+            Kind::Woken => &mut self.woken,
+            Kind::Spawned => &mut self.spawned,
+        }
+    }
+}
