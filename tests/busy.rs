@@ -349,6 +349,32 @@ fn a_timer_goes_on_beside_tasks_that_wake_each_other_through_a_socket() {
     });
 }
 
+/// The last poll of each call computes, and nothing comes after it in that call.
+#[test]
+fn a_timer_goes_on_beside_a_program_that_calls_block_on_again_and_again() {
+    const CALLS: u64 = 500;
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let ticks = Rc::new(Cell::new(0));
+    let counter = ticks.clone();
+    drop(runtime.spawn(async move {
+        loop {
+            sleep(us(10)).await;
+            counter.set(counter.get() + 1);
+            compute(us(500));
+        }
+    }));
+    for _ in 0..CALLS {
+        runtime.block_on(async {
+            yield_now().await;
+            compute(ms(1));
+        });
+    }
+    // A call takes twice as long as a tick, so each of them could have one. Once the timer had used two milliseconds more than
+    // what was charged to the calls, it had to wait for hundreds of them.
+    assert!(ticks.get() >= CALLS / 4, "{} ticks in {CALLS} calls", ticks.get());
+}
+
 #[test]
 fn tasks_that_timers_woke_go_in_the_order_of_their_deadlines() {
     let _watchdog = watchdog(LONG);

@@ -193,8 +193,9 @@ impl Pace {
         self.left == 0 || is_over
     }
 
-    /// To be called when nothing is ready any more. Unless the last polls are charged now, they are charged to nobody, and a lane
-    /// that is behind would never catch up if its tasks rest in each turn, and are woken by each look at the sockets.
+    /// To be called when nothing is ready any more, or the future of `block_on` has ended. Unless the last polls are charged now,
+    /// they are charged to nobody, and a lane that is behind would never catch up if its tasks rest in each turn, and are woken
+    /// by each look at the sockets, or if the program calls `block_on` again and again.
     pub(super) fn rest(&mut self, handle: &Handle, executor: &Executor) {
         if executor.is_uneven() && !self.is_counted(handle) {
             let now = handle.timers().now();

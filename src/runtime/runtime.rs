@@ -266,12 +266,10 @@ impl Runtime {
             let counted = Counted { runtime: self, before: self.executor.polls() };
             let ran = self.executor.run(most, &mut root);
             drop(counted);
-            if ran.end == End::Root {
-                return true;
-            }
-            if !self.executor.has_ready() {
+            let ended = ran.end == End::Root;
+            if ended || !self.executor.has_ready() {
                 event_loop.pace.rest(&self.handle, &self.executor);
-                return false;
+                return ended;
             }
             if event_loop.pace.is_over(&self.handle, &self.executor, ran.taken) {
                 return false;
