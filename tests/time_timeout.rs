@@ -166,6 +166,35 @@ fn a_future_that_spends_the_budget_on_a_socket_elapses() {
     });
 }
 
+// The task itself holds the thread up, and reads the clock, before it polls the timeout again.
+#[cfg(feature = "net")]
+#[test]
+fn what_has_arrived_while_the_thread_was_held_up_is_seen_before_the_deadline() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let socket = mainspring::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut buf = [0; 8];
+        let mut answer = pin!(timeout(ms(20), socket.recv(&mut buf)));
+        assert!(poll!(answer.as_mut()).is_pending());
+        peer.send_to(b"here", socket.local_addr().unwrap()).unwrap();
+        thread::sleep(ms(25));
+        assert!(Instant::now() > answer.deadline().unwrap());
+        assert_eq!(answer.await.expect("it was there in time").unwrap(), 4);
+    });
+}
+
+#[test]
+fn in_a_loop_that_never_yields_it_elapses() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut never = pin!(timeout(ms(2), pending::<()>()));
+        let asked = Instant::now();
+        while poll!(never.as_mut()).is_pending() {}
+        assert!(asked.elapsed() >= ms(2));
+    });
+}
+
 #[test]
 fn the_clock_starts_when_the_first_poll_was_pending() {
     let _watchdog = watchdog(LONG);

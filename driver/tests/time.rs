@@ -4,7 +4,7 @@
 mod probe;
 
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use mainspring_driver::{Clock, Driver, Nanos, Tolerance};
@@ -422,6 +422,21 @@ fn a_timer_polled_without_end_elapses() {
         }
         assert!(start.elapsed() >= asked, "early");
         assert_eq!(driver.handle().stats().live, 0);
+    }
+}
+
+#[test]
+fn a_timeout_ends_without_the_driver_only_if_no_turn_comes_for_thousands_of_polls() {
+    let mut f = Fixture::new();
+    let mut timer = f.armed(MS, Waker::noop());
+    f.clock.set(Nanos::new(2 * MS));
+    for polls in [4_000, 4_096] {
+        // A turn restarts the count. This one does not know yet that the deadline has passed.
+        assert_eq!(f.driver.process(Nanos::ZERO, 100).fired, 0);
+        for number in 1..=polls {
+            let polled = timer.as_mut().poll_fired(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(polled == READY, number == 4_096, "at poll {number}");
+        }
     }
 }
 

@@ -407,14 +407,21 @@ impl Sleep {
 
     /// Polls the sleep after a future that was polled just before; `had` says whether the budget had something left
     /// before that. If that future has used the budget up, the deadline is checked all the same: the future must not
-    /// keep an elapsed deadline from being noticed.
+    /// keep an elapsed deadline from being noticed. A sleep that waits ends in the runtime's next turn, after a look at the
+    /// sockets: what that future waits for may have arrived in time.
     #[inline]
     pub(super) fn poll_beside(
         self: Pin<&mut Self>,
         had: bool,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Error>> {
-        if had && !coop::has_budget_remaining() { self.poll_elapsed(cx) } else { self.poll_charged(cx) }
+        let permit =
+            if had && !coop::has_budget_remaining() { None } else { Some(ready!(coop::poll_proceed(cx))) };
+        let result = ready!(self.poll_entry(|entry| entry.poll_fired(cx)));
+        if let Some(permit) = permit {
+            permit.spend();
+        }
+        Poll::Ready(result)
     }
 
     /// Panics with `error`, naming the place where the sleep was made.

@@ -5,8 +5,10 @@
 //! * The inner future is polled first, and wins if it is ready, even past the deadline.
 //! * The clock starts when a poll has found the inner future pending, and the timeout belongs to the runtime of that poll.
 //!   So a future that is ready at once costs no clock, no lock, no registration, and no reference to a runtime.
-//! * The deadline is checked whenever the inner future is pending, even if it is pending only because it has used up
+//! * The timer is polled whenever the inner future is pending, even if it is pending only because it has used up
 //!   the task's cooperative budget in this very poll.
+//! * Once it waits, only the runtime's turn ends it, which looks at the sockets first. So if the thread was held up, what
+//!   has arrived in time is seen before the timeout that waits for it.
 //! * An elapsed timeout is a result like any other, and is charged to the budget. So a loop of timeouts that elapse at
 //!   once lets other tasks run.
 

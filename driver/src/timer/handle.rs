@@ -25,6 +25,9 @@ const NEAR: u64 = 1_000_000;
 /// Of this many pending polls since the last turn, one reads the clock in any case.
 const POLLS_PER_READING: u32 = 64;
 
+/// After this many pending polls since the last turn, no turn seems to come.
+const NO_TURN: u32 = 4096;
+
 /// Counts since the driver began; see [`Handle::stats`].
 ///
 /// ```
@@ -408,12 +411,26 @@ impl Handle {
     /// clock if the deadline is near, or now and then.
     #[inline]
     pub(crate) fn is_overdue(&self, deadline: Nanos) -> bool {
+        let polls = self.count_poll();
+        let near = deadline.saturating_nanos_since(self.latest()) <= NEAR;
+        (near || polls % POLLS_PER_READING == 0) && deadline <= self.read()
+    }
+
+    /// Whether `deadline` has passed, and the driver seems not to be run any more.
+    #[inline]
+    pub(crate) fn is_stuck(&self, deadline: Nanos) -> bool {
+        let polls = self.count_poll();
+        polls >= NO_TURN && polls % POLLS_PER_READING == 0 && deadline <= self.read()
+    }
+
+    /// Returns how many polls of registered timers there have been since the last turn, with this one.
+    #[inline]
+    fn count_poll(&self) -> u32 {
         // Relaxed, and not one atomic step: a count that is lost only delays a reading.
         let shared = self.shared.get();
         let polls = shared.polls.load(Ordering::Relaxed).wrapping_add(1);
         shared.polls.store(polls, Ordering::Relaxed);
-        let near = deadline.saturating_nanos_since(shared.latest()) <= NEAR;
-        (near || polls % POLLS_PER_READING == 0) && deadline <= self.read()
+        polls
     }
 
     #[inline]

@@ -258,7 +258,44 @@ impl TimerEntry {
             State::Fired => Poll::Ready(Ok(())),
             State::Shutdown => Poll::Ready(Err(Shutdown(()))),
             State::Idle => this.poll_idle(cx),
-            State::Deadline(deadline) => this.poll_linked(deadline, cx),
+            State::Deadline(deadline) => this.poll_linked(this.handle.is_overdue(deadline), cx),
+        }
+    }
+
+    /// Polls the timer for a timeout: as [`poll_elapsed`](Self::poll_elapsed), but a registered timer is pending until the driver
+    /// fires it, also if its deadline has passed.
+    ///
+    /// A host looks at its sockets before it lets the driver fire timers. So what has arrived in time is seen before the timeout
+    /// that waits for it, also if the program has held the thread up. Only in a loop that never lets the driver run does the
+    /// timer elapse by itself, after some thousands of polls.
+    ///
+    /// # Errors
+    ///
+    /// As [`poll_elapsed`](Self::poll_elapsed).
+    ///
+    /// ```
+    /// use std::pin::pin;
+    /// use std::task::{Context, Waker};
+    /// use std::time::Duration;
+    /// use mainspring_driver::{Driver, Nanos, TestClock};
+    ///
+    /// let clock = TestClock::new(Nanos::ZERO);
+    /// let mut driver = Driver::new(clock.clock(), || {});
+    /// let mut up = pin!(driver.handle().sleep(Duration::from_millis(1)));
+    /// let mut cx = Context::from_waker(Waker::noop());
+    /// assert!(up.as_mut().poll_fired(&mut cx).is_pending());
+    /// clock.advance(Duration::from_millis(2));
+    /// // Now the host looks at its sockets, and then:
+    /// assert!(up.as_mut().poll_fired(&mut cx).is_pending());
+    /// driver.process(driver.handle().now(), 100);
+    /// assert!(up.as_mut().poll_fired(&mut cx).is_ready());
+    /// ```
+    #[inline]
+    pub fn poll_fired(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Shutdown>> {
+        let this = self.as_ref();
+        match this.state.load() {
+            State::Deadline(deadline) => this.poll_linked(this.handle.is_stuck(deadline), cx),
+            _ => self.poll_elapsed(cx),
         }
     }
 

@@ -30,10 +30,10 @@ impl TimerEntry {
     #[inline]
     pub(super) fn poll_linked(
         self: Pin<&Self>,
-        deadline: Nanos,
+        overdue: bool,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Shutdown>> {
-        if self.handle.is_overdue(deadline) {
+        if overdue {
             return self.poll_overdue();
         }
         let same = self.waker.with(|held| {
