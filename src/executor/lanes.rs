@@ -109,6 +109,8 @@ pub(super) struct Lanes {
     usual: [u64; LANES],
     /// How many nanoseconds more may be forgiven, to whichever lane.
     spare: u64,
+    /// How many keys were taken out of the lane `Woken`. Wraps around.
+    woken: u64,
     /// How many of the tasks that yielded belong to the batch whose turn is next; zero if no task has yielded.
     batch: usize,
     /// The lanes in which there are tasks that go before that batch.
@@ -152,6 +154,7 @@ impl Default for Lanes {
             cost: [GUESS; LANES],
             usual: [GUESS; LANES],
             spare: MOST as u64,
+            woken: 0,
             batch: 0,
             before: [0; LANES],
             held: 0,
@@ -245,6 +248,7 @@ impl Lanes {
     fn take(&mut self, lane: usize) -> u32 {
         let queue = &mut self.queues[lane];
         let Some(key) = queue.pop_front() else { unreachable!("the lane has work") };
+        self.woken = self.woken.wrapping_add(u64::from(lane == Lane::Woken as usize));
         let left = queue.len();
         if left == 0 {
             self.ready &= !(1 << lane);
@@ -335,6 +339,11 @@ impl Lanes {
     /// The number of tasks that wait in this lane.
     pub(super) fn waiting(&self, lane: Lane) -> usize {
         self.queues[lane as usize].len()
+    }
+
+    /// How many turns the tasks of the lane `Woken` have had. Wraps around.
+    pub(super) fn woken(&self) -> u64 {
+        self.woken
     }
 
     /// Returns whether there is work in this lane.

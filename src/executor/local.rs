@@ -5,8 +5,8 @@
 //! * A task is in `tasks` from the moment it is taken in until it has completed, except while it is polled: then
 //!   `run` has it. So the last reference to an uncompleted task is always this thread's.
 //! * What other threads have sent is taken in by each run, until [`TAKEN_IN`] tasks wait in their lane, or fewer if polls are
-//!   long: `sent` holds the rest. If so many wait already, one task is taken in for every two polls. So the lane does not grow
-//!   by what other threads send, and what becomes ready on this thread does not wait for all of that.
+//!   long: `sent` holds the rest. If so many wait already, one task is taken in for every two turns of the lane. So it does not
+//!   grow by what other threads send, and what becomes ready on this thread does not wait for all of that.
 //! * A borrow lasts for one statement that runs no user code. Dropping a reference to a task counts as user
 //!   code, because it may be the last one.
 //! * `closed` goes from false to true once; from then on `tasks` stays empty.
@@ -97,8 +97,8 @@ pub(crate) struct Local {
     polled: Cell<usize>,
     numbers: NumberBlock,
     polls: Cell<u64>,
-    /// The polls for which tasks were taken in.
-    polls_taken_for: Cell<u64>,
+    /// The turns of the lane `Woken` for which tasks were taken in.
+    turns_taken_for: Cell<u64>,
     /// The longest queue since the last trim, and the turns left until the next.
     longest: Cell<usize>,
     until_trim: Cell<u32>,
@@ -123,7 +123,7 @@ impl Local {
             polled: Cell::new(0),
             numbers: NumberBlock::default(),
             polls: Cell::new(count),
-            polls_taken_for: Cell::new(count),
+            turns_taken_for: Cell::new(0),
             longest: Cell::new(0),
             until_trim: Cell::new(TRIM_EVERY),
         });
@@ -359,18 +359,19 @@ impl Local {
     #[inline]
     fn take_some(&self) {
         if self.has_sent() {
-            let (waiting, cost) = self.lanes(|lanes| (lanes.waiting(Lane::Woken), lanes.cost(Lane::Woken)));
+            let (waiting, cost, turns) =
+                self.lanes(|lanes| (lanes.waiting(Lane::Woken), lanes.cost(Lane::Woken), lanes.woken()));
             let most = (TAKEN_IN * TAKES / cost.max(TAKES)).max(1) as usize;
-            self.take_inbox(most.saturating_sub(waiting).max(self.earned(most)));
+            self.take_inbox(most.saturating_sub(waiting).max(self.earned(turns, most)));
         }
     }
 
-    /// Returns one for every two polls since the last tasks were taken in, but no more than `most`.
-    fn earned(&self, most: usize) -> usize {
-        let polls = self.polls.get();
-        let since = polls.wrapping_sub(self.polls_taken_for.get());
+    /// Returns one for every two `turns` of the lane `Woken` since the last tasks were taken in, but no more than `most`. Turns
+    /// of other lanes do not count: the lane would grow while it waits for them.
+    fn earned(&self, turns: u64, most: usize) -> usize {
+        let since = turns.wrapping_sub(self.turns_taken_for.get());
         if since > 1 {
-            self.polls_taken_for.set(polls.wrapping_sub(since % 2));
+            self.turns_taken_for.set(turns.wrapping_sub(since % 2));
         }
         most.min((since / 2) as usize)
     }

@@ -2,6 +2,7 @@
 
 use super::super::{End, Executor, JoinHandle, RunReport};
 use super::{executor, idle, result, run, settle};
+use crate::coop::consume_budget;
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn, ready};
 use std::ops::ControlFlow;
@@ -138,6 +139,40 @@ fn what_other_threads_send_has_an_equal_share_beside_tasks_that_wake_each_other(
         go.set(false);
         settle(&executor);
     }
+}
+
+#[test]
+fn what_other_threads_send_does_not_pile_up_in_its_lane_while_that_lane_waits_for_others() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    executor.begin_charging();
+    executor
+        .spawn(async {
+            loop {
+                consume_budget().await;
+            }
+        })
+        .detach();
+    let (remote, done) = (executor.remote().clone(), Arc::new(AtomicUsize::new(0)));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..4 * MANY {
+                let done = done.clone();
+                drop(remote.spawn(async move { done.fetch_add(1, Ordering::Relaxed) }));
+            }
+        });
+    });
+    let mut most = 0;
+    for _ in 0..4 * MANY {
+        let before = done.load(Ordering::Relaxed);
+        run(&executor, 1);
+        // A task that was sent takes ten times as long as the other task's poll, so there are ten of these for one of them.
+        let was_sent = done.load(Ordering::Relaxed) > before;
+        executor.charge(if was_sent { 100_000 } else { 10_000 });
+        most = most.max(executor.woken());
+    }
+    assert!(done.load(Ordering::Relaxed) > MANY / 10);
+    assert!(most <= 64, "{most} wait");
 }
 
 #[test]
