@@ -475,12 +475,13 @@ twin "push: nobody is unparked" src/executor/remote.rs \
     loom_remote_wake_of_a_task_against_park loom_remote_spawn_against_park
 
 twin "push: the flag is raised after the owner was unparked" src/executor/remote.rs \
-'        self.ready.store(true, Ordering::SeqCst);
+'        self.ready.store(inbox.sent.kinds(), Ordering::SeqCst);
         drop(inbox);
         self.unpark();' \
-'        drop(inbox);
+'        let kinds = inbox.sent.kinds();
+        drop(inbox);
         self.unpark();
-        self.ready.store(true, Ordering::SeqCst);' \
+        self.ready.store(kinds, Ordering::SeqCst);' \
     loom_remote_spawn_against_park loom_remote_wake_of_a_task_against_park
 
 twin "root: SeqCst of the flag becomes Relaxed" src/executor/mod.rs \
