@@ -109,7 +109,7 @@ pub(super) struct Lanes {
     usual: [u64; LANES],
     /// How many nanoseconds more may be forgiven, to whichever lane.
     spare: u64,
-    /// How many keys were taken out of the lane `Woken`. Wraps around.
+    /// How many turns the tasks of the lane `Woken` have had, without the polls above.
     woken: u64,
     /// How many of the tasks that yielded belong to the batch whose turn is next; zero if no task has yielded.
     batch: usize,
@@ -248,7 +248,6 @@ impl Lanes {
     fn take(&mut self, lane: usize) -> u32 {
         let queue = &mut self.queues[lane];
         let Some(key) = queue.pop_front() else { unreachable!("the lane has work") };
-        self.woken = self.woken.wrapping_add(u64::from(lane == Lane::Woken as usize));
         let left = queue.len();
         if left == 0 {
             self.ready &= !(1 << lane);
@@ -262,20 +261,35 @@ impl Lanes {
     /// Takes the next key to be polled, and charges its lane with what such a poll costs.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Next<'_> {
-        if self.ready & self.ready.wrapping_sub(1) != 0 {
-            return self.pop_of_several();
+        if self.counting || self.ready & self.ready.wrapping_sub(1) != 0 {
+            return self.pop_slowly();
         }
         if self.ready == 0 {
             return Next::Nothing;
         }
-        // Only one lane has work: it cannot get ahead. Where polls are only counted, they are free, unless another lane waits
-        // for them: that lane may be without work only because it has to wait.
+        // Only one lane has work: it cannot get ahead.
         let lane = first(self.ready);
-        self.polls[lane] += u64::from(!self.counting);
-        if self.counting && self.ahead != 0 {
+        self.polls[lane] += 1;
+        let key = self.take(lane);
+        Next::Poll(key, &self.queues[lane])
+    }
+
+    /// Like [`pop`](Lanes::pop), if several lanes have work, or polls are only counted.
+    fn pop_slowly(&mut self) -> Next<'_> {
+        if self.ready == 0 {
+            return Next::Nothing;
+        }
+        if self.ready & self.ready.wrapping_sub(1) != 0 {
+            return self.pop_of_several();
+        }
+        let lane = first(self.ready);
+        // The polls of the only lane with work are free, unless another lane waits for them: that lane may be without work only
+        // because it has to wait.
+        if self.ahead != 0 {
             self.used[lane] += self.usual[lane] as i64;
             self.balance(self.ready);
         }
+        self.woken += u64::from(lane == Lane::Woken as usize);
         let key = self.take(lane);
         Next::Poll(key, &self.queues[lane])
     }
@@ -291,6 +305,7 @@ impl Lanes {
         let lane = self.next();
         if self.counting {
             self.used[lane] += self.usual[lane] as i64;
+            self.woken += u64::from(lane == Lane::Woken as usize);
         } else {
             self.polls[lane] += 1;
         }
@@ -341,9 +356,15 @@ impl Lanes {
         self.queues[lane as usize].len()
     }
 
-    /// How many turns the tasks of the lane `Woken` have had. Wraps around.
+    /// How many turns the tasks of the lane `Woken` have had.
     pub(super) fn woken(&self) -> u64 {
-        self.woken
+        self.woken + self.polls[Lane::Woken as usize]
+    }
+
+    /// Takes the counts of polls since the last reading of the clock.
+    fn take_polls(&mut self) -> [u64; LANES] {
+        self.woken = self.woken();
+        mem::take(&mut self.polls)
     }
 
     /// Returns whether there is work in this lane.
@@ -397,7 +418,7 @@ impl Lanes {
     /// `waited` says for how many of them, at the most, the thread was kept from running.
     pub(super) fn charge(&mut self, elapsed: u64, waited: impl FnOnce() -> u64) {
         self.crossed = false;
-        let polls = mem::take(&mut self.polls);
+        let polls = self.take_polls();
         let elapsed = elapsed.min(LONGEST);
         let elapsed = if elapsed > ASKED { self.own(&polls, elapsed, waited) } else { elapsed };
         let Some(measured) = elapsed.checked_div(polls.iter().sum()) else { return };
@@ -441,7 +462,7 @@ impl Lanes {
     /// To be called when the clock was read, and the polls before are not measured.
     #[inline]
     pub(super) fn begin(&mut self) {
-        self.polls = [0; LANES];
+        self.take_polls();
         self.counting = false;
         self.crossed = false;
         if self.ready == 0 {
@@ -451,7 +472,7 @@ impl Lanes {
 
     /// To be called when the clock is not read from now on: all polls count the same, and earlier measurements are discarded.
     pub(super) fn count(&mut self) {
-        self.polls = [0; LANES];
+        self.take_polls();
         self.used = [0; LANES];
         self.cost = [GUESS; LANES];
         self.usual = [GUESS; LANES];

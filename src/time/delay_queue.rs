@@ -205,7 +205,8 @@ impl<T> DelayQueue<T> {
         self.insert_nanos(value, at)
     }
 
-    /// Inserts `value`, to come out at `when`, or at the next poll if that has passed.
+    /// Inserts `value`, to come out at `when`; if that has passed, at the next poll or [in the turn
+    /// after it](crate::time#what-is-different-from-elsewhere).
     ///
     /// # Panics
     ///

@@ -104,8 +104,8 @@ impl<T> Due<T> {
 
     #[track_caller]
     pub(super) fn at(&mut self, instant: Instant) -> Nanos {
-        // All runtimes count time alike, but there must be a runtime. The next poll must know whether the moment has passed.
-        self.timers().now();
+        // All runtimes count time alike, but there must be a runtime.
+        self.timers();
         instant::to_nanos(instant)
     }
 

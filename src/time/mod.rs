@@ -85,10 +85,10 @@
 //!   poll does not count. A future that is ready at once costs no reading of the clock.
 //! * A sleep of zero length, a sleep until a moment that has passed by its first poll, and a sleep that is reset to the
 //!   past are ready at the next poll, without waiting for the driver; so is a sleep that elapses while it is polled in a
-//!   loop that never yields. There are two exceptions, because reading the clock is expensive. If nothing on the runtime
-//!   has read it for a millisecond, then a sleep that is reset to a moment that passed meanwhile, and a [`sleep`](sleep())
-//!   of more than a millisecond whose first poll comes after its deadline, are pending once, and end in the next turn of
-//!   the runtime, which does not sleep.
+//!   loop that never yields. There are exceptions, because reading the clock is expensive. If nothing on the runtime has read
+//!   it for a millisecond, then a sleep that is reset to a moment that passed meanwhile, a value of a queue or map that is
+//!   given such a moment, and a [`sleep`](sleep()) of more than a millisecond whose first poll comes after its deadline, are
+//!   pending once, and end in the next turn of the runtime, which does not sleep.
 //! * A [`timeout`] that waits ends in the runtime's turn, which looks at the sockets first. So what has arrived in time is seen,
 //!   also if the task itself has held the thread up. In a loop that never yields, a timeout elapses after some thousands of
 //!   polls.

@@ -1,25 +1,12 @@
 //! When values come out, and in which order: never early, and first in, first out.
 
-use std::task::Poll;
 use std::time::Duration;
 
-use crate::common::{self, HOUR, LONG, Probe, Random, manual, ms, paused, us, watchdog};
-use crate::{due_now, poll, values};
+use crate::common::{self, HOUR, LONG, Random, manual, ms, paused, us, watchdog};
+use crate::{due_now, values};
 use futures::StreamExt;
 use mainspring::time::delay_queue::Key;
 use mainspring::time::{DelayQueue, Instant, advance, advance_to};
-
-#[test]
-fn a_value_for_a_moment_that_has_passed_unobserved_comes_out_at_the_next_poll() {
-    mainspring::block_on(async {
-        let (probe, mut queue) = (Probe::new(), DelayQueue::new());
-        let moment = Instant::now() + ms(2);
-        // Meanwhile nothing reads the runtime's clock.
-        std::thread::sleep(ms(3));
-        queue.insert_at("due", moment);
-        assert_eq!(poll(&probe, &mut queue), Poll::Ready(Some("due")));
-    });
-}
 
 #[test]
 fn nothing_comes_out_early_and_all_in_order() {

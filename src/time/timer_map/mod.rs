@@ -300,8 +300,8 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         self.insert_nanos(key, value, at)
     }
 
-    /// Inserts `value` under `key`, to come out at `when`, or at the next poll if that has passed. Returns the value
-    /// that it replaces.
+    /// Inserts `value` under `key`, to come out at `when`; if that has passed, at the next poll or [in the turn after
+    /// it](crate::time#what-is-different-from-elsewhere). Returns the value that it replaces.
     ///
     /// # Panics
     ///
