@@ -225,7 +225,9 @@ impl Local {
         assert!(!self.running.replace(true), "a task cannot run the executor that is running it");
         let _running = MayRun(&self.running);
 
-        self.take_some();
+        if self.has_sent() {
+            self.take_some();
+        }
         self.take_root();
         self.note_length();
         let polling = self.remote().polling();
@@ -356,14 +358,13 @@ impl Local {
     }
 
     /// Takes in some of what other threads have sent.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn take_some(&self) {
-        if self.has_sent() {
-            let (waiting, cost, turns) =
-                self.lanes(|lanes| (lanes.waiting(Lane::Woken), lanes.cost(Lane::Woken), lanes.woken()));
-            let most = (TAKEN_IN * TAKES / cost.max(TAKES)).max(1) as usize;
-            self.take_inbox(most.saturating_sub(waiting).max(self.earned(turns, most)));
-        }
+        let (waiting, cost, turns) =
+            self.lanes(|lanes| (lanes.waiting(Lane::Woken), lanes.cost(Lane::Woken), lanes.woken()));
+        let most = (TAKEN_IN * TAKES / cost.max(TAKES)).max(1) as usize;
+        self.take_inbox(most.saturating_sub(waiting).max(self.earned(turns, most)));
     }
 
     /// Returns one for every two `turns` of the lane `Woken` since the last tasks were taken in, but no more than `most`. Turns
