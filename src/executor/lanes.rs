@@ -424,15 +424,14 @@ impl Lanes {
         let Some(measured) = elapsed.checked_div(polls.iter().sum()) else { return };
         // At least one, so that something is expected of the next poll.
         let measured = measured.max(1);
-        let mut polled = 0;
         for (lane, polls) in polls.into_iter().enumerate().filter(|(_, polls)| *polls > 0) {
-            polled |= 1 << lane;
             let (cost, usual) = (self.cost[lane], self.usual[lane]);
             self.spend(lane, polls * measured, 4 * polls * usual);
             self.cost[lane] = if measured > cost { measured } else { cost - (cost - measured).div_ceil(4) };
             self.usual[lane] = measured.clamp(usual - usual / 8, 2 * usual);
         }
-        self.balance(if self.ready == 0 { polled } else { self.ready });
+        let polled = || (0..LANES).fold(0, |lanes, lane| lanes | u8::from(polls[lane] > 0) << lane);
+        self.balance(if self.ready == 0 { polled() } else { self.ready });
     }
 
     /// What is left of the time that these polls `took`, without what the thread has `waited`. The usual and the [`SUSPECT`] time stay
