@@ -184,6 +184,16 @@ fn what_has_arrived_while_the_thread_was_held_up_is_seen_before_the_deadline() {
     });
 }
 
+// Polls of registered timers are counted, and every 64th reads the clock: here it is never the inner timeout's.
+#[test]
+fn in_a_loop_that_never_yields_it_elapses_inside_another() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut never = pin!(timeout(LONG * 10, timeout(ms(2), pending::<()>())));
+        while poll!(never.as_mut()).is_pending() {}
+    });
+}
+
 #[test]
 fn in_a_loop_that_never_yields_it_elapses() {
     let _watchdog = watchdog(LONG);
