@@ -34,8 +34,8 @@ use std::task::{Context, Poll, ready};
 /// milliseconds, or those of them that a timer woke for more than two, is the time shared between them and the tasks
 /// that yielded. If it is time to look at sockets and timers, that is done first, too.
 ///
-/// Tasks that another thread has spawned or woken are among those only if the runtime has taken them in. It does so before
-/// each look at the sockets and a few times between; in paused time, after each 61 polls. To wait for such a task, await its
+/// Tasks that another thread has spawned or woken are among those only if the runtime has taken them in. It takes in a few
+/// before each look at the sockets and a few times between; in paused time, after each 61 polls. To wait for such a task, await its
 /// handle.
 ///
 /// # Cancel safety

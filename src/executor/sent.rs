@@ -8,7 +8,8 @@
 //!
 //! * Each of the two queues is first in, first out. They take turns: so a message to a task that lives does not wait until
 //!   all the tasks that were spawned before have had their turn, however many these are, and neither queue starves the other.
-//! * A task that was spawned is not woken before it has been polled, so the order of the two does not matter to it.
+//! * An abort may wake a task that was spawned and has yet to be taken in. Whichever is popped first: such a task counts as
+//!   queued from the beginning, so the wake-up does nothing, and its first turn finds the abort.
 //! * No user code runs here, and no reference to a task is dropped.
 
 use super::task::TaskRef;

@@ -90,8 +90,8 @@
 //!   given such a moment, and a [`sleep`](sleep()) of more than a millisecond whose first poll comes after its deadline, are
 //!   pending once, and end in the next turn of the runtime, which does not sleep.
 //! * A [`timeout`] that waits ends in the runtime's turn, which looks at the sockets first. So what has arrived in time is seen,
-//!   also if the task itself has held the thread up. In a loop that never yields, a timeout elapses after some thousands of
-//!   polls.
+//!   also if the task itself has held the thread up. In a loop that never yields, or polled by somebody else while the runtime
+//!   does not run, a timeout elapses after some thousands of polls.
 //! * Nothing panics on overflow: sums of instants and durations saturate, and `Duration::MAX` means never.
 //! * Resolution is a nanosecond, not a millisecond.
 //! * A stream's [`timeout`](StreamExt::timeout) reports again and again that the time is up while no item comes.

@@ -7,8 +7,9 @@
 //!   So a future that is ready at once costs no clock, no lock, no registration, and no reference to a runtime.
 //! * The timer is polled whenever the inner future is pending, even if it is pending only because it has used up
 //!   the task's cooperative budget in this very poll.
-//! * Once it waits, only the runtime's turn ends it, which looks at the sockets first. So if the thread was held up, what
-//!   has arrived in time is seen before the timeout that waits for it.
+//! * Once it waits, the runtime's turn ends it, which looks at the sockets first. So if the thread was held up, what
+//!   has arrived in time is seen before the timeout that waits for it. Only where no turn comes does a poll end it, after
+//!   some thousands.
 //! * An elapsed timeout is a result like any other, and is charged to the budget. So a loop of timeouts that elapse at
 //!   once lets other tasks run.
 

@@ -26,7 +26,7 @@
 //!
 //! There are two marks because they do not cost the same: wakes on the owner thread, which are nearly all wakes,
 //! need no atomic step. A task that is woken from both sides at once is in the queue and in the inbox. The one that
-//! the owner comes to first unsets both marks; the inbox's item then finds SCHEDULED unset and is dropped.
+//! the owner comes to first unsets both marks; the inbox's reference then finds SCHEDULED unset and is dropped.
 //!
 //! No bit of the word says that the task is being polled: only the owner thread takes tasks from the queue, one at a
 //! time. The mark BUSY prevents a poll from being entered again from within itself.
@@ -37,7 +37,7 @@
 //!   It forms a reference to the stage only while it holds `Busy`.
 //! * After COMPLETE the stage is the [`Claim`]'s if JOIN_INTEREST was set by then; otherwise it stays the owner's.
 //! * References are counted: the owner has one until the task has completed, the claim one, each waker one, and
-//!   each item in the inbox one. The waker that a poll lends out is not counted: it ends with the poll. The owner thread counts
+//!   each place in the inbox one. The waker that a poll lends out is not counted: it ends with the poll. The owner thread counts
 //!   without atomic steps until the task has completed.
 //! * The last reference to a task finds the stage consumed, and may therefore be dropped on any thread.
 //! * A panic of the future or of its drop is the result of the task. A panic of a waker, or of an output that no handle
