@@ -153,10 +153,11 @@ impl Local {
         self.tasks.borrow().alive()
     }
 
-    /// Like [`alive`](Local::alive), with the tasks that other threads have sent until now.
+    /// Like [`alive`](Local::alive), with the tasks that other threads have sent until now. These are counted, and not taken
+    /// in: what becomes ready on this thread would wait for them.
     pub(super) fn unfinished(&self) -> usize {
-        self.take_all();
-        self.alive()
+        let sent = self.sent.borrow().spawned() + self.remote().spawned();
+        self.alive() + sent
     }
 
     pub(super) fn polls(&self) -> u64 {

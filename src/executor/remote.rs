@@ -147,6 +147,11 @@ impl Remote {
         self.ready.load(Ordering::SeqCst)
     }
 
+    /// Returns how many tasks in the inbox were spawned, except hidden ones.
+    pub(super) fn spawned(&self) -> usize {
+        self.lock().sent.spawned()
+    }
+
     /// Puts `task` into the inbox and unparks the owner; returns the task if the executor has shut down.
     ///
     /// From here on the task may be gone, and with it everything it kept alive: the caller must hold

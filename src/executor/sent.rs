@@ -13,6 +13,7 @@
 //! * No user code runs here, and no reference to a task is dropped.
 
 use super::task::TaskRef;
+use super::tasks::Id;
 use std::collections::VecDeque;
 use std::mem;
 
@@ -36,6 +37,8 @@ const AHEAD: usize = 16;
 pub(super) struct Sent {
     woken: VecDeque<TaskRef>,
     spawned: VecDeque<TaskRef>,
+    /// How many of those are [hidden](Id::HIDDEN).
+    hidden: usize,
     /// Whose turn it is, if there are tasks of both kinds.
     spawned_next: bool,
 }
@@ -50,7 +53,13 @@ impl Sent {
         u8::from(!self.woken.is_empty()) | u8::from(!self.spawned.is_empty()) << 1
     }
 
+    /// The number of tasks that were spawned, except hidden ones.
+    pub(super) fn spawned(&self) -> usize {
+        self.spawned.len() - self.hidden
+    }
+
     pub(super) fn push(&mut self, kind: Kind, task: TaskRef) {
+        self.hidden += usize::from(is_hidden(kind, &task));
         self.queue(kind).push_back(task);
     }
 
@@ -63,11 +72,16 @@ impl Sent {
         if let Some(task) = queue.get(AHEAD) {
             task.prefetch_head();
         }
-        Some((kind, queue.pop_front()?))
+        let task = queue.pop_front()?;
+        self.hidden -= usize::from(is_hidden(kind, &task));
+        Some((kind, task))
     }
 
     /// Takes all tasks of those kinds of which there are none here. Empty queues go back, so that they need not be allocated again.
     pub(super) fn refill(&mut self, from: &mut Sent) {
+        if self.spawned.is_empty() {
+            mem::swap(&mut self.hidden, &mut from.hidden);
+        }
         for kind in [Kind::Woken, Kind::Spawned] {
             if self.queue(kind).is_empty() {
                 mem::swap(self.queue(kind), from.queue(kind));
@@ -92,4 +106,8 @@ impl Sent {
             Kind::Spawned => &mut self.spawned,
         }
     }
+}
+
+fn is_hidden(kind: Kind, task: &TaskRef) -> bool {
+    kind == Kind::Spawned && task.id() == Id::HIDDEN
 }

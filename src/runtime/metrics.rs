@@ -178,7 +178,7 @@ impl Metrics {
     }
 
     /// Returns how many tasks were spawned and have not ended. On the runtime's own thread the number is exact. On other
-    /// threads it is the number after the last stretch of polls, without tasks that were spawned since.
+    /// threads it is the number after the runtime's last stretch of polls, without those that it had not taken in by then.
     pub fn tasks_alive(&self) -> usize {
         self.tasks as usize
     }

@@ -74,6 +74,21 @@ fn what_is_woken_and_what_is_spawned_elsewhere_take_turns() {
 }
 
 #[test]
+fn who_asks_for_the_number_of_tasks_takes_none_in() {
+    let (executor, _) = executor();
+    (0..MANY).for_each(|_| drop(executor.remote().spawn(ready(()))));
+    run(&executor, 4);
+    (0..MANY).for_each(|_| drop(executor.remote().spawn(ready(()))));
+    assert_eq!(executor.unfinished(), 2 * MANY - 4);
+    let _entered = executor.enter();
+    let own = executor.spawn(ready(()));
+    run(&executor, 64);
+    assert!(own.is_finished(), "it waited for all that were sent");
+    settle(&executor);
+    assert_eq!(executor.unfinished(), 0);
+}
+
+#[test]
 fn what_becomes_ready_on_this_thread_does_not_wait_for_all_that_other_threads_send() {
     let (executor, _) = executor();
     for limit in [1, 8, 61] {
