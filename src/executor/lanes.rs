@@ -357,13 +357,13 @@ impl Lanes {
     }
 
     /// How many turns the tasks of the lane `Woken` have had.
-    pub(super) fn woken(&self) -> u64 {
+    pub(super) fn turns_of_woken(&self) -> u64 {
         self.woken + self.polls[Lane::Woken as usize]
     }
 
     /// Takes the counts of polls since the last reading of the clock.
     fn take_polls(&mut self) -> [u64; LANES] {
-        self.woken = self.woken();
+        self.woken = self.turns_of_woken();
         mem::take(&mut self.polls)
     }
 

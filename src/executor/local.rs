@@ -156,8 +156,8 @@ impl Local {
     /// Like [`alive`](Local::alive), with the tasks that other threads have sent until now. These are counted, and not taken
     /// in: what becomes ready on this thread would wait for them.
     pub(super) fn unfinished(&self) -> usize {
-        let sent = self.sent.borrow().spawned() + self.remote().spawned();
-        self.alive() + sent
+        let in_inbox = if self.remote().ready() == 0 { 0 } else { self.remote().spawned() };
+        self.alive() + self.sent.borrow().spawned() + in_inbox
     }
 
     pub(super) fn polls(&self) -> u64 {
@@ -363,7 +363,7 @@ impl Local {
     #[inline(never)]
     fn take_some(&self) {
         let (waiting, cost, turns) =
-            self.lanes(|lanes| (lanes.waiting(Lane::Woken), lanes.cost(Lane::Woken), lanes.woken()));
+            self.lanes(|lanes| (lanes.waiting(Lane::Woken), lanes.cost(Lane::Woken), lanes.turns_of_woken()));
         let most = (TAKEN_IN * TAKES / cost.max(TAKES)).max(1) as usize;
         self.take_inbox(most.saturating_sub(waiting).max(self.earned(turns, most)));
     }
