@@ -34,6 +34,20 @@ fn busy(time: Duration) -> Rc<Cell<u64>> {
     rounds
 }
 
+/// The future of a task that sleeps, counts its ticks, and computes, again and again.
+fn ticks(period: Duration, work: Duration) -> (Rc<Cell<u64>>, impl Future<Output = ()>) {
+    let ticks = Rc::new(Cell::new(0));
+    let counter = ticks.clone();
+    let ticker = async move {
+        loop {
+            sleep(period).await;
+            counter.set(counter.get() + 1);
+            compute(work);
+        }
+    };
+    (ticks, ticker)
+}
+
 #[test]
 fn tasks_that_were_aborted_end_in_turns_like_those_that_run() {
     /// When dropped, it spawns another task of this kind and aborts it.
@@ -330,15 +344,8 @@ fn a_timer_goes_on_beside_tasks_that_wake_each_other_through_a_socket() {
             let mut byte = [0];
             while theirs.read_exact(&mut byte).await.is_ok() && theirs.write_all(&byte).await.is_ok() {}
         }));
-        let ticks = Rc::new(Cell::new(0));
-        let counter = ticks.clone();
-        drop(spawn(async move {
-            loop {
-                sleep(us(10)).await;
-                counter.set(counter.get() + 1);
-                compute(us(50));
-            }
-        }));
+        let (ticks, ticker) = ticks(us(10), us(50));
+        drop(spawn(ticker));
         for _ in 0..ROUNDS {
             ours.write_all(&[0]).await.unwrap();
             ours.read_exact(&mut [0]).await.unwrap();
@@ -355,15 +362,8 @@ fn a_timer_goes_on_beside_a_program_that_calls_block_on_again_and_again() {
     const CALLS: u64 = 500;
     let _watchdog = watchdog(LONG);
     let runtime = Runtime::new().unwrap();
-    let ticks = Rc::new(Cell::new(0));
-    let counter = ticks.clone();
-    drop(runtime.spawn(async move {
-        loop {
-            sleep(us(10)).await;
-            counter.set(counter.get() + 1);
-            compute(us(500));
-        }
-    }));
+    let (ticks, ticker) = ticks(us(10), us(500));
+    drop(runtime.spawn(ticker));
     for _ in 0..CALLS {
         runtime.block_on(async {
             yield_now().await;
@@ -482,14 +482,8 @@ fn a_timer_by_a_test_clock_goes_on_beside_a_task_that_is_always_ready() {
     let _watchdog = watchdog(LONG);
     let clock = TestClock::new();
     let runtime = Builder::new().clock(Clock::Test(clock.clone())).event_interval(2).build().unwrap();
-    let ticks = Rc::new(Cell::new(0));
-    let counter = ticks.clone();
-    drop(runtime.spawn(async move {
-        loop {
-            sleep(ms(1)).await;
-            counter.set(counter.get() + 1);
-        }
-    }));
+    let (ticks, ticker) = ticks(ms(1), Duration::ZERO);
+    drop(runtime.spawn(ticker));
     runtime.block_on(async {
         for _ in 0..STEPS {
             clock.advance(ms(1));

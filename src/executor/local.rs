@@ -338,11 +338,6 @@ impl Local {
         }
     }
 
-    /// The number of tasks that have been in the inbox and have yet to be taken in.
-    fn sent(&self) -> usize {
-        self.sent.borrow().len()
-    }
-
     /// Returns whether other threads have sent tasks that have yet to be taken in.
     #[inline]
     fn has_sent(&self) -> bool {
@@ -384,13 +379,9 @@ impl Local {
             self.owner.take(&mut self.sent.borrow_mut());
         }
         for _ in 0..at_most {
-            let Some((kind, task)) = self.next_sent() else { break };
+            let Some((kind, task)) = self.sent.borrow_mut().pop() else { break };
             self.take_in(kind, task);
         }
-    }
-
-    fn next_sent(&self) -> Option<(Kind, TaskRef)> {
-        self.sent.borrow_mut().pop()
     }
 
     /// The capacity, in tasks, of the queue or of the table of live tasks, whichever is larger.
@@ -405,7 +396,7 @@ impl Local {
     }
 
     fn note_length(&self) {
-        let length = self.tasks.borrow().queued() + self.sent();
+        let length = self.tasks.borrow().queued() + self.sent.borrow().len();
         self.longest.set(self.longest.get().max(length));
     }
 

@@ -420,7 +420,7 @@ impl Handle {
     #[inline]
     pub(crate) fn is_stuck(&self, deadline: Nanos) -> bool {
         let polls = self.count_poll();
-        // The poll that reads the clock may always be another timer's: these take turns.
+        // If several timers are polled in turns, every 64th poll may always be the same timer's: the others go by its reading.
         polls >= NO_TURN
             && (deadline <= self.latest() || (polls % POLLS_PER_READING == 0 && deadline <= self.read()))
     }
