@@ -27,6 +27,8 @@
 //!
 //! * Each lane is first in, first out.
 //! * `used` is relative to the least served lane with work. A lane that was without work saves nothing up for later.
+//! * The lane `Woken` also has work while more tasks for it wait in the inbox. If only lanes that are ahead of it are left then,
+//!   nothing is next until some of these have been taken in.
 //! * `cost`, what a poll may well cost, grows to a higher measurement at once and shrinks in small steps. An estimate that is too
 //!   high costs a reading of the clock; one that is too low makes a turn too long. `usual`, what a poll usually costs, follows in
 //!   steps of two. It shrinks in smaller steps than it grows, because long and short polls often alternate.
@@ -97,6 +99,8 @@ pub(super) struct Lanes {
     queues: [VecDeque<u32>; LANES],
     /// Which lanes have work: one bit for each lane, the lowest for the first lane.
     ready: u8,
+    /// [`WOKEN`] if more tasks than there are in this lane wait for it elsewhere; otherwise zero.
+    more: u8,
     /// Which lanes are too far ahead.
     ahead: u8,
     /// How much more time each lane has used than the least served lane with work, in nanoseconds, without the polls below.
@@ -132,7 +136,7 @@ pub(super) enum Next<'a> {
     Poll(u32, &'a VecDeque<u32>),
     /// Read the clock.
     Read,
-    /// Nothing is ready.
+    /// Nothing is ready, or what is ready waits for what waits elsewhere.
     Nothing,
 }
 
@@ -148,6 +152,7 @@ impl Default for Lanes {
             // Each has some room from the beginning, so that nothing is allocated later when a budget happens to be exhausted.
             queues: std::array::from_fn(|_| VecDeque::with_capacity(ROOM)),
             ready: 0,
+            more: 0,
             ahead: 0,
             used: [0; LANES],
             polls: [0; LANES],
@@ -173,6 +178,18 @@ impl Lanes {
 
     pub(super) fn is_empty(&self) -> bool {
         self.ready == 0
+    }
+
+    /// Says whether more tasks wait elsewhere, which will be put into the lane `Woken`. So this lane has work even if it is empty.
+    #[inline]
+    pub(super) fn set_more(&mut self, more: bool) {
+        self.more = if more { WOKEN } else { 0 };
+    }
+
+    /// The lanes that have work.
+    #[inline(always)]
+    fn working(&self) -> u8 {
+        self.ready | self.more
     }
 
     pub(super) fn len(&self) -> usize {
@@ -222,7 +239,7 @@ impl Lanes {
         }
         if self.ahead & self.held != 0 {
             // The lanes that go before the batch may continue.
-            self.balance(self.ready);
+            self.balance(self.working());
             self.crossed = self.is_worth_reading();
         }
     }
@@ -261,7 +278,8 @@ impl Lanes {
     /// Takes the next key to be polled, and charges its lane with what such a poll costs.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Next<'_> {
-        if self.counting || self.ready & self.ready.wrapping_sub(1) != 0 {
+        let working = self.working();
+        if self.counting || working & working.wrapping_sub(1) != 0 {
             return self.pop_slowly();
         }
         if self.ready == 0 {
@@ -279,7 +297,8 @@ impl Lanes {
         if self.ready == 0 {
             return Next::Nothing;
         }
-        if self.ready & self.ready.wrapping_sub(1) != 0 {
+        let working = self.working();
+        if working & working.wrapping_sub(1) != 0 {
             return self.pop_of_several();
         }
         let lane = first(self.ready);
@@ -299,8 +318,13 @@ impl Lanes {
         if self.crossed {
             return Next::Read;
         }
+        let working = self.working();
         if self.ready & !self.ahead == 0 {
-            self.balance(self.ready);
+            self.balance(working);
+            if self.ready & !self.ahead == 0 {
+                // It is the turn of what waits elsewhere.
+                return Next::Nothing;
+            }
         }
         let lane = self.next();
         if self.counting {
@@ -309,7 +333,6 @@ impl Lanes {
         } else {
             self.polls[lane] += 1;
         }
-        let working = self.ready;
         let key = self.take(lane);
         if self.expected(lane) > self.lead(lane) {
             // The task that is polled now may well be ready again at once.
@@ -376,7 +399,7 @@ impl Lanes {
     /// Returns whether work in this lane has to wait, or would have to, until the other lanes with work have caught up.
     #[inline]
     pub(super) fn must_wait(&self, lane: Lane) -> bool {
-        !self.single && self.ready != 0 && self.ahead & (1 << lane as u8) != 0
+        !self.single && self.working() != 0 && self.ahead & (1 << lane as u8) != 0
     }
 
     /// Returns whether a lane has used more time than another.
@@ -431,7 +454,7 @@ impl Lanes {
             self.usual[lane] = measured.clamp(usual - usual / 8, 2 * usual);
         }
         let polled = || (0..LANES).fold(0, |lanes, lane| lanes | u8::from(polls[lane] > 0) << lane);
-        self.balance(if self.ready == 0 { polled() } else { self.ready });
+        self.balance(if self.working() == 0 { polled() } else { self.working() });
     }
 
     /// What is left of the time that these polls `took`, without what the thread has `waited`. The usual and the [`SUSPECT`] time stay
@@ -448,7 +471,7 @@ impl Lanes {
     /// Charges a lane with `elapsed` nanoseconds that it has used in addition to its polls.
     pub(super) fn charge_lane(&mut self, lane: Lane, elapsed: u64) {
         self.spend(lane as usize, elapsed.min(BESIDE), 0);
-        self.balance(self.ready);
+        self.balance(self.working());
     }
 
     /// Adds what a lane has used. Of what exceeds both the `usual` and the [`SUSPECT`] time, as much as possible is forgiven.
@@ -464,7 +487,7 @@ impl Lanes {
         self.take_polls();
         self.counting = false;
         self.crossed = false;
-        if self.ready == 0 {
+        if self.working() == 0 {
             self.balance(0);
         }
     }

@@ -382,6 +382,7 @@ impl Local {
             let Some((kind, task)) = self.sent.borrow_mut().pop() else { break };
             self.take_in(kind, task);
         }
+        self.lanes(|lanes| lanes.set_more(self.has_sent()));
     }
 
     /// The capacity, in tasks, of the queue or of the table of live tasks, whichever is larger.

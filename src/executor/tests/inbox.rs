@@ -1,6 +1,6 @@
 //! Each run takes in a limited number of the tasks that other threads have sent, in order, and none is lost.
 
-use super::super::{End, Executor, JoinHandle, RunReport};
+use super::super::{End, Executor, JoinHandle, Lane, RunReport};
 use super::{executor, idle, result, run, settle};
 use crate::coop::consume_budget;
 use std::cell::{Cell, RefCell};
@@ -188,6 +188,35 @@ fn what_other_threads_send_does_not_pile_up_in_its_lane_while_that_lane_waits_fo
     }
     assert!(done.load(Ordering::Relaxed) > MANY / 10);
     assert!(most <= 64, "{most} wait");
+}
+
+#[test]
+fn who_is_ahead_waits_for_what_has_yet_to_be_taken_in() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let (waker, polls) = (Arc::default(), Rc::new(Cell::new(0)));
+    executor.spawn(idle(&waker, &polls)).detach();
+    settle(&executor);
+    executor.begin_charging();
+    let sent: Vec<_> = (0..MANY).map(|_| executor.remote().spawn(ready(()))).collect();
+    run(&executor, 1);
+    {
+        let _waking = executor.waking(Lane::Timer);
+        waker.lock().unwrap().as_ref().unwrap().wake_by_ref();
+    }
+    (0..4_000).for_each(|_| executor.charge_lane(Lane::Timer, 1_000));
+    loop {
+        // None of what was sent takes any time, so the timer's task stays ahead.
+        executor.run(64, || ControlFlow::Continue(()));
+        executor.begin_charging();
+        if sent.iter().all(JoinHandle::is_finished) {
+            break;
+        }
+        assert!(executor.must_wait(Lane::Timer), "it was forgotten though more was sent");
+        assert_eq!(polls.get(), 1, "it did not wait");
+    }
+    settle(&executor);
+    assert_eq!(polls.get(), 2);
 }
 
 #[test]
