@@ -14,8 +14,8 @@ use super::slot::{AHEAD, NO_ORDER, SEARCHED, Slot};
 use super::{Place, Rank, Slack, Store};
 use crate::Nanos;
 
-/// At most so many blocks without timers are skipped in one step.
-const SKIPPED: usize = 1024;
+/// At most so many blocks without timers are skipped in one step: it takes about as long as a move.
+const SKIPPED: usize = 16;
 
 impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// Sorts the timers if they are out of order and few, and prefetches the first owners. Returns whether it has sorted.

@@ -279,15 +279,15 @@ impl<K: Copy> Row<K> {
         while self.more.len() * BLOCK >= len.max(1) {
             pool.give_back(self.more.pop().and_then(|block| block.cells));
         }
+        if self.more.is_empty() && self.more.capacity() > 0 {
+            pool.give_list_back(std::mem::take(&mut self.more));
+        }
         self.len = len as u32;
     }
 
     /// Removes all cells.
     pub(super) fn clear(&mut self, pool: &mut Pool<K>) {
-        if self.more.capacity() > 0 {
-            self.truncate(0, pool);
-            pool.give_list_back(std::mem::take(&mut self.more));
-        }
+        self.truncate(0, pool);
         pool.give_back(self.first.cells.take());
         *self = Row::new();
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use mainspring_driver::Nanos;
 use mainspring_driver::wheel::{Due, Place, Rank, Slack};
 
-use crate::bench::{Owners, Usual, at};
+use crate::bench::{Owners, Usual, at, width};
 use crate::counting::{allocations, blocks, bytes};
 
 #[test]
@@ -249,4 +249,21 @@ fn to_sort_a_few_timers_again_and_again_allocates_nothing() {
     };
     (0..20).for_each(|_| round());
     assert_eq!(allocations(|| (0..20).for_each(|_| round())), 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of timers take Miri long")]
+fn one_timer_that_is_left_of_a_crowd_keeps_no_list_of_the_crowds_memory() {
+    let mut bench = Usual::new(0);
+    for slot in 1..30 {
+        let first = bench.owners.place.len();
+        (0..20_000).for_each(|_| _ = bench.add(slot * width(6)));
+        (first + 1..first + 20_000).for_each(|key| bench.cancel(key));
+    }
+    for step in 0..3_000 {
+        assert_eq!(bench.next((step / 500) << 30 | step), Due::Idle);
+    }
+    // The list of a crowd takes 8 kB.
+    let bytes = bench.wheel.allocated_bytes();
+    assert!(bytes < 220_000, "{bytes} bytes for {} timers", bench.wheel.len());
 }

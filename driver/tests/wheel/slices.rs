@@ -159,7 +159,8 @@ fn to_pass_over_many_cancelled_timers_is_done_in_slices() {
         bench.check();
     }
     assert_eq!(fired, [1, count - 1]);
-    assert!((4..20).contains(&steps), "{steps} steps");
+    // A step skips a thousand cells.
+    assert!((count / 1_024..count / 800).contains(&steps), "{steps} steps");
 }
 
 #[test]
