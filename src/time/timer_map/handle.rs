@@ -15,10 +15,11 @@
 //!   The first command takes the waker, so that the owner is woken once for all commands that it has not seen.
 //! * The queue holds the commands that the owner has not taken yet, and has no limit: refusing a removal would be
 //!   worse. The owner takes all of them at once, and carries out a limited number in each poll. Two buffers alternate;
-//!   the memory of a burst is released after it.
+//!   the memory of a burst is released after it, unless the next burst comes soon.
 //! * No entry comes out before all commands have been carried out that were sent before the poll: one of them may
-//!   remove it. Where one poll cannot carry out all of them, several polls do, and then an entry may come out. Commands
-//!   that are sent in the meantime do not count, because they might come without end ([`Inbox::owed`]).
+//!   remove it. Where one poll cannot carry out all of them, several polls do, and then entries may come out: as
+//!   many as these commands were, before commands that were sent in the meantime are counted. Those might come without end,
+//!   and with one entry for each backlog a map would fill up and its entries would come out seconds late ([`Inbox::debt`]).
 //! * Closing ends the handles, and is no state of the map: it is recorded in the inbox, which is made with the first handle
 //!   or by `close`. It is final: commands that are sent after it are given back; commands that were sent before are the
 //!   owner's.
@@ -44,8 +45,8 @@ use crate::time::instant::{self, Instant};
 ///
 /// A poll carries out at most 1,024 calls. If more wait, it wakes the task again and is `Pending`, and so are the polls
 /// that follow, until all calls that were sent before the first of these polls have taken effect: until then no entry
-/// comes out. Calls that are sent in the meantime may take effect after the next entry has come out: calls without end
-/// would otherwise keep all entries in the map.
+/// comes out. Then entries that are due come out, at most as many as these calls were, and calls that are sent in the meantime
+/// may take effect after that: calls without end would otherwise keep the entries in the map.
 ///
 /// Times count from the call, by the clock of the map's runtime. If the map was closed, a call that would change it
 /// fails with [`Closed`], which contains what the call was given.
@@ -223,7 +224,11 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     /// Carries out the commands that the handles have sent, up to a maximum number. Returns whether those were all.
     pub(super) fn carry_out(&mut self, most: usize) -> bool {
         for _ in 0..most {
-            let Some(command) = self.inbox.as_mut().and_then(Inbox::next) else { return true };
+            let Some(inbox) = &mut self.inbox else { return true };
+            let Some(command) = inbox.next() else {
+                inbox.settle();
+                return true;
+            };
             match command {
                 Command::Insert { key, value, at } => drop(self.put(key, value, at)),
                 Command::Reset { key, at } => {
@@ -260,15 +265,23 @@ struct State<C> {
 /// The handles' side.
 struct Sender<C>(Arc<Mutex<State<C>>>);
 
+/// What keeps entries from coming out, where one poll cannot carry out all commands.
+#[derive(Clone, Copy, Debug, Default)]
+struct Debt {
+    /// How many commands must be carried out before an entry may come out.
+    owed: usize,
+    /// How many commands were carried out since these were counted: so many entries may come out after that.
+    paid: usize,
+}
+
 /// The owner's side.
 pub(super) struct Inbox<C> {
     sender: Sender<C>,
     /// The commands that were taken out and not yet carried out.
     taken: VecDeque<C>,
-    /// How many commands were last taken at once.
-    last: usize,
-    /// How many commands must be carried out before an entry may come out.
-    owed: usize,
+    /// How many commands are taken at once when they are many: a maximum that falls slowly.
+    usual: usize,
+    debt: Debt,
 }
 
 impl<C> Sender<C> {
@@ -328,7 +341,12 @@ impl<C> Clone for Sender<C> {
 impl<C> Inbox<C> {
     fn new() -> Inbox<C> {
         let state = State { queue: VecDeque::new(), taken: 0, waker: None, closed: false };
-        Inbox { sender: Sender(Arc::new(Mutex::new(state))), taken: VecDeque::new(), last: 0, owed: 0 }
+        Inbox {
+            sender: Sender(Arc::new(Mutex::new(state))),
+            taken: VecDeque::new(),
+            usual: 0,
+            debt: Debt::default(),
+        }
     }
 
     fn sender(&self) -> &Sender<C> {
@@ -339,8 +357,8 @@ impl<C> Inbox<C> {
     /// [`next`](Inbox::next), afterwards. Returns whether the map was closed before.
     pub(super) fn watch(&mut self, waker: &Waker) -> bool {
         let state = self.sender.lock();
-        if self.owed == 0 {
-            self.owed = self.taken.len() + state.queue.len();
+        if self.debt.owed == 0 && self.debt.paid == 0 {
+            self.debt.owed = self.taken.len() + state.queue.len();
         }
         if state.closed || state.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
             return state.closed;
@@ -358,23 +376,43 @@ impl<C> Inbox<C> {
     fn next(&mut self) -> Option<C> {
         if self.taken.is_empty() {
             // The owner has both buffers in turn. A load that recurs keeps its memory.
-            let keep = 2 * KEPT.max(self.last);
+            let keep = 2 * KEPT.max(self.usual);
             if self.taken.capacity() > 2 * keep {
                 self.taken.shrink_to(keep);
             }
             let mut state = self.sender.lock();
             std::mem::swap(&mut state.queue, &mut self.taken);
             state.taken = self.taken.len();
-            self.last = state.taken;
+            if state.taken > 0 {
+                self.usual = state.taken.max(self.usual - self.usual.div_ceil(64));
+            }
         }
         let command = self.taken.pop_front()?;
-        self.owed = self.owed.saturating_sub(1);
+        if self.debt.owed > 0 {
+            self.debt.owed -= 1;
+            self.debt.paid += 1;
+        }
         Some(command)
     }
 
     /// Whether commands must be carried out before an entry may come out.
     pub(super) fn is_owing(&self) -> bool {
-        self.owed > 0
+        self.debt.owed > 0
+    }
+
+    /// Whether an entry may come out before further commands are carried out.
+    pub(super) fn may_let_out(&self) -> bool {
+        self.debt.owed == 0 && self.debt.paid > 0
+    }
+
+    /// An entry has come out.
+    pub(super) fn let_out(&mut self) {
+        self.debt.paid = self.debt.paid.saturating_sub(1);
+    }
+
+    /// No command is left, or no entry is due: the commands that wait from now on come first.
+    pub(super) fn settle(&mut self) {
+        self.debt = Debt::default();
     }
 
     /// Tells the handles how many of the taken commands are left.
@@ -404,11 +442,26 @@ mod tests {
         let send = |inbox: &Inbox<u32>| inbox.sender().send(0, |n| n).unwrap();
         (0..100_000).for_each(|_| send(&inbox));
         while inbox.next().is_some() {}
-        for _ in 0..8 {
+        for _ in 0..600 {
             send(&inbox);
             while inbox.next().is_some() {}
         }
         let kept = inbox.taken.capacity() + inbox.sender().lock().queue.capacity();
         assert!(kept <= 10 * KEPT, "room for {kept} is kept");
+    }
+
+    #[test]
+    fn bursts_with_single_commands_between_them_keep_their_memory() {
+        let mut inbox = Inbox::new();
+        let mut rooms = vec![];
+        for _ in 0..20 {
+            for burst in [1_000, 1, 1, 1, 1] {
+                (0..burst).for_each(|n| inbox.sender().send(n, |n| n).unwrap());
+                while inbox.next().is_some() {}
+            }
+            rooms.push(inbox.taken.capacity() + inbox.sender().lock().queue.capacity());
+        }
+        assert!(rooms[4..].iter().all(|&room| room == rooms[4]), "{rooms:?}");
+        assert!(rooms[4] >= 1_000, "{rooms:?}");
     }
 }

@@ -24,6 +24,7 @@ use mainspring_driver::agenda;
 
 use super::due::Due;
 use super::instant::{self, Instant};
+use crate::coop;
 
 pub use entries::Drain;
 pub use handle::TimerMapHandle;
@@ -454,6 +455,14 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     /// an empty map waits or ends, with and without a runtime.) The message says where the map was made.
     #[track_caller]
     pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<(K, V)>> {
+        if let Some(inbox) = self.inbox.as_mut().filter(|inbox| inbox.may_let_out()) {
+            match self.due.poll(cx, false) {
+                Poll::Ready(entry) => return Poll::Ready(self.come_out(entry)),
+                // The task's budget is used up.
+                Poll::Pending if !coop::has_budget_remaining() => return Poll::Pending,
+                Poll::Pending => inbox.settle(),
+            }
+        }
         // In this order, because commands that were sent before the map was closed still count.
         let closed = self.inbox.as_mut().is_some_and(|inbox| inbox.watch(cx.waker()));
         let all = self.carry_out(COMMANDS_PER_POLL);
@@ -468,11 +477,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
             // Nothing was due, so time has passed: a good moment to release memory.
             self.index.follow(self.due.agenda.capacity());
         }
-        polled.map(|entry| {
-            let entry = entry?;
-            self.index.unlink(&mut self.due.agenda, entry.key, &entry.value);
-            Some((entry.value.key, entry.value.value))
-        })
+        polled.map(|entry| self.come_out(entry))
     }
 
     /// Waits for the next entry that is due. `None` if the map is closed and empty.
@@ -508,6 +513,16 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         let entry = self.due.insert(self.index.item(key, value, hash), at);
         self.index.link(hash, entry);
         old
+    }
+
+    /// What comes out as this entry, which was taken out of the agenda.
+    fn come_out(&mut self, entry: Option<agenda::Entry<Item<K, V>>>) -> Option<(K, V)> {
+        let entry = entry?;
+        if let Some(inbox) = &mut self.inbox {
+            inbox.let_out();
+        }
+        self.index.unlink(&mut self.due.agenda, entry.key, &entry.value);
+        Some((entry.value.key, entry.value.value))
     }
 
     fn take(&mut self, entry: agenda::Key) -> Option<Item<K, V>> {
