@@ -321,6 +321,34 @@ fn a_sign_of_life_of_http2_is_asked_for_in_virtual_time() {
     });
 }
 
+/// hyper asks whether the ping has timed out before it reads the answer, which came in time.
+#[test]
+fn an_answer_to_a_ping_that_came_in_time_counts_although_the_thread_was_held_up() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let (mut client, server) = tcp().await;
+        let mut builder = server::conn::http2::Builder::new(Executor);
+        builder.timer(Timer).keep_alive_interval(ms(100)).keep_alive_timeout(ms(500));
+        let server = spawn(builder.serve_connection(server, service_fn(echo)));
+        client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        let mut frame = [0; 9];
+        loop {
+            client.read_exact(&mut frame).await.unwrap();
+            let mut payload = vec![0; usize::from(frame[2])];
+            client.read_exact(&mut payload).await.unwrap();
+            // A ping that is no answer.
+            if frame[3..5] == [6, 0] {
+                frame[4] = 1;
+                client.write_all(&[&frame[..], &payload[..]].concat()).await.unwrap();
+                break;
+            }
+        }
+        std::thread::sleep(ms(700));
+        sleep(ms(20)).await;
+        assert!(!server.is_finished());
+    });
+}
+
 #[test]
 fn hypers_clock_is_the_runtimes() {
     let _watchdog = watchdog(LONG);

@@ -149,7 +149,9 @@ pub use self::io::Io;
 use crate::task::spawn;
 use crate::time::{self, Instant};
 use hyper::rt;
+use pin_project_lite::pin_project;
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant as StdInstant};
 
 /// Spawns the futures that hyper runs alongside a connection, such as the streams of HTTP/2, as tasks. They need not be
@@ -180,6 +182,9 @@ impl<F: Future<Output: 'static> + 'static> rt::Executor<F> for Executor {
 /// hyper uses std's instants. They are [converted](Instant#conversion-to-and-from-std) exactly, and `now` returns the
 /// runtime's time, so timeouts are also right in virtual time. A sleep is reset to another deadline in place.
 ///
+/// When a sleep's time has come, hyper reads once more what has arrived before it is told: a peer that answered a ping of HTTP/2
+/// in time does not time out although the process was held up.
+///
 /// # Panics
 ///
 /// Its sleeps panic as [`Sleep`](time::Sleep) does: if they were made outside a runtime and are polled outside one, or if
@@ -203,12 +208,12 @@ pub struct Timer;
 impl rt::Timer for Timer {
     #[track_caller]
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(time::sleep(duration))
+        Box::pin(Wait { sleep: time::sleep(duration), is_over: false })
     }
 
     #[track_caller]
     fn sleep_until(&self, deadline: StdInstant) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(time::sleep_until(deadline.into()))
+        Box::pin(Wait { sleep: time::sleep_until(deadline.into()), is_over: false })
     }
 
     fn now(&self) -> StdInstant {
@@ -216,11 +221,40 @@ impl rt::Timer for Timer {
     }
 
     fn reset(&self, sleep: &mut Pin<Box<dyn rt::Sleep>>, deadline: StdInstant) {
-        match sleep.as_mut().downcast_mut_pin::<time::Sleep>() {
-            Some(sleep) => sleep.reset(deadline.into()),
+        match sleep.as_mut().downcast_mut_pin::<Wait>() {
+            Some(wait) => {
+                let wait = wait.project();
+                *wait.is_over = false;
+                wait.sleep.reset(deadline.into());
+            }
             None => *sleep = self.sleep_until(deadline),
         }
     }
 }
 
-impl rt::Sleep for time::Sleep {}
+pin_project! {
+    /// A sleep that ends one poll after its time has come. A connection of hyper asks whether a ping has timed out, and only then
+    /// reads its socket, where the answer may be.
+    struct Wait {
+        #[pin]
+        sleep: time::Sleep,
+        is_over: bool,
+    }
+}
+
+impl Future for Wait {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.project();
+        if !*this.is_over {
+            ready!(this.sleep.poll(cx));
+            *this.is_over = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl rt::Sleep for Wait {}
