@@ -144,6 +144,23 @@ mod unix {
         stop_and_continue(clients_possible(1200));
     }
 
+    /// A process that was held up has sent no heartbeat meanwhile. Whom the server expires then was silent.
+    #[test]
+    fn clients_that_the_machine_holds_up_are_not_called_wrongly_expired() {
+        const EXPIRE: Duration = Duration::from_millis(400);
+        let arguments =
+            ["--connections", "200", "--heartbeat", "50ms", "--expire", "400ms", "--duration", "5s"];
+        let mut process = Running::start("keepalive", &arguments);
+        for _ in 0..3 {
+            // Long enough for all to connect, and for some heartbeats.
+            thread::sleep(Duration::from_secs(1));
+            process.signal(Signal::STOP);
+            thread::sleep(2 * EXPIRE);
+            process.signal(Signal::CONT);
+        }
+        assert!(process.ended().success(), "{:?}", process.seen());
+    }
+
     /// Stops a server until its clients have expired, all but one of which send a heartbeat meanwhile, and continues it.
     fn stop_and_continue(count: usize) {
         const EXPIRE: Duration = Duration::from_secs(3);

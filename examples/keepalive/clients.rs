@@ -1,11 +1,16 @@
 //! The clients: a thread with its own runtime that opens the connections and sends the heartbeats.
 //!
-//! Ground rules: the two threads share nothing but the sockets, the server's count of accepted connections, and the two
-//! channels of [`Clients::start`].
+//! Ground rules:
+//! * The two threads share nothing but the sockets, the server's count of accepted connections, and the two channels of
+//!   [`Clients::start`].
+//! * A client that the machine holds up may be silent for too long although it has to keep sending, and a server that expires it
+//!   is right. So each client notes for how long it may have been silent at most.
 
+use std::cell::Cell;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -35,7 +40,7 @@ pub(crate) struct Client {
 /// The clients' thread.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Vec<Duration>>,
     /// Dropping it ends all clients.
     stop: oneshot::Sender<()>,
 }
@@ -56,44 +61,82 @@ impl Clients {
             let runtime = match Runtime::new() {
                 Ok(runtime) => runtime,
                 // Here and below: the receiver may have been dropped. Then the report is not needed.
-                Err(error) => return drop(report.send(Err(error))),
+                Err(error) => {
+                    let _ = report.send(Err(error));
+                    return Vec::new();
+                }
             };
             runtime.block_on(async {
-                let clients = connect(server, &accepted, &options).await;
+                let mut silences = Vec::new();
+                let clients = connect(server, &accepted, &options, &mut silences).await;
                 let all_well = clients.is_ok();
                 let listened_to = report.send(clients).is_ok();
                 if all_well && listened_to {
                     // Resolves when the other end is dropped. The clients' tasks end with the runtime.
                     let _ = stopped.await;
                 }
-            });
+                silences.iter().map(|silence| silence.longest()).collect()
+            })
         })?;
         Ok((Self { thread, stop }, connected))
     }
 
-    /// Ends all clients and their thread.
-    pub(crate) fn stop(self) {
+    /// Ends all clients and their thread. Returns for each client, in the order of the list, the longest time between two of its
+    /// heartbeats.
+    pub(crate) fn stop(self) -> Vec<Duration> {
         drop(self.stop);
         // A panic on that thread has already been printed there.
-        let _ = self.thread.join();
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+/// For how long a client was silent: from before it sent a heartbeat, because it may be held up before it reads the clock, until
+/// after it sent the next one.
+#[derive(Debug)]
+struct Silence {
+    /// Before the latest heartbeat. `None` once the server has closed the connection.
+    since: Cell<Option<Instant>>,
+    longest: Cell<Duration>,
+}
+
+impl Silence {
+    fn new(since: Instant) -> Rc<Self> {
+        Rc::new(Self { since: Cell::new(Some(since)), longest: Cell::default() })
+    }
+
+    /// A heartbeat that was begun then has been sent, or if there is no such time, is refused.
+    fn ended(&self, next: Option<Instant>) {
+        self.longest.set(self.longest());
+        self.since.set(next);
+    }
+
+    fn longest(&self) -> Duration {
+        self.since.get().map_or(Duration::ZERO, |since| since.elapsed()).max(self.longest.get())
     }
 }
 
 /// Opens the connections, and spawns for each a task that sends its heartbeats.
-async fn connect(server: SocketAddr, accepted: &AtomicUsize, options: &Options) -> io::Result<Vec<Client>> {
+async fn connect(
+    server: SocketAddr,
+    accepted: &AtomicUsize,
+    options: &Options,
+    silences: &mut Vec<Rc<Silence>>,
+) -> io::Result<Vec<Client>> {
     let mut clients = Vec::new();
     for number in 0..options.connections {
         // Relaxed: only a count.
         while clients.len() >= accepted.load(Ordering::Relaxed) + WAITING {
             sleep(Duration::from_micros(100)).await;
         }
+        let silence = Silence::new(Instant::now());
+        silences.push(Rc::clone(&silence));
         let mut stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;
         let silent = Options::falls_silent(number);
         clients.push(Client { address: stream.local_addr()?, silent });
         let (period, silence_after) = (options.heartbeat, silent.then(|| silence_after(number, options)));
         drop(spawn(async move {
-            beat(&mut stream, period, silence_after).await;
+            beat(&mut stream, period, silence_after, &silence).await;
             // The socket stays, so that its address is not given to another client: the report identifies clients by address.
             pending::<()>().await;
         }));
@@ -108,7 +151,7 @@ fn silence_after(number: u32, options: &Options) -> Duration {
 }
 
 /// Sends heartbeats: forever, or for a while and then waits until the server closes the connection.
-async fn beat(stream: &mut TcpStream, period: Duration, silence_after: Option<Duration>) {
+async fn beat(stream: &mut TcpStream, period: Duration, silence_after: Option<Duration>, silence: &Silence) {
     let start = Instant::now();
     let mut ticks = interval(period);
     // After a delay one heartbeat is enough.
@@ -122,7 +165,10 @@ async fn beat(stream: &mut TcpStream, period: Duration, silence_after: Option<Du
             return;
         }
         // The server counts the connections that stay, so one that it closed needs no report from this side.
-        if stream.write_all(b"beat\n").await.is_err() {
+        let begun = Instant::now();
+        let sent = stream.write_all(b"beat\n").await.is_ok();
+        silence.ended(sent.then_some(begun));
+        if !sent {
             return;
         }
     }

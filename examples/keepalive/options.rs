@@ -12,7 +12,8 @@ use crate::{address, duration};
 ///
 /// A server keeps a timer for each of its connections; every heartbeat pushes it back. Clients on another thread send the
 /// heartbeats over loopback, until a fifth of them falls silent. At the end the server must have closed exactly those,
-/// none of them early: then the exit status is 0, and otherwise 1.
+/// none of them early: then the exit status is 0, and otherwise 1. A client that an overloaded machine keeps from sending for as
+/// long is silent, too.
 ///
 /// Durations are written as 50ms, 2s or 1m; a plain number is in milliseconds.
 #[derive(Clone, Debug, Parser)]

@@ -4,8 +4,8 @@
 //! * A connection's task owns its socket and its timer; no other task touches them. The timer is made once and pushed back by
 //!   every heartbeat, so a heartbeat neither allocates nor takes a lock.
 //! * Within one poll the socket is checked before the timer. The runtime delivers I/O events before it fires timers that are
-//!   due. Together this means: a heartbeat that waits to be read always keeps its connection, however long the
-//!   process was delayed.
+//!   due. Together this means: a heartbeat that arrived in time keeps its connection, however long the process was delayed
+//!   after that. (One that arrives after its time, while the expiry is on its way, may or may not.)
 //! * The pool does not decide what is reported. It passes events to its observer.
 
 use std::cell::Cell;
