@@ -94,6 +94,37 @@ fn a_sleep_that_ends_does_not_wait_for_a_thousand_tasks_that_yield() {
     });
 }
 
+/// The clock is read as often as recent polls are cheap.
+#[test]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn a_sleep_does_not_wait_for_dozens_of_polls_that_were_cheap_before_and_become_long() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let polls = Rc::new(Cell::new(0));
+        let counter = polls.clone();
+        let work = spawn(async move {
+            for _ in 0..3 {
+                for _ in 0..2_000 {
+                    yield_now().await;
+                }
+                for _ in 0..60 {
+                    counter.set(counter.get() + 1);
+                    compute(ms(5));
+                    yield_now().await;
+                }
+            }
+        });
+        let (mut before, mut most) = (0_u32, 0);
+        while !work.is_finished() {
+            sleep(ms(1)).await;
+            let now = polls.get();
+            most = most.max(now - before);
+            before = now;
+        }
+        assert!(most <= 20, "a sleep of a millisecond waited for {most} polls of five");
+    });
+}
+
 #[test]
 fn a_message_from_another_thread_does_not_wait_for_a_thousand_tasks_that_yield() {
     let _watchdog = watchdog(LONG);

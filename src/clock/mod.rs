@@ -10,6 +10,7 @@
 //!   system             the system's clocks, which count from this process's anchor (system.rs)
 //!   Instant            a moment, counted from the same anchor (instant.rs)
 //!   Waited             how long a thread has waited for a processor (waited.rs)
+//!   Tick               whether some milliseconds may have passed (tick.rs)
 //! ```
 //!
 //! Ground rules:
@@ -24,11 +25,13 @@
 pub(crate) mod instant;
 pub(crate) mod system;
 mod test_clock;
+mod tick;
 mod waited;
 
 pub use instant::Instant;
 pub(crate) use instant::from_nanos;
 pub use test_clock::{Clock, TestClock};
+pub(crate) use tick::Tick;
 pub(crate) use waited::Waited;
 
 use mainspring_driver::{Handle as Timers, Nanos};

@@ -33,8 +33,8 @@
 //!   high costs a reading of the clock; one that is too low makes a turn too long. `usual`, what a poll usually costs, follows in
 //!   steps of two. It shrinks in smaller steps than it grows, because long and short polls often alternate.
 //! * Another program may have run during what took unusually long. About very long polls the system says for how long the thread has
-//!   waited for a processor, and that is not charged. Of the rest, which may be all if the system does not say, a [`SPARED`]th of all time is forgiven, and no
-//!   more: otherwise a lane in which one poll in ten is long would have nearly all the time.
+//!   waited for a processor, and that is not charged. Of the rest, which may be all if the system does not say, a [`SPARED`]th of all
+//!   time is forgiven, and no more: otherwise a lane in which one poll in ten is long would have nearly all the time.
 //! * Before the executor changes to another lane because one is ahead, the clock is read, unless polls are cheap. So
 //!   what is measured then belongs to a single lane.
 //! * Without readings of the clock the estimates stay as they were, so that lanes take turns by counts, and two runs
@@ -400,6 +400,11 @@ impl Lanes {
     #[inline]
     pub(super) fn must_wait(&self, lane: Lane) -> bool {
         !self.single && self.working() != 0 && self.ahead & (1 << lane as u8) != 0
+    }
+
+    /// Returns whether the clock is not read, so that polls are only counted.
+    pub(super) fn is_counting(&self) -> bool {
+        self.counting
     }
 
     /// Returns whether a lane has used more time than another.

@@ -22,6 +22,7 @@ use super::sent::{Kind, Sent};
 use super::task::{self, NUMBERS, Progress, Remains, TaskRef};
 use super::tasks::{ListedTask, NumberBlock, Origin, Ready, Spawned, TaskState, Tasks, kept};
 use super::{CurrentRoot, Root};
+use crate::clock::Tick;
 use crate::coop;
 use crate::sync::thread_local;
 use mainspring_driver::Unpark;
@@ -57,6 +58,9 @@ const TAKEN_IN: u64 = 16;
 /// If a poll takes longer than this, in nanoseconds, fewer wait there: together they take as long.
 const TAKES: u64 = 1_000;
 
+/// After this number of polls a run checks whether the coarse clock has ticked.
+const TICKS_EVERY: usize = 8;
+
 /// The number of turns between two checks whether memory of a past burst should be freed.
 const TRIM_EVERY: u32 = 1024;
 
@@ -77,7 +81,7 @@ pub(crate) enum End {
     Idle,
     /// The root asked for it.
     Root,
-    /// The clock must be read: the last poll exhausted its budget, or a lane has had its share.
+    /// The clock must be read: the last poll exhausted its budget, a lane has had its share, or the coarse clock has ticked.
     Clock,
 }
 
@@ -97,6 +101,7 @@ pub(crate) struct Local {
     polled: Cell<usize>,
     numbers: NumberBlock,
     polls: Cell<u64>,
+    tick: Tick,
     /// The turns of the lane `Woken` for which tasks were taken in.
     turns_taken_for: Cell<u64>,
     /// The longest queue since the last trim, and the turns left until the next.
@@ -123,6 +128,7 @@ impl Local {
             polled: Cell::new(0),
             numbers: NumberBlock::default(),
             polls: Cell::new(count),
+            tick: Tick::default(),
             turns_taken_for: Cell::new(0),
             longest: Cell::new(0),
             until_trim: Cell::new(TRIM_EVERY),
@@ -242,7 +248,7 @@ impl Local {
                         end = End::Root;
                         break;
                     }
-                    if coop::take_exhausted() {
+                    if self.must_read(taken) {
                         end = End::Clock;
                         break;
                     }
@@ -266,12 +272,24 @@ impl Local {
             }
             taken += 1;
             self.keep(task, progress);
-            if coop::take_exhausted() {
+            if self.must_read(taken) {
                 end = End::Clock;
                 break;
             }
         }
         RunReport { taken, end }
+    }
+
+    /// Returns whether the clock must be read after a poll, by which the run has taken this number of tasks. The run was to be as long as
+    /// recent polls were cheap, and polls may have become long meanwhile.
+    #[inline(always)]
+    fn must_read(&self, taken: usize) -> bool {
+        coop::take_exhausted() || (taken % TICKS_EVERY == 0 && self.has_ticked())
+    }
+
+    /// Returns whether the coarse clock has ticked since the last call, unless the clock is not to be read.
+    fn has_ticked(&self) -> bool {
+        !self.lanes(|lanes| lanes.is_counting()) && self.tick.has_come()
     }
 
     /// While the guard lives, a wake on this thread puts a task into this lane.
@@ -385,10 +403,11 @@ impl Local {
         self.lanes(|lanes| lanes.set_more(self.has_sent()));
     }
 
-    /// The capacity, in tasks, of the queue or of the table of live tasks, whichever is larger.
+    /// The largest capacity, in tasks, of the queue, of the table of live tasks, and of what other threads have sent.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
-        self.tasks.borrow().capacity()
+        let sent = self.sent.borrow().capacity().max(self.remote().capacity());
+        self.tasks.borrow().capacity().max(sent)
     }
 
     #[inline(always)]
@@ -414,6 +433,8 @@ impl Local {
         let longest = self.longest.take();
         self.tasks.borrow_mut().trim(longest);
         self.sent.borrow_mut().trim(|capacity| kept(capacity, longest));
+        // The two are not swapped before another thread sends something.
+        self.owner.trim(|capacity| kept(capacity, longest));
     }
 }
 

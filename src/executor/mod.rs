@@ -101,9 +101,11 @@ impl Executor {
 
     /// Takes in some of the tasks that other threads have sent, then takes up to `limit` tasks from the run queue and
     /// polls them. On the root's turn it calls `root`, which [polls](Executor::poll_root) the root and returns whether to
-    /// continue. Stops before the limit if the clock must be [read](Executor::charge).
+    /// continue. Stops before the limit if the clock must be [read](Executor::charge): while polls are charged, for instance, because
+    /// some milliseconds may have passed.
     ///
-    /// Some of the tasks taken may not be polled, because they were aborted or had completed. Whether tasks are left is what [`has_ready`](Executor::has_ready) returns.
+    /// Some of the tasks taken may not be polled, because they were aborted or had completed. Whether tasks are left is what
+    /// [`has_ready`](Executor::has_ready) returns.
     ///
     /// The caller must have [entered](Executor::enter) this executor.
     ///

@@ -152,6 +152,12 @@ impl Remote {
         self.lock().sent.spawned()
     }
 
+    /// The capacity of the inbox, in tasks.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.lock().sent.capacity()
+    }
+
     /// Puts `task` into the inbox and unparks the owner; returns the task if the executor has shut down.
     ///
     /// From here on the task may be gone, and with it everything it kept alive: the caller must hold
@@ -229,6 +235,11 @@ impl Owner {
         sent.refill(&mut inbox.sent);
         // Relaxed: it changes next under the lock, hence after this.
         self.remote.ready.store(inbox.sent.kinds(), Ordering::Relaxed);
+    }
+
+    /// Frees memory of a past burst, as [`Sent::trim`] does. Only the allocator is called under the lock.
+    pub(super) fn trim(&self, kept: impl Fn(usize) -> usize) {
+        self.remote.lock().sent.trim(kept);
     }
 
     /// Closes the inbox, which refuses all tasks from now on. Returns those that had been put in before.

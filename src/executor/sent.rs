@@ -100,6 +100,12 @@ impl Sent {
         }
     }
 
+    /// The capacity, in tasks, of the larger queue.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.woken.capacity().max(self.spawned.capacity())
+    }
+
     fn queue(&mut self, kind: Kind) -> &mut VecDeque<TaskRef> {
         match kind {
             Kind::Woken => &mut self.woken,

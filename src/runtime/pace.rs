@@ -16,7 +16,8 @@
 //! A reading of the clock costs more than a cheap poll. So the clock is read after the number of polls that is expected to
 //! fit into the time that is left, judging by the cost of recent polls: after each poll that takes a millisecond, and once
 //! for sixty polls that take nothing. At the beginning of a turn it is read sooner, because tasks that have just become ready
-//! may be of another kind.
+//! may be of another kind. A stretch whose polls become long, although recent ones were cheap, ends early, where the system has a
+//! coarse clock that tells ([`Tick`](crate::clock::Tick)).
 //!
 //! Ground rules:
 //!

@@ -38,7 +38,7 @@ fn a_run_takes_in_fewer_if_their_polls_are_long() {
     assert_eq!((run(&executor, 1), executor.alive()), (1, 16));
     // A poll takes half as long as all that wait there may take together.
     executor.charge(8_000);
-    assert_eq!((run(&executor, 64), executor.alive()), (15, 16));
+    assert_eq!((run(&executor, 7), executor.alive()), (7, 16));
     assert_eq!((run(&executor, 1), executor.alive()), (1, 18));
     assert_eq!(handles.len(), MANY);
 }
@@ -295,4 +295,25 @@ fn a_shutdown_cancels_what_is_not_taken_in_yet() {
     assert!(trace.lock().unwrap().iter().copied().eq(0..2 * MANY));
     assert!(result(&mut woken).unwrap_err().is_cancelled());
     assert_eq!(polls.get(), 1);
+}
+
+/// Nobody sends anything after the bursts, so what is on either side stays there.
+#[test]
+fn the_memory_of_bursts_from_other_threads_is_given_back_on_both_sides() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let (burst, windows) = if cfg!(miri) { (1_000, 3) } else { (20_000, 8) };
+    for _ in 0..2 {
+        for _ in 0..burst {
+            drop(executor.remote().spawn(async {}));
+        }
+        settle(&executor);
+    }
+    let before = executor.local.capacity();
+    for _ in 0..windows * 1024 {
+        run(&executor, 1);
+        executor.trim();
+    }
+    let after = executor.local.capacity();
+    assert!(before >= burst && after <= 512, "{before} -> {after}");
 }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::thread;
+use std::time::Duration;
 
 #[test]
 fn a_thousand_wakes_are_one_poll() {
@@ -167,6 +168,27 @@ fn the_limit_bounds_a_run() {
     assert_eq!(executor.alive(), 6);
     assert_eq!(run(&executor, 100), 6);
     assert!(!executor.has_ready());
+}
+
+/// That a run may be long, because recent polls were cheap, says nothing about polls that become long.
+#[test]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn a_run_whose_polls_become_long_ends_soon_unless_polls_are_only_counted() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let long = poll_fn(|cx| {
+        thread::sleep(Duration::from_millis(5));
+        cx.waker().wake_by_ref();
+        Poll::<()>::Pending
+    });
+    executor.spawn(long).detach();
+    let ran = || executor.run(24, || ControlFlow::Continue(()));
+    executor.begin_charging();
+    // The first tick may have come long ago.
+    ran();
+    assert_eq!(ran(), RunReport { taken: 8, end: End::Clock });
+    executor.begin_counting();
+    assert_eq!(ran(), RunReport { taken: 24, end: End::Limit });
 }
 
 #[test]
