@@ -67,7 +67,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
                     continue;
                 };
                 let deadline = store.deadline(timer.key, timer.when);
-                // For a slot that cascades `when` is zero, which is no timer's deadline: each is filed again.
+                // For a slot that cascades `when` is zero, which is no deadline of a timer in a slot: each is filed again.
                 if deadline == when {
                     self.len -= 1;
                     self.debug_check();
