@@ -13,7 +13,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::{HOUR, LONG, ms, paused, watchdog};
-use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use futures::future::{Either, select};
+use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, poll};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::rt::{self, Read, ReadBuf, Timer as _, Write};
@@ -21,7 +22,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, client, header, server, upgrade};
 use mainspring::hyper::{Executor, Io, Timer};
 use mainspring::net::{TcpListener, TcpStream};
-use mainspring::time::{Instant, sleep};
+use mainspring::time::{Instant, sleep, timeout};
 use mainspring::{block_on, spawn};
 
 /// More bytes than a socket's buffers hold.
@@ -346,6 +347,42 @@ fn an_answer_to_a_ping_that_came_in_time_counts_although_the_thread_was_held_up(
         std::thread::sleep(ms(700));
         sleep(ms(20)).await;
         assert!(!server.is_finished());
+    });
+}
+
+/// The connection is polled, and more than once, before the next look at the sockets.
+#[test]
+fn an_answer_to_a_ping_that_came_in_time_counts_although_the_connections_task_was_held_up() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let (mut client, server) = tcp().await;
+        let mut builder = server::conn::http2::Builder::new(Executor);
+        builder.timer(Timer).keep_alive_interval(ms(100)).keep_alive_timeout(ms(200));
+        let mut server = pin!(builder.serve_connection(server, service_fn(echo)));
+        client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        let answered = async {
+            let mut frame = [0; 9];
+            loop {
+                client.read_exact(&mut frame).await.unwrap();
+                let mut payload = vec![0; usize::from(frame[2])];
+                client.read_exact(&mut payload).await.unwrap();
+                if frame[3..5] == [6, 0] {
+                    frame[4] = 1;
+                    client.write_all(&[&frame[..], &payload[..]].concat()).await.unwrap();
+                    break;
+                }
+            }
+        };
+        match select(pin!(answered), server.as_mut()).await {
+            Either::Left(_) => {}
+            Either::Right((ended, _)) => panic!("the server has ended: {ended:?}"),
+        }
+        std::thread::sleep(ms(250));
+        for _ in 0..3 {
+            assert!(poll!(server.as_mut()).is_pending());
+        }
+        // Less than it takes until the answer to the next ping is late.
+        assert!(timeout(ms(80), server).await.is_err());
     });
 }
 

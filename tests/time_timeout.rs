@@ -12,6 +12,7 @@ use std::time::{Duration, Instant as StdInstant};
 
 use common::{Dropped, HOUR, LONG, metrics, ms, panicked, paused, turn, us, watchdog};
 use futures::channel::oneshot;
+use futures::future::{Either, select};
 use futures::poll;
 use mainspring::time::error::Elapsed;
 use mainspring::time::{Instant, interval_at, sleep, timeout, timeout_at};
@@ -181,6 +182,30 @@ fn what_has_arrived_while_the_thread_was_held_up_is_seen_before_the_deadline() {
         thread::sleep(ms(25));
         assert!(Instant::now() > answer.deadline().unwrap());
         assert_eq!(answer.await.expect("it was there in time").unwrap(), 4);
+    });
+}
+
+// As in a loop that gives its peer a new deadline with each message.
+#[cfg(feature = "net")]
+#[test]
+fn what_has_arrived_before_a_deadline_that_was_reset_is_seen_before_it() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let socket = mainspring::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut buf = [0; 8];
+        let mut next = pin!(socket.recv(&mut buf));
+        let mut silence = pin!(timeout(LONG, pending::<()>()));
+        assert!(poll!(next.as_mut()).is_pending() && poll!(silence.as_mut()).is_pending());
+        silence.as_mut().reset(Instant::now() + ms(20));
+        peer.send_to(b"here", socket.local_addr().unwrap()).unwrap();
+        thread::sleep(ms(25));
+        // Anything may have read the clock meanwhile.
+        drop(mainspring::sleep(ms(1)));
+        match select(next, silence).await {
+            Either::Left((read, _)) => assert_eq!(read.unwrap(), 4),
+            Either::Right(_) => panic!("it was there in time"),
+        }
     });
 }
 

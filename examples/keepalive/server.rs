@@ -4,12 +4,13 @@
 //! * A connection's task owns its socket and its timer; no other task touches them. The timer is made once and pushed back by
 //!   every heartbeat, so a heartbeat neither allocates nor takes a lock.
 //! * Within one poll the socket is checked before the timer. The runtime delivers I/O events before it fires timers that are
-//!   due. Together this means: a heartbeat that arrived in time keeps its connection, however long the process was delayed
-//!   after that. (One that arrives after its time, while the expiry is on its way, may or may not.)
+//!   due, and a timeout, unlike a sleep, ends in no other way. Together this means: a heartbeat that arrived in time keeps its
+//!   connection, however long the process was delayed after that. (One that arrives after its time, while the expiry is on its way,
+//!   may or may not.)
 //! * The pool does not decide what is reported. It passes events to its observer.
 
 use std::cell::Cell;
-use std::future::{Future, poll_fn};
+use std::future::{Future, Pending, pending, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -22,7 +23,7 @@ use std::time::Duration;
 use futures::AsyncRead;
 use mainspring::net::{TcpListener, TcpStream};
 use mainspring::spawn;
-use mainspring::time::{Instant, Sleep, sleep_until};
+use mainspring::time::{Instant, Timeout, timeout_at};
 
 use crate::accept::Backoff;
 
@@ -117,7 +118,7 @@ impl Pool {
         // A duration too long to add means never; a day that is far enough away is as good.
         let expiry_after =
             |last: Instant| last.checked_add(self.expire).unwrap_or(last + Duration::from_secs(1 << 30));
-        let mut expiry = pin!(sleep_until(expiry_after(last)));
+        let mut expiry = pin!(timeout_at(expiry_after(last), pending()));
         loop {
             match next(&mut stream, &mut buffer, expiry.as_mut()).await {
                 Next::Read(Ok(0)) => return Event::Left { heartbeats },
@@ -143,12 +144,12 @@ enum Next {
 }
 
 /// Waits for bytes or for the expiry. If both are there, the bytes win.
-async fn next(stream: &mut TcpStream, buffer: &mut [u8], mut expiry: Pin<&mut Sleep>) -> Next {
+async fn next(stream: &mut TcpStream, buffer: &mut [u8], mut expiry: Pin<&mut Timeout<Pending<()>>>) -> Next {
     poll_fn(|context| {
         if let Poll::Ready(read) = Pin::new(&mut *stream).poll_read(context, buffer) {
             return Poll::Ready(Next::Read(read));
         }
-        expiry.as_mut().poll(context).map(|()| Next::Expired)
+        expiry.as_mut().poll(context).map(|_elapsed| Next::Expired)
     })
     .await
 }

@@ -146,6 +146,7 @@ mod sockets;
 
 pub use self::io::Io;
 
+use crate::coop;
 use crate::task::spawn;
 use crate::time::{self, Instant};
 use hyper::rt;
@@ -233,8 +234,8 @@ impl rt::Timer for Timer {
 }
 
 pin_project! {
-    /// A sleep that ends one poll after its time has come. A connection of hyper asks whether a ping has timed out, and only then
-    /// reads its socket, where the answer may be.
+    /// A sleep that ends one poll after the runtime's turn has fired its timer. A connection of hyper asks whether a ping has timed
+    /// out, and only then reads its socket, where the answer may be.
     struct Wait {
         #[pin]
         sleep: time::Sleep,
@@ -246,13 +247,18 @@ impl Future for Wait {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = self.project();
+        let mut this = self.project();
         if !*this.is_over {
-            ready!(this.sleep.poll(cx));
+            // As a timeout, not by the clock: there was a look at the sockets. And without a charge, with which the budget might
+            // be used up when hyper reads.
+            if let Err(error) = ready!(this.sleep.as_mut().poll_fired(cx)) {
+                this.sleep.fail(error);
+            }
             *this.is_over = true;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
+        ready!(coop::poll_proceed(cx)).spend();
         Poll::Ready(())
     }
 }

@@ -424,10 +424,16 @@ impl Sleep {
         Poll::Ready(result)
     }
 
+    /// Polls the sleep as a timeout that waits, without regard to the budget: ready when the runtime's turn has ended it.
+    #[cfg(feature = "hyper")]
+    pub(crate) fn poll_fired(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.poll_entry(|entry| entry.poll_fired(cx))
+    }
+
     /// Panics with `error`, naming the place where the sleep was made.
     #[cold]
     #[track_caller]
-    pub(super) fn fail(&self, error: Error) -> ! {
+    pub(crate) fn fail(&self, error: Error) -> ! {
         let origin = match &self.inner {
             Inner::Waiting { origin, .. } => origin,
             Inner::Bound { entry } => entry.origin(),

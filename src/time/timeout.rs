@@ -126,8 +126,26 @@ impl<F> Timeout<F> {
         Timeout { value: self.value, delay: self.delay.made_at(place) }
     }
 
-    /// Moves the deadline of a timeout that was made by [`timeout_at`].
-    pub(super) fn reset(self: Pin<&mut Self>, deadline: Instant) {
+    /// Moves the deadline, to any moment, as [`Sleep::reset`] does.
+    ///
+    /// So one timeout can limit the waits for many things, one after the other, in code that polls them itself. While it waits
+    /// it ends, unlike a [`Sleep`], only after a look at the sockets: what has arrived in time comes first, even if the thread was
+    /// held up.
+    ///
+    /// ```
+    /// use std::future::pending;
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    /// use mainspring::time::{Instant, timeout};
+    ///
+    /// mainspring::block_on(async {
+    ///     let mut silence = pin!(timeout(Duration::from_secs(30), pending::<()>()));
+    ///     assert!(futures::poll!(silence.as_mut()).is_pending());
+    ///     silence.as_mut().reset(Instant::now() + Duration::from_millis(1));
+    ///     assert!(silence.await.is_err());
+    /// });
+    /// ```
+    pub fn reset(self: Pin<&mut Self>, deadline: Instant) {
         self.project().delay.reset(deadline);
     }
 

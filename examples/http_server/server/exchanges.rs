@@ -5,12 +5,15 @@
 //! they may wait in hyper before, until the client's window has room for them, and no other limit applies to them there.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::body::{Buf, Bytes};
-use mainspring::time::{Instant, TimerMap, sleep_until};
+use mainspring::time::{Instant, TimerMap, timeout};
+
+/// The least wait for a client that seems to have been idle for too long: until the sockets have been looked at.
+const LOOK: Duration = Duration::from_micros(100);
 
 pub(super) struct Exchanges {
     /// Those under way, by their number. Each is due when its answer must have been written.
@@ -45,15 +48,19 @@ impl Exchanges {
         self.begun.get() > 0
     }
 
-    /// Waits until no exchange has been under way for this long.
+    /// Waits until no exchange has been under way for this long. A timeout ends the wait, and not the clock: if the process was held
+    /// up, a request that came in time is read first.
     pub(super) async fn idle(&self, limit: Duration) {
+        let mut waited_since = None;
         loop {
             let idle = self.under_way.borrow().is_empty();
             let since = if idle { self.last.get() } else { Instant::now() };
-            if since.elapsed() >= limit {
+            if waited_since == Some(since) {
                 return;
             }
-            sleep_until(since + limit).await;
+            let left = limit.saturating_sub(since.elapsed()).max(LOOK);
+            let _elapsed = timeout(left, pending::<()>()).await;
+            waited_since = Some(since);
         }
     }
 

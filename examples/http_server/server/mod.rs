@@ -21,6 +21,7 @@ mod upstream;
 mod write_limit;
 
 use std::error::Error;
+use std::future::pending;
 use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -36,7 +37,8 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use mainspring::hyper::{Executor, Timer};
 use mainspring::net::{TcpListener, TcpStream};
-use mainspring::{sleep, spawn, timeout};
+use mainspring::task::yield_now;
+use mainspring::{spawn, timeout};
 
 use accept::Backoff;
 use exchanges::Exchanges;
@@ -155,6 +157,8 @@ async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<()
             // A client that is silent for this long gets a ping, and has the same time to answer it.
             builder.timer(Timer).keep_alive_interval(head).keep_alive_timeout(head);
             let connection = builder.serve_connection(stream, service);
+            // A sign of life that is due at the same moment goes out first: hyper's timers end a poll later.
+            let idle = pin!(async { (idle.await, yield_now().await) });
             let stop = select(stop, idle);
             let serving = until(stop, connection, |connection| connection.graceful_shutdown());
             // A client that is idle has the same time once more to let the connection end.
@@ -169,7 +173,7 @@ async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<()
 /// what is on its way to that client.)
 async fn nothing_left(stop: Stop, exchanges: &Exchanges, answer: Duration) {
     let _ = stop.await;
-    sleep(LAST_REQUEST).await;
+    let _elapsed = timeout(LAST_REQUEST, pending::<()>()).await;
     if exchanges.have_begun() {
         exchanges.idle(answer).await;
     }

@@ -1,15 +1,18 @@
 //! A stream with a limit for writes: a client that reads nothing for that long ends the connection with an error.
 //!
+//! Its limits are timeouts and not sleeps: if the process is held up, what the client did in time is seen first.
+//!
 //! At its end it waits for the client. If a socket is closed while its client still sends, the system resets the connection, and what
 //! the client has not read yet is lost. A client of HTTP/2 sends as long as it reads: it says how much it has room for.
 
+use std::future::{Pending, pending};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
-use mainspring::time::{Instant, Sleep, sleep};
+use mainspring::time::{Timeout, timeout};
 
 /// How long a client may send nothing after the server has closed its direction.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -19,9 +22,9 @@ pub(super) struct WriteLimit<S> {
     stream: S,
     limit: Duration,
     /// Runs while a write is blocked.
-    blocked: Option<Pin<Box<Sleep>>>,
+    blocked: Option<Pin<Box<Timeout<Pending<()>>>>>,
     /// Runs once this direction is closed, and begins again with each byte from the client.
-    closed: Option<Pin<Box<Sleep>>>,
+    closed: Option<Pin<Box<Timeout<Pending<()>>>>>,
 }
 
 impl<S> WriteLimit<S> {
@@ -35,8 +38,8 @@ impl<S> WriteLimit<S> {
             self.blocked = None;
             return written;
         }
-        let blocked = self.blocked.get_or_insert_with(|| Box::pin(sleep(self.limit)));
-        ready!(blocked.as_mut().poll(cx));
+        let blocked = self.blocked.get_or_insert_with(|| Box::pin(timeout(self.limit, pending())));
+        let _elapsed = ready!(blocked.as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads nothing")))
     }
 }
@@ -64,17 +67,17 @@ impl<S: Read + Write + Unpin> Write for WriteLimit<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
-        let closed = this.closed.get_or_insert_with(|| Box::pin(sleep(LAST_WORDS)));
+        let closed = this.closed.get_or_insert_with(|| Box::pin(timeout(LAST_WORDS, pending())));
         let mut unwanted = [0; 1024];
         loop {
             let mut unwanted = ReadBuf::new(&mut unwanted);
             match Pin::new(&mut this.stream).poll_read(cx, unwanted.unfilled()) {
                 Poll::Ready(Ok(())) if !unwanted.filled().is_empty() => {
-                    closed.as_mut().reset(Instant::now() + LAST_WORDS);
+                    closed.set(timeout(LAST_WORDS, pending()));
                 }
                 // The client has closed its direction, too, or is gone.
                 Poll::Ready(_) => return Poll::Ready(Ok(())),
-                Poll::Pending => return closed.as_mut().poll(cx).map(Ok),
+                Poll::Pending => return closed.as_mut().poll(cx).map(|_elapsed| Ok(())),
             }
         }
     }
