@@ -387,6 +387,45 @@ fn a_timer_goes_on_beside_tasks_that_wake_each_other_through_a_socket() {
     });
 }
 
+/// There are several timers, so that one of their tasks is ready whenever those have sent something to each other.
+#[test]
+fn tasks_that_wake_each_other_through_a_socket_have_their_share_beside_timers_that_are_too_much() {
+    const ROUNDS: u64 = 1_000;
+    let _watchdog = watchdog(LONG);
+    for way in ["one block_on", "many block_ons", "turns"] {
+        let runtime = Runtime::new().unwrap();
+        let mut rounds = runtime.spawn(async {
+            let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+            let (mut ours, mut theirs) = (AsyncFd::new(ours).unwrap(), AsyncFd::new(theirs).unwrap());
+            drop(spawn(async move {
+                let mut byte = [0];
+                while theirs.read_exact(&mut byte).await.is_ok() && theirs.write_all(&byte).await.is_ok() {}
+            }));
+            for _ in 0..ROUNDS {
+                ours.write_all(&[0]).await.unwrap();
+                ours.read_exact(&mut [0]).await.unwrap();
+            }
+        });
+        let timers: Vec<_> = (0..4)
+            .map(|_| {
+                let (ticks, ticker) = ticks(us(10), us(500));
+                drop(runtime.spawn(ticker));
+                ticks
+            })
+            .collect();
+        while !rounds.is_finished() {
+            match way {
+                "one block_on" => runtime.block_on(&mut rounds).unwrap(),
+                "many block_ons" => runtime.block_on(yield_now()),
+                _ => _ = runtime.turn(ms(1)),
+            }
+        }
+        // A round takes some microseconds. Each half of it used to wait until the timers had had two milliseconds.
+        let ticks: u64 = timers.iter().map(|ticks| ticks.get()).sum();
+        assert!(ticks <= 2 * ROUNDS, "{ticks} ticks in {ROUNDS} rounds, in {way}");
+    }
+}
+
 /// The last poll of each call computes, and nothing comes after it in that call.
 #[test]
 fn a_timer_goes_on_beside_a_program_that_calls_block_on_again_and_again() {

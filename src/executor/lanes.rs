@@ -14,14 +14,11 @@
 //!
 //! A task that yields expects all tasks that were ready before it to go first. So tasks that yielded are taken in
 //! batches. Until the tasks in the lanes `Woken` and `Exhausted` that were there before the batch have had their turn,
-//! these lanes may be ahead by [`HOLD`]. If some were in `Woken`, then, as the batch begins, the lane of tasks that
+//! these lanes may be ahead by [`HOLD`](time::HOLD). If some were in `Woken`, then, as the batch begins, the lane of tasks that
 //! yielded gives up the time that it is behind all other lanes, except for [`LEAD`]. So next to tasks that wake each
 //! other continuously, a task that only yields has one turn per round, and not half of the time. (Tasks that exhaust
 //! their budgets take as long as they may: time is shared with them. So it is with tasks that timers wake, and their
-//! lane may be ahead by [`LEAD`] only: with [`HOLD`] it would have more than its share where polls are short.)
-//!
-//! The clock is not read for each poll. A poll is charged at once with what recent polls of its lane cost. When the clock
-//! is read ([`charge`](Lanes::charge)), the time that has really passed replaces these estimates, and corrects them.
+//! lane may be ahead by [`LEAD`] only: with `HOLD` it would have more than its share where polls are short.)
 //!
 //! Ground rules:
 //!
@@ -29,52 +26,20 @@
 //! * `used` is relative to the least served lane with work. A lane that was without work saves nothing up for later.
 //! * The lane `Woken` also has work while more tasks for it wait in the inbox. If only lanes that are ahead of it are left then,
 //!   nothing is next until some of these have been taken in.
-//! * `cost`, what a poll may well cost, grows to a higher measurement at once and shrinks in small steps. An estimate that is too
-//!   high costs a reading of the clock; one that is too low makes a turn too long. `usual`, what a poll usually costs, follows in
-//!   steps of two. It shrinks in smaller steps than it grows, because long and short polls often alternate.
-//! * Another program may have run during what took unusually long. About very long polls the system says for how long the thread has
-//!   waited for a processor, and that is not charged. Of the rest, which may be all if the system does not say, a [`SPARED`]th of all
-//!   time is forgiven, and no more: otherwise a lane in which one poll in ten is long would have nearly all the time.
-//! * Before the executor changes to another lane because one is ahead, the clock is read, unless polls are cheap. So
-//!   what is measured then belongs to a single lane.
-//! * Without readings of the clock the estimates stay as they were, so that lanes take turns by counts, and two runs
-//!   of a program do the same.
+//! * So it has, too, from when it becomes empty beside a lane that is too far ahead, until the next look at the sockets: what its tasks
+//!   have sent may have brought something for it, which only a look can tell. If only lanes that are too far ahead are left, that look
+//!   comes at once.
+//!
+//! `time.rs` has how the time is counted that the lanes use.
+
+mod time;
 
 use std::collections::VecDeque;
-use std::mem;
+
+use time::{GUESS, LEAD, MOST};
 
 /// The initial capacity of each lane, in tasks.
 const ROOM: usize = 4;
-
-/// How far, in nanoseconds, a lane may be ahead of the least served lane with work.
-///
-/// It bounds how long the tasks of a later lane wait while an earlier lane always has work.
-const LEAD: i64 = 2_000_000;
-
-/// How far, in nanoseconds, a lane may be ahead while tasks that yielded wait for tasks that were in that lane before.
-const HOLD: i64 = 10_000_000;
-
-/// How far ahead very long polls can bring a lane at most, in nanoseconds. The lane then waits that long.
-const MOST: i64 = 20_000_000;
-
-/// More time than this, in nanoseconds, is suspect unless it is usual: the thread may have been kept from running.
-const SUSPECT: u64 = 100_000;
-
-/// About polls that took longer than this, in nanoseconds, and longer than usual, the system is asked. The answer takes up to ten
-/// microseconds.
-const ASKED: u64 = 1_000_000;
-
-/// No polls take longer than this, in nanoseconds: more has passed only if the program has moved the clock meanwhile.
-const LONGEST: u64 = 3_600_000_000_000;
-
-/// What a lane uses beside its polls is bounded work; it never takes longer than this by itself, in nanoseconds.
-const BESIDE: u64 = 1_000_000;
-
-/// Of so many nanoseconds one can be forgiven.
-const SPARED: u64 = 16;
-
-/// What a poll is expected to cost before any poll was measured, in nanoseconds. A poll that costs less is cheap.
-const GUESS: u64 = 1_000;
 
 /// Where a task that becomes ready waits for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +66,8 @@ pub(super) struct Lanes {
     ready: u8,
     /// [`WOKEN`] if more tasks than there are in this lane wait for it elsewhere; otherwise zero.
     more: u8,
+    /// [`WOKEN`] if this lane has become empty, beside a lane that is too far ahead, since the last look at the sockets; otherwise zero.
+    unseen: u8,
     /// Which lanes are too far ahead.
     ahead: u8,
     /// How much more time each lane has used than the least served lane with work, in nanoseconds, without the polls below.
@@ -153,6 +120,7 @@ impl Default for Lanes {
             queues: std::array::from_fn(|_| VecDeque::with_capacity(ROOM)),
             ready: 0,
             more: 0,
+            unseen: 0,
             ahead: 0,
             used: [0; LANES],
             polls: [0; LANES],
@@ -189,7 +157,23 @@ impl Lanes {
     /// The lanes that have work.
     #[inline(always)]
     fn working(&self) -> u8 {
-        self.ready | self.more
+        self.ready | self.more | self.unseen
+    }
+
+    /// To be called when the sockets have been looked at. If no lane has work then, what the lanes have used is forgotten.
+    #[inline]
+    pub(super) fn looked(&mut self) {
+        self.unseen = 0;
+        if self.working() == 0 {
+            self.take_polls();
+            self.balance(0);
+        }
+    }
+
+    /// Returns whether what is ready waits for what a look at the sockets may find.
+    #[inline]
+    pub(super) fn must_look(&self) -> bool {
+        self.unseen != 0 && self.more == 0 && self.ready & !self.ahead == 0
     }
 
     pub(super) fn len(&self) -> usize {
@@ -334,6 +318,13 @@ impl Lanes {
             self.polls[lane] += 1;
         }
         let key = self.take(lane);
+        if lane == Lane::Woken as usize
+            && self.ready & WOKEN == 0
+            && self.ready & self.ahead != 0
+            && !self.counting
+        {
+            self.unseen = WOKEN;
+        }
         if self.expected(lane) > self.lead(lane) {
             // The task that is polled now may well be ready again at once.
             self.balance(working);
@@ -384,12 +375,6 @@ impl Lanes {
         self.woken + self.polls[Lane::Woken as usize]
     }
 
-    /// Takes the counts of polls since the last reading of the clock.
-    fn take_polls(&mut self) -> [u64; LANES] {
-        self.woken = self.turns_of_woken();
-        mem::take(&mut self.polls)
-    }
-
     /// Returns whether there is work in this lane.
     #[inline]
     pub(super) fn is_ready(&self, lane: Lane) -> bool {
@@ -405,139 +390,6 @@ impl Lanes {
     /// Returns whether the clock is not read, so that polls are only counted.
     pub(super) fn is_counting(&self) -> bool {
         self.counting
-    }
-
-    /// Returns whether a lane has used more time than another.
-    pub(super) fn is_uneven(&self) -> bool {
-        self.used != [0; LANES]
-    }
-
-    /// Returns what a poll of this lane may well cost, in nanoseconds; at least one.
-    pub(super) fn cost(&self, lane: Lane) -> u64 {
-        self.cost[lane as usize]
-    }
-
-    /// Returns what the next poll may well cost, in nanoseconds; at least one.
-    pub(super) fn next_cost(&self) -> u64 {
-        if self.ready & !self.ahead == 0 { self.most_cost() } else { self.cost[self.next()] }
-    }
-
-    /// Returns what the most expensive of the next few polls may well cost, in nanoseconds, whichever lanes they are in.
-    pub(super) fn most_cost(&self) -> u64 {
-        let lanes = (0..LANES).filter(|lane| self.ready & (1 << lane) != 0);
-        lanes.map(|lane| self.cost[lane]).max().unwrap_or(GUESS)
-    }
-
-    /// Returns how many of the next polls may well fit into `time` nanoseconds. The tasks of the lane that is next go first, so
-    /// if they are many, what others cost does not matter.
-    pub(super) fn fit(&self, time: u64) -> u64 {
-        let fit = time / self.most_cost();
-        if self.ready & !self.ahead == 0 {
-            return fit;
-        }
-        let next = self.next();
-        let tasks = self.queues[next].len() as u64;
-        if tasks <= fit { fit } else { fit.max(tasks.min(time / self.cost[next])) }
-    }
-
-    /// Charges for `elapsed` nanoseconds, which have passed since the last call of this or of [`begin`](Lanes::begin). All polls
-    /// since then count the same: there are several only where they are cheap. If nothing is ready any more, those lanes catch
-    /// up that were polled.
-    /// `waited` says for how many of them, at the most, the thread was kept from running.
-    pub(super) fn charge(&mut self, elapsed: u64, waited: impl FnOnce() -> u64) {
-        self.crossed = false;
-        let polls = self.take_polls();
-        let elapsed = elapsed.min(LONGEST);
-        let elapsed = if elapsed > ASKED { self.own(&polls, elapsed, waited) } else { elapsed };
-        let Some(measured) = elapsed.checked_div(polls.iter().sum()) else { return };
-        // At least one, so that something is expected of the next poll.
-        let measured = measured.max(1);
-        for (lane, polls) in polls.into_iter().enumerate().filter(|(_, polls)| *polls > 0) {
-            let (cost, usual) = (self.cost[lane], self.usual[lane]);
-            self.spend(lane, polls * measured, 4 * polls * usual);
-            self.cost[lane] = if measured > cost { measured } else { cost - (cost - measured).div_ceil(4) };
-            self.usual[lane] = measured.clamp(usual - usual / 8, 2 * usual);
-        }
-        let polled = || (0..LANES).fold(0, |lanes, lane| lanes | u8::from(polls[lane] > 0) << lane);
-        self.balance(if self.working() == 0 { polled() } else { self.working() });
-    }
-
-    /// What is left of the time that these polls `took`, without what the thread has `waited`. The usual and the [`SUSPECT`] time stay
-    /// in any case.
-    #[cold]
-    fn own(&self, polls: &[u64; LANES], took: u64, waited: impl FnOnce() -> u64) -> u64 {
-        let usual = (0..LANES).map(|lane| 4 * polls[lane] * self.usual[lane]).sum::<u64>();
-        match took.saturating_sub(usual.max(SUSPECT)) {
-            0 => took,
-            excess => took - waited().min(excess),
-        }
-    }
-
-    /// Charges a lane with `elapsed` nanoseconds that it has used in addition to its polls.
-    pub(super) fn charge_lane(&mut self, lane: Lane, elapsed: u64) {
-        self.spend(lane as usize, elapsed.min(BESIDE), 0);
-        self.balance(self.working());
-    }
-
-    /// Adds what a lane has used. Of what exceeds both the `usual` and the [`SUSPECT`] time, as much as possible is forgiven.
-    fn spend(&mut self, lane: usize, took: u64, usual: u64) {
-        let forgiven = took.saturating_sub(usual.max(SUSPECT)).min(self.spare);
-        self.spare = (self.spare - forgiven + took / SPARED).min(MOST as u64);
-        self.used[lane] += (took - forgiven) as i64;
-    }
-
-    /// To be called when the clock was read, and the polls before are not measured.
-    #[inline]
-    pub(super) fn begin(&mut self) {
-        self.take_polls();
-        self.counting = false;
-        self.crossed = false;
-        if self.working() == 0 {
-            self.balance(0);
-        }
-    }
-
-    /// To be called when the clock is not read from now on: all polls count the same, and earlier measurements are discarded.
-    pub(super) fn count(&mut self) {
-        self.take_polls();
-        self.used = [0; LANES];
-        self.cost = [GUESS; LANES];
-        self.usual = [GUESS; LANES];
-        self.ahead = 0;
-        self.counting = true;
-        self.crossed = false;
-    }
-
-    /// Returns the time that this lane is known to have used, and is expected to have used since.
-    #[inline]
-    fn expected(&self, lane: usize) -> i64 {
-        self.used[lane] + (self.polls[lane] * self.usual[lane]) as i64
-    }
-
-    /// Returns the time that the least served of these lanes is expected to have used.
-    #[inline]
-    fn least(&self, lanes: u8) -> Option<i64> {
-        (0..LANES).filter(|lane| lanes & (1 << lane) != 0).map(|lane| self.expected(lane)).min()
-    }
-
-    /// Returns how far this lane may be ahead.
-    #[inline]
-    fn lead(&self, lane: usize) -> i64 {
-        if self.held & (1 << lane) != 0 { HOLD } else { LEAD }
-    }
-
-    /// Makes used time relative to the least served of these lanes, and finds the lanes that are too far ahead.
-    fn balance(&mut self, working: u8) {
-        let least = self.least(working);
-        let known = self.polls == [0; LANES];
-        self.ahead = 0;
-        for lane in 0..LANES {
-            let used = least.map_or(0, |least| (self.expected(lane) - least).clamp(0, MOST));
-            self.ahead |= u8::from(used > self.lead(lane)) << lane;
-            if known {
-                self.used[lane] = used;
-            }
-        }
     }
 
     /// Frees memory of a past burst: each queue shrinks to what `kept` returns for its capacity.

@@ -77,7 +77,7 @@ pub(crate) struct RunReport {
 pub(crate) enum End {
     /// The limit is reached.
     Limit,
-    /// Nothing is ready, except for what has yet to be taken in.
+    /// Nothing is ready, except for what has yet to be taken in, or waits for that or for a look at the sockets.
     Idle,
     /// The root asked for it.
     Root,

@@ -155,6 +155,16 @@ impl Executor {
         self.local.waking(lane)
     }
 
+    /// To be called when the sockets have been looked at.
+    pub(crate) fn looked(&self) {
+        self.local.lanes(Lanes::looked);
+    }
+
+    /// Returns whether what is ready waits for what a look at the sockets may find.
+    pub(crate) fn must_look(&self) -> bool {
+        self.local.lanes(|lanes| lanes.must_look())
+    }
+
     /// To be called when the clock was read, and the time before is not charged to any lane.
     pub(crate) fn begin_charging(&self) {
         self.local.lanes(Lanes::begin);

@@ -153,6 +153,7 @@ impl EventLoop {
         if !idle {
             self.end_turn(handle, now);
         }
+        executor.looked();
         let must_wait = self.pace.begin(handle, executor, now);
         let mut fired = 0;
         if !must_wait {

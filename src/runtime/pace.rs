@@ -11,7 +11,8 @@
 //! The stretches end when nothing is ready, when the next deadline has passed, or when it is time to look at the sockets.
 //! That is [`INTERVAL`] after the last look, or at a deadline that comes no more than [`NEAR`] later, because the look would
 //! make the task of that deadline late. While tasks are ready that were ready at the last look, it is not yet time, for up to
-//! [`LONGEST`]: what another look finds goes behind those tasks.
+//! [`LONGEST`]: what another look finds goes behind those tasks. It is time at once if only tasks are left whose lanes have had more
+//! than the share of those that the look may find.
 //!
 //! A reading of the clock costs more than a cheap poll. So the clock is read after the number of polls that is expected to
 //! fit into the time that is left, judging by the cost of recent polls: after each poll that takes a millisecond, and once
@@ -76,8 +77,9 @@ pub(super) struct Pace {
     pub(super) read: Nanos,
     /// The deadline that ends the turn, as it was found at that reading.
     due: Option<Nanos>,
-    /// The previous turn ended because a deadline had passed.
-    for_timers: bool,
+    /// The previous turn ended for the sake of this lane: a deadline had passed, or only tasks were left whose lanes were ahead of what
+    /// sockets wake.
+    ended_for: Option<Lane>,
     /// The maximum number of polls until the next reading.
     most: usize,
 }
@@ -96,7 +98,7 @@ impl Pace {
             looked: Nanos::ZERO,
             read: Nanos::ZERO,
             due: None,
-            for_timers: false,
+            ended_for: None,
             most: FIRST,
         }
     }
@@ -104,11 +106,11 @@ impl Pace {
     /// Begins a `block_on`, or, if `hosted`, a turn in another event loop. What the thread did before is charged to nobody.
     pub(super) fn enter(&mut self, hosted: bool) {
         self.hosted = hosted;
-        self.for_timers = false;
+        self.ended_for = None;
     }
 
     /// Begins a turn. The sockets were looked at `now`. Returns whether the timers must wait, because they have had more than
-    /// their share. The look is charged to them after that, so a turn that ended for a deadline is followed by its timer.
+    /// their share. The look is charged after that, so a turn that ended for a deadline is followed by its timer.
     pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor, now: Nanos) -> bool {
         let must_wait = executor.must_wait(Lane::Timer);
         let counted_before = self.counted;
@@ -116,12 +118,12 @@ impl Pace {
         self.left = self.interval.unwrap_or(if self.counted { MOST } else { usize::MAX });
         if !self.counted {
             executor.begin_charging();
-            if self.for_timers {
-                // The look at the sockets is part of what timers cost.
-                self.fired(executor, now);
+            if let Some(lane) = self.ended_for {
+                // The look at the sockets is part of what this lane costs.
+                executor.charge_lane(lane, now.get().saturating_sub(self.read.get()));
             }
         }
-        self.for_timers = false;
+        self.ended_for = None;
         self.ready = if self.hosted { 0 } else { executor.woken() };
         self.looked = now;
         self.read = now;
@@ -190,8 +192,12 @@ impl Pace {
         let half = executor.next_cost() / 2;
         let spared = if end == due { half.min(LOOK) } else { half };
         let is_over = now.get().saturating_add(spared) >= end.get();
-        self.for_timers = is_over && end == due;
-        self.left == 0 || is_over
+        let must_look = executor.must_look();
+        self.ended_for = match is_over && end == due {
+            true => Some(Lane::Timer),
+            false => must_look.then_some(Lane::Woken),
+        };
+        self.left == 0 || is_over || must_look
     }
 
     /// To be called when nothing is ready any more, or the future of `block_on` has ended. Unless the last polls are charged now,
@@ -306,7 +312,7 @@ mod tests {
             let is_near = deadline <= INTERVAL + NEAR;
             let ends = if is_near { deadline - LOOK } else { INTERVAL - executor.next_cost() / 2 };
             assert!((ends..ends + STEP).contains(&lasted), "{lasted} instead of {ends}");
-            assert_eq!(pace.for_timers, is_near);
+            assert_eq!(pace.ended_for == Some(Lane::Timer), is_near);
             task.abort();
         }
     }
@@ -326,7 +332,7 @@ mod tests {
             while !pace.is_over(handle, executor, pace.stretch(handle, executor)) {
                 clock.advance(POLL);
             }
-            assert!(pace.for_timers);
+            assert_eq!(pace.ended_for, Some(Lane::Timer));
             // Nearly as much as timers may be ahead.
             (0..1_999).for_each(|_| executor.charge_lane(Lane::Timer, 1_000));
             clock.advance(1_000 * POLL);

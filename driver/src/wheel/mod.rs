@@ -281,8 +281,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         found
     }
 
-    /// Bytes that the wheel has allocated: 24 for a timer, and at least 1,536 for a slot with timers. The tree of timers that are due
-    /// in the same 16 ns, or came out of order, is not counted.
+    /// Bytes that the wheel has allocated: 24 for a timer whose key has eight bytes, at least 1,536 for a slot with timers, and 16 for
+    /// each 64 timers that a slot with more than 64 has had at most. The tree of timers that are due in the same 16 ns, or came out of
+    /// order, is not counted.
     pub fn allocated_bytes(&self) -> usize {
         let listed = self.slots.iter().map(|slot| slot.row.listed()).sum();
         self.slots.capacity() * size_of::<Slot<K, SHORT>>() + self.pool.allocated_bytes(listed)

@@ -102,6 +102,7 @@ fn settle(executor: &Executor) -> usize {
         if !executor.has_ready() {
             return polls;
         }
+        executor.looked();
         polls += run(executor, 64);
     }
     panic!("the executor does not come to rest");

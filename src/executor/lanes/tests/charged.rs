@@ -21,6 +21,7 @@ fn a_lane_that_used_more_than_its_share_beside_its_polls_must_wait_while_others_
     assert_eq!(next(&mut lanes), Some(1), "the lane that is ahead was served");
     lanes.charge(1_000, || 0);
     // No other lane has work.
+    lanes.looked();
     assert_eq!(next(&mut lanes), Some(0));
     assert!(!lanes.must_wait(Lane::Timer));
     let mut lanes = Lanes::default();
@@ -353,9 +354,11 @@ fn what_was_used_counts_until_nothing_is_ready_at_a_beginning() {
     let mut lanes = Lanes::default();
     lanes.push(Lane::Woken, 1);
     charge_lane(&mut lanes, Lane::Timer, 2 * LEAD as u64);
+    lanes.looked();
     lanes.begin();
     assert!(lanes.must_wait(Lane::Timer), "it was forgotten though another lane has work");
     assert_eq!(next(&mut lanes), Some(1));
+    lanes.looked();
     lanes.begin();
     lanes.push(Lane::Woken, 1);
     assert!(!lanes.must_wait(Lane::Timer));
@@ -377,6 +380,36 @@ fn lanes_that_were_polled_before_all_is_at_rest_catch_up_with_a_lane_that_must_w
         lanes.begin();
     }
     assert!(!lanes.must_wait(Lane::Timer));
+}
+
+#[test]
+fn a_lane_that_is_ahead_waits_for_a_look_when_the_lane_of_what_sockets_wake_becomes_empty() {
+    for found in [true, false] {
+        let mut lanes = Lanes::default();
+        lanes.begin();
+        lanes.push(Lane::Woken, 1);
+        lanes.push(Lane::Timer, 0);
+        charge_lane(&mut lanes, Lane::Timer, 2 * LEAD as u64);
+        assert!(!lanes.must_look());
+        assert_eq!(next(&mut lanes), Some(1));
+        lanes.charge(1_000, || 0);
+        assert_eq!(lanes.pop(), Next::Nothing);
+        assert!(lanes.must_look() && lanes.must_wait(Lane::Timer));
+        lanes.looked();
+        assert!(!lanes.must_look());
+        if found {
+            lanes.push(Lane::Woken, 2);
+            lanes.begin();
+            assert_eq!(
+                [next(&mut lanes), next(&mut lanes)],
+                [Some(2), None],
+                "what had been used was forgotten"
+            );
+        } else {
+            lanes.begin();
+            assert_eq!(next(&mut lanes), Some(0));
+        }
+    }
 }
 
 #[test]

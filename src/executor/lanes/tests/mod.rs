@@ -2,7 +2,9 @@
 
 mod charged;
 
+use super::time::*;
 use super::*;
+use std::mem;
 
 /// Keeps every lane that has a `cost` ready, and serves the lanes for `polls` polls, each of which takes its lane's cost.
 /// Reads the clock as often as the runtime does. Returns the time that each lane got.
