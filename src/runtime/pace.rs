@@ -193,10 +193,8 @@ impl Pace {
         let spared = if end == due { half.min(LOOK) } else { half };
         let is_over = now.get().saturating_add(spared) >= end.get();
         let must_look = executor.must_look();
-        self.ended_for = match is_over && end == due {
-            true => Some(Lane::Timer),
-            false => must_look.then_some(Lane::Woken),
-        };
+        let is_for_timers = is_over && end == due;
+        self.ended_for = if is_for_timers { Some(Lane::Timer) } else { must_look.then_some(Lane::Woken) };
         self.left == 0 || is_over || must_look
     }
 
