@@ -16,13 +16,13 @@
 //!
 //! What a slot may be, and where that is noted:
 //!
-//! * it *waits*: it starts after `elapsed` and has timers; [`Occupied`] has its bit;
+//! * it *waits*: it starts after `elapsed` and has timers; `occupied` has its bit;
 //! * it is *open*: `elapsed` is in it, and it has timers; `open` has its level's bit;
 //! * it *cascades*: it is open and its timers are to be filed again; `cascading` names it;
-//! * it is *dealt*: its timers are in [`SlotId::DEALT`], and `deal.slot` says which slot that was;
+//! * it is *dealt*: its timers are in `SlotId::DEALT`, and `deal.slot` says which slot that was;
 //! * it belongs to the *next round*: it waits, behind its level's current slot; only a deal fills such slots.
 //!
-//! [`SlotId::TREE`] is the tree, and no slot: `slots` has none with this index.
+//! `SlotId::TREE` is the tree, and no slot: `slots` has none with this index.
 //!
 //! Rules:
 //!
