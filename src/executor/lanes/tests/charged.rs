@@ -350,7 +350,7 @@ fn what_came_before_the_beginning_is_charged_to_nobody() {
 }
 
 #[test]
-fn what_was_used_counts_until_nothing_is_ready_at_a_beginning() {
+fn what_was_used_counts_until_a_look_after_which_nothing_is_ready() {
     let mut lanes = Lanes::default();
     lanes.push(Lane::Woken, 1);
     charge_lane(&mut lanes, Lane::Timer, 2 * LEAD as u64);
