@@ -322,30 +322,39 @@ fn a_sign_of_life_of_http2_is_asked_for_in_virtual_time() {
     });
 }
 
+/// Begins to speak HTTP/2, and answers the first ping.
+async fn answer_a_ping(client: &mut TcpStream) {
+    client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let mut frame = [0; 9];
+    loop {
+        client.read_exact(&mut frame).await.unwrap();
+        let mut payload = vec![0; usize::from(frame[2])];
+        client.read_exact(&mut payload).await.unwrap();
+        // A ping that is no answer.
+        if frame[3..5] == [6, 0] {
+            frame[4] = 1;
+            return client.write_all(&[&frame[..], &payload[..]].concat()).await.unwrap();
+        }
+    }
+}
+
+/// A server that asks for a sign of life every half second, and waits a second for it.
+fn asking() -> server::conn::http2::Builder<Executor> {
+    let mut builder = server::conn::http2::Builder::new(Executor);
+    builder.timer(Timer).keep_alive_interval(ms(500)).keep_alive_timeout(ms(1_000));
+    builder
+}
+
 /// hyper asks whether the ping has timed out before it reads the answer, which came in time.
 #[test]
 fn an_answer_to_a_ping_that_came_in_time_counts_although_the_thread_was_held_up() {
     let _watchdog = watchdog(LONG);
     block_on(async {
         let (mut client, server) = tcp().await;
-        let mut builder = server::conn::http2::Builder::new(Executor);
-        builder.timer(Timer).keep_alive_interval(ms(100)).keep_alive_timeout(ms(500));
-        let server = spawn(builder.serve_connection(server, service_fn(echo)));
-        client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
-        let mut frame = [0; 9];
-        loop {
-            client.read_exact(&mut frame).await.unwrap();
-            let mut payload = vec![0; usize::from(frame[2])];
-            client.read_exact(&mut payload).await.unwrap();
-            // A ping that is no answer.
-            if frame[3..5] == [6, 0] {
-                frame[4] = 1;
-                client.write_all(&[&frame[..], &payload[..]].concat()).await.unwrap();
-                break;
-            }
-        }
-        std::thread::sleep(ms(700));
-        sleep(ms(20)).await;
+        let server = spawn(asking().serve_connection(server, service_fn(echo)));
+        answer_a_ping(&mut client).await;
+        std::thread::sleep(ms(1_200));
+        sleep(ms(50)).await;
         assert!(!server.is_finished());
     });
 }
@@ -356,33 +365,17 @@ fn an_answer_to_a_ping_that_came_in_time_counts_although_the_connections_task_wa
     let _watchdog = watchdog(LONG);
     block_on(async {
         let (mut client, server) = tcp().await;
-        let mut builder = server::conn::http2::Builder::new(Executor);
-        builder.timer(Timer).keep_alive_interval(ms(100)).keep_alive_timeout(ms(200));
-        let mut server = pin!(builder.serve_connection(server, service_fn(echo)));
-        client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
-        let answered = async {
-            let mut frame = [0; 9];
-            loop {
-                client.read_exact(&mut frame).await.unwrap();
-                let mut payload = vec![0; usize::from(frame[2])];
-                client.read_exact(&mut payload).await.unwrap();
-                if frame[3..5] == [6, 0] {
-                    frame[4] = 1;
-                    client.write_all(&[&frame[..], &payload[..]].concat()).await.unwrap();
-                    break;
-                }
-            }
-        };
-        match select(pin!(answered), server.as_mut()).await {
+        let mut server = pin!(asking().serve_connection(server, service_fn(echo)));
+        match select(pin!(answer_a_ping(&mut client)), server.as_mut()).await {
             Either::Left(_) => {}
             Either::Right((ended, _)) => panic!("the server has ended: {ended:?}"),
         }
-        std::thread::sleep(ms(250));
+        std::thread::sleep(ms(1_200));
         for _ in 0..3 {
             assert!(poll!(server.as_mut()).is_pending());
         }
-        // Less than it takes until the answer to the next ping is late.
-        assert!(timeout(ms(80), server).await.is_err());
+        // Much less than it takes until the answer to the next ping is late.
+        assert!(timeout(ms(50), server).await.is_err());
     });
 }
 
