@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::thread;
-use std::time::Duration;
 
 #[test]
 fn a_thousand_wakes_are_one_poll() {
@@ -177,7 +176,7 @@ fn a_run_whose_polls_become_long_ends_soon_unless_polls_are_only_counted() {
     let (executor, _) = executor();
     let _entered = executor.enter();
     let long = poll_fn(|cx| {
-        thread::sleep(Duration::from_millis(5));
+        thread::sleep(std::time::Duration::from_millis(5));
         cx.waker().wake_by_ref();
         Poll::<()>::Pending
     });
