@@ -48,6 +48,20 @@ fn ticks(period: Duration, work: Duration) -> (Rc<Cell<u64>>, impl Future<Output
     (ticks, ticker)
 }
 
+/// Wakes another task through a socket, and is woken by it, again and again.
+async fn talk(rounds: u64) {
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (mut ours, mut theirs) = (AsyncFd::new(ours).unwrap(), AsyncFd::new(theirs).unwrap());
+    drop(spawn(async move {
+        let mut byte = [0];
+        while theirs.read_exact(&mut byte).await.is_ok() && theirs.write_all(&byte).await.is_ok() {}
+    }));
+    for _ in 0..rounds {
+        ours.write_all(&[0]).await.unwrap();
+        ours.read_exact(&mut [0]).await.unwrap();
+    }
+}
+
 #[test]
 fn tasks_that_were_aborted_end_in_turns_like_those_that_run() {
     /// When dropped, it spawns another task of this kind and aborts it.
@@ -369,18 +383,9 @@ fn a_timer_goes_on_beside_tasks_that_wake_each_other_through_a_socket() {
     const ROUNDS: u64 = 20_000;
     let _watchdog = watchdog(LONG);
     block_on(async {
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let (mut ours, mut theirs) = (AsyncFd::new(ours).unwrap(), AsyncFd::new(theirs).unwrap());
-        drop(spawn(async move {
-            let mut byte = [0];
-            while theirs.read_exact(&mut byte).await.is_ok() && theirs.write_all(&byte).await.is_ok() {}
-        }));
         let (ticks, ticker) = ticks(us(10), us(50));
         drop(spawn(ticker));
-        for _ in 0..ROUNDS {
-            ours.write_all(&[0]).await.unwrap();
-            ours.read_exact(&mut [0]).await.unwrap();
-        }
+        talk(ROUNDS).await;
         // A round takes some microseconds of the tasks' time, so a hundredth of the rounds is little. Once it had used two
         // milliseconds more than the others, which is forty ticks, the timer had to wait for as long as they went on.
         assert!(ticks.get() >= ROUNDS / 100, "{} ticks in {ROUNDS} rounds", ticks.get());
@@ -394,18 +399,7 @@ fn tasks_that_wake_each_other_through_a_socket_have_their_share_beside_timers_th
     let _watchdog = watchdog(LONG);
     for way in ["one block_on", "many block_ons", "turns"] {
         let runtime = Runtime::new().unwrap();
-        let mut rounds = runtime.spawn(async {
-            let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-            let (mut ours, mut theirs) = (AsyncFd::new(ours).unwrap(), AsyncFd::new(theirs).unwrap());
-            drop(spawn(async move {
-                let mut byte = [0];
-                while theirs.read_exact(&mut byte).await.is_ok() && theirs.write_all(&byte).await.is_ok() {}
-            }));
-            for _ in 0..ROUNDS {
-                ours.write_all(&[0]).await.unwrap();
-                ours.read_exact(&mut [0]).await.unwrap();
-            }
-        });
+        let mut rounds = runtime.spawn(talk(ROUNDS));
         let timers: Vec<_> = (0..4)
             .map(|_| {
                 let (ticks, ticker) = ticks(us(10), us(500));

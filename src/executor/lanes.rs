@@ -160,6 +160,19 @@ impl Lanes {
         self.ready | self.more | self.unseen
     }
 
+    /// Whether several lanes have work.
+    #[inline(always)]
+    fn are_several_working(&self) -> bool {
+        let working = self.working();
+        working & working.wrapping_sub(1) != 0
+    }
+
+    /// Whether there is no ready task whose lane is not too far ahead.
+    #[inline(always)]
+    fn all_wait(&self) -> bool {
+        self.ready & !self.ahead == 0
+    }
+
     /// To be called when the sockets have been looked at. If no lane has work then, what the lanes have used is forgotten.
     #[inline]
     pub(super) fn looked(&mut self) {
@@ -173,7 +186,7 @@ impl Lanes {
     /// Returns whether what is ready waits for what a look at the sockets may find.
     #[inline]
     pub(super) fn must_look(&self) -> bool {
-        self.unseen != 0 && self.more == 0 && self.ready & !self.ahead == 0
+        self.unseen != 0 && self.more == 0 && self.all_wait()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -262,8 +275,7 @@ impl Lanes {
     /// Takes the next key to be polled, and charges its lane with what such a poll costs.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Next<'_> {
-        let working = self.working();
-        if self.counting || working & working.wrapping_sub(1) != 0 {
+        if self.counting || self.are_several_working() {
             return self.pop_slowly();
         }
         if self.ready == 0 {
@@ -281,8 +293,7 @@ impl Lanes {
         if self.ready == 0 {
             return Next::Nothing;
         }
-        let working = self.working();
-        if working & working.wrapping_sub(1) != 0 {
+        if self.are_several_working() {
             return self.pop_of_several();
         }
         let lane = first(self.ready);
@@ -303,9 +314,9 @@ impl Lanes {
             return Next::Read;
         }
         let working = self.working();
-        if self.ready & !self.ahead == 0 {
+        if self.all_wait() {
             self.balance(working);
-            if self.ready & !self.ahead == 0 {
+            if self.all_wait() {
                 // It is the turn of what waits elsewhere.
                 return Next::Nothing;
             }

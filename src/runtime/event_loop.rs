@@ -163,7 +163,7 @@ impl EventLoop {
             fired = processed.fired;
         }
         if fired >= MANY {
-            self.pace.fired(executor, self.driver.handle().now());
+            self.pace.charge(executor, Lane::Timer, self.driver.handle().now());
         }
         executor.trim();
         self.begin_turn(handle, now, fired);

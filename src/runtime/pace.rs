@@ -120,7 +120,7 @@ impl Pace {
             executor.begin_charging();
             if let Some(lane) = self.ended_for {
                 // The look at the sockets is part of what this lane costs.
-                executor.charge_lane(lane, now.get().saturating_sub(self.read.get()));
+                self.charge(executor, lane, now);
             }
         }
         self.ended_for = None;
@@ -140,10 +140,10 @@ impl Pace {
         self.counted || handle.timers().is_paused()
     }
 
-    /// The driver's work for timers has lasted until `now`.
-    pub(super) fn fired(&mut self, executor: &Executor, now: Nanos) {
+    /// What was done for this lane, beside its polls, has lasted until `now`.
+    pub(super) fn charge(&mut self, executor: &Executor, lane: Lane, now: Nanos) {
         if !self.counted {
-            executor.charge_lane(Lane::Timer, now.get().saturating_sub(self.read.get()));
+            executor.charge_lane(lane, now.get().saturating_sub(self.read.get()));
             self.read = now;
         }
     }

@@ -62,7 +62,7 @@ impl Lanes {
 
     /// Returns what the next poll may well cost, in nanoseconds; at least one.
     pub(in crate::executor) fn next_cost(&self) -> u64 {
-        if self.ready & !self.ahead == 0 { self.most_cost() } else { self.cost[self.next()] }
+        if self.all_wait() { self.most_cost() } else { self.cost[self.next()] }
     }
 
     /// Returns what the most expensive of the next few polls may well cost, in nanoseconds, whichever lanes they are in.
@@ -75,7 +75,7 @@ impl Lanes {
     /// if they are many, what others cost does not matter.
     pub(in crate::executor) fn fit(&self, time: u64) -> u64 {
         let fit = time / self.most_cost();
-        if self.ready & !self.ahead == 0 {
+        if self.all_wait() {
             return fit;
         }
         let next = self.next();
@@ -102,7 +102,8 @@ impl Lanes {
             self.usual[lane] = measured.clamp(usual - usual / 8, 2 * usual);
         }
         let polled = || (0..LANES).fold(0, |lanes, lane| lanes | u8::from(polls[lane] > 0) << lane);
-        self.balance(if self.working() == 0 { polled() } else { self.working() });
+        let working = self.working();
+        self.balance(if working == 0 { polled() } else { working });
     }
 
     /// What is left of the time that these polls `took`, without what the thread has `waited`. The usual and the [`SUSPECT`] time stay

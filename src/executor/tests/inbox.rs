@@ -1,7 +1,7 @@
 //! Each run takes in a limited number of the tasks that other threads have sent, in order, and none is lost.
 
 use super::super::{End, Executor, JoinHandle, Lane, RunReport};
-use super::{executor, idle, result, run, settle};
+use super::{BURST, assert_given_back, executor, idle, result, run, settle};
 use crate::coop::consume_budget;
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn, ready};
@@ -302,18 +302,11 @@ fn a_shutdown_cancels_what_is_not_taken_in_yet() {
 fn the_memory_of_bursts_from_other_threads_is_given_back_on_both_sides() {
     let (executor, _) = executor();
     let _entered = executor.enter();
-    let (burst, windows) = if cfg!(miri) { (1_000, 3) } else { (20_000, 8) };
     for _ in 0..2 {
-        for _ in 0..burst {
+        for _ in 0..BURST {
             drop(executor.remote().spawn(async {}));
         }
         settle(&executor);
     }
-    let before = executor.local.capacity();
-    for _ in 0..windows * 1024 {
-        run(&executor, 1);
-        executor.trim();
-    }
-    let after = executor.local.capacity();
-    assert!(before >= burst && after <= 512, "{before} -> {after}");
+    assert_given_back(&executor);
 }

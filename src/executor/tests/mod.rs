@@ -108,6 +108,22 @@ fn settle(executor: &Executor) -> usize {
     panic!("the executor does not come to rest");
 }
 
+/// The number of tasks in a burst. Under Miri, where a run is expensive, it is so small that its memory need be halved only once.
+const BURST: usize = if cfg!(miri) { 1_000 } else { 20_000 };
+
+/// Asserts that the memory of a burst is given back while nothing happens. Half of it is freed every 1024 turns, after the first
+/// 1024, which have seen the burst.
+fn assert_given_back(executor: &Executor) {
+    let windows = if cfg!(miri) { 3 } else { 8 };
+    let before = executor.local.capacity();
+    for _ in 0..windows * 1024 {
+        run(executor, 1);
+        executor.trim();
+    }
+    let after = executor.local.capacity();
+    assert!(before >= BURST && after <= 512, "{before} -> {after}");
+}
+
 /// Runs and parks until `done`.
 fn drive(executor: &Executor, mut done: impl FnMut() -> bool) {
     let _entered = executor.enter();

@@ -2,7 +2,7 @@
 
 use super::super::local::Local;
 use super::super::{End, Executor, Lane, RunReport, spawn_local};
-use super::{Bell, OnDrop, executor, idle, result, run, settle};
+use super::{BURST, Bell, OnDrop, assert_given_back, executor, idle, result, run, settle};
 use crate::clock::Waited;
 use crate::coop::{self, unconstrained, yield_now};
 use futures_task::waker as waker_of;
@@ -258,20 +258,11 @@ fn tasks_stay_in_order_while_counters_wrap_around() {
 fn a_bursts_memory_is_given_back_and_the_tasks_stay() {
     let (executor, _) = executor();
     let _entered = executor.enter();
-    // Under Miri, where a run is expensive, the burst is small enough that it need be halved only once.
-    let (burst, windows) = if cfg!(miri) { (1_000, 3) } else { (20_000, 8) };
-    for _ in 0..burst {
+    for _ in 0..BURST {
         drop(executor.spawn(async {}));
     }
     settle(&executor);
-    let before = executor.local.capacity();
-    // Half of it is freed every 1024 turns, after the first 1024, which have seen the burst.
-    for _ in 0..windows * 1024 {
-        run(&executor, 1);
-        executor.trim();
-    }
-    let after = executor.local.capacity();
-    assert!(before >= burst && after <= 512, "{before} -> {after}");
+    assert_given_back(&executor);
     let mut handle = executor.spawn(async { 1 });
     settle(&executor);
     assert_eq!(result(&mut handle).unwrap(), 1);
