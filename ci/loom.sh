@@ -396,15 +396,15 @@ twin "Claim: a load and a store also abroad" src/executor/task/state.rs \
     loom_join_poll_against_completion loom_join_drop_against_completion
 
 twin "hold: on every thread" src/executor/task/header.rs \
-'if !local::is_current(&self.remote) || self.is_complete()' 'if self.is_complete()' \
+'if !entered::is_current(&self.remote) || self.is_complete()' 'if self.is_complete()' \
     loom_references_counted_by_the_owner_and_elsewhere
 
 twin "hold: after the task has completed, too" src/executor/task/header.rs \
-'if !local::is_current(&self.remote) || self.is_complete()' 'if !local::is_current(&self.remote)' \
+'if !entered::is_current(&self.remote) || self.is_complete()' 'if !entered::is_current(&self.remote)' \
     loom_references_counted_by_the_owner_and_elsewhere
 
 twin "hold: as if the task were polled, also after it" src/executor/task/cell.rs \
-'    local::set_polled(outer);
+'    entered::set_polled(outer);
 ' '' \
     loom_references_counted_by_the_owner_and_elsewhere
 

@@ -1,4 +1,4 @@
-//! The owner thread's private part of an executor: the run queue, the live tasks, and the thread-locals that lead to them.
+//! The owner thread's private part of an executor: the run queue and the live tasks. `entered.rs` has how a thread finds it.
 //!
 //! Ground rules:
 //!
@@ -12,41 +12,24 @@
 //! * `closed` goes from false to true once; from then on `tasks` stays empty.
 //! * `running` keeps a task from running the executor that is running it.
 //! * `lane` says into which lane a wake on this thread puts a task. A task that wakes itself while it is polled yields.
-//! * `CURRENT` has no destructor: so access to it is cheap, and possible until the thread ends. The executor that it holds is
-//!   taken out by the guard that put it in.
 
+use super::CurrentRoot;
+use super::entered;
 use super::join::JoinHandle;
 use super::lanes::{Lane, Lanes};
 use super::remote::{Owner, Poll, Remote};
 use super::sent::{Kind, Sent};
 use super::task::{self, NUMBERS, Progress, Remains, TaskRef};
 use super::tasks::{ListedTask, NumberBlock, Origin, Ready, Spawned, TaskState, Tasks, kept};
-use super::{CurrentRoot, Root};
 use crate::clock::Tick;
 use crate::coop;
 use crate::sync::thread_local;
 use mainspring_driver::Unpark;
 use std::cell::{Cell, RefCell};
-use std::mem::ManuallyDrop;
 use std::ops::ControlFlow;
-use std::ptr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// The executor that a thread has entered.
-struct Entered {
-    /// Its `Remote`, only for comparisons and never dereferenced; null if there is none.
-    remote: Cell<*const Remote>,
-    local: RefCell<Option<ManuallyDrop<Rc<Local>>>>,
-    /// The task that this thread is polling. Null if it polls none.
-    polled: Cell<*const ()>,
-}
-
-thread_local! {
-    static CURRENT: Entered = const {
-        Entered { remote: Cell::new(ptr::null()), local: RefCell::new(None), polled: Cell::new(ptr::null()) }
-    };
-}
 // The executors of this thread, to be found by a `Remote`. This one has a destructor: after it, no executor is found.
 thread_local! {
     static OWNED: RefCell<Vec<Weak<Local>>> = const { RefCell::new(Vec::new()) };
@@ -140,7 +123,7 @@ impl Local {
     /// Returns the executor that `remote` belongs to, if this thread has entered it.
     #[inline]
     pub(crate) fn entered(remote: &Arc<Remote>) -> Option<Rc<Local>> {
-        if is_current(remote) { entered() } else { None }
+        if entered::is_current(remote) { entered::executor() } else { None }
     }
 
     /// Returns the executor that `remote` belongs to, if this is its owner thread.
@@ -200,11 +183,6 @@ impl Local {
     #[inline]
     pub(crate) fn next(&self, at: Origin) -> Spawned {
         Spawned { id: self.numbers.take(self.remote().numbers()), at }
-    }
-
-    /// Makes `self` this thread's executor until the guard is dropped.
-    pub(super) fn enter(self: &Rc<Self>) -> Enter {
-        Enter { previous: exchange(Some(self.clone())) }
     }
 
     /// Spawns `future` as a task. After the shutdown, the future is dropped.
@@ -308,7 +286,7 @@ impl Local {
             return;
         }
         // Entered, so that a future which spawns while it is dropped finds an executor: this one, closed.
-        let _entered = self.enter();
+        let _entered = entered::enter(self.clone());
         let late = self.owner.close();
         for mut sent in [self.sent.take(), late] {
             while let Some((kind, task)) = sent.pop() {
@@ -324,6 +302,16 @@ impl Local {
         tasks.sort_unstable_by_key(|task| task.id().number().wrapping_sub(next) & NUMBERS);
         for task in &tasks {
             task.cancel(&self.owner);
+        }
+    }
+
+    /// Puts a task that was woken on this thread into its lane.
+    #[inline]
+    pub(super) fn wake(&self, task: &TaskRef) {
+        if !self.closed.get() {
+            task.set_queued(true);
+            let lane = if task.is_polled() { yielding() } else { self.lane.get() };
+            self.tasks.borrow_mut().queue(lane, task.key());
         }
     }
 
@@ -420,6 +408,19 @@ impl Local {
         self.longest.set(self.longest.get().max(length));
     }
 
+    /// Keeps the remains of a task of this executor for a later task. Returns what is not kept, to be dropped when no borrow is left.
+    #[inline]
+    pub(super) fn keep_remains(&self, Remains { block, remote }: Remains) -> Option<Remains> {
+        if !self.owner.owns(&remote) {
+            return Some(Remains { block, remote });
+        }
+        if let Some(block) = block {
+            self.owner.pool().keep(block);
+        }
+        let unwanted = self.tasks.borrow_mut().keep_remote(remote);
+        unwanted.map(|remote| Remains { block: None, remote })
+    }
+
     /// Frees memory of a past burst, a little at a time: every [`TRIM_EVERY`] turns, half of what has not been needed since.
     pub(super) fn trim(&self) {
         self.owner.pool().trim();
@@ -444,111 +445,8 @@ impl Drop for Local {
     }
 }
 
-/// While this guard lives, its executor is the one that this thread has entered.
-#[must_use = "the executor is left when the guard is dropped"]
-pub(crate) struct Enter {
-    previous: Option<Rc<Local>>,
-}
-
-impl Drop for Enter {
-    fn drop(&mut self) {
-        let left = exchange(self.previous.take());
-        drop(left);
-    }
-}
-
-/// Makes `local` the executor that this thread has entered, and returns the previous one.
-fn exchange(local: Option<Rc<Local>>) -> Option<Rc<Local>> {
-    CURRENT.with(|current| {
-        current.remote.set(local.as_ref().map_or(ptr::null(), |local| Arc::as_ptr(local.remote())));
-        current.local.replace(local.map(ManuallyDrop::new)).map(ManuallyDrop::into_inner)
-    })
-}
-
-/// Returns the executor that this thread has entered.
-#[inline]
-pub(super) fn entered() -> Option<Rc<Local>> {
-    CURRENT.with(|current| current.local.borrow().as_deref().cloned())
-}
-
-/// Returns whether this thread has entered the executor that `remote` belongs to.
-#[inline]
-pub(super) fn is_current(remote: &Arc<Remote>) -> bool {
-    CURRENT.with(|current| ptr::eq(current.remote.get(), Arc::as_ptr(remote)))
-}
-
-/// Notes that from now on this thread polls `task`; null if it polls none. Returns the task that it polled before.
-#[inline]
-pub(super) fn set_polled(task: *const ()) -> *const () {
-    CURRENT.with(|current| current.polled.replace(task))
-}
-
-/// Returns the task that this thread is polling, or null.
-#[inline]
-pub(super) fn polled() -> *const () {
-    CURRENT.with(|current| current.polled.get())
-}
-
-/// Calls `look` with the executor that `remote` belongs to, if this thread has entered it.
-pub(super) fn here<R>(remote: &Arc<Remote>, look: impl FnOnce(&Local) -> R) -> Option<R> {
-    let local = CURRENT.with(|current| {
-        let entered = current.local.borrow();
-        entered.as_deref().filter(|local| Arc::ptr_eq(local.remote(), remote)).cloned()
-    });
-    // The borrow has ended, so `look` may do anything.
-    local.as_deref().map(look)
-}
-
-/// Wakes `task` if this thread has entered its executor; returns false if it has not.
-#[inline]
-pub(super) fn wake_here(task: &TaskRef) -> bool {
-    CURRENT.with(|current| {
-        if !ptr::eq(current.remote.get(), Arc::as_ptr(task.remote())) {
-            return false;
-        }
-        if !task.is_queued() && !task.is_complete() {
-            if let Some(local) = &*current.local.borrow() {
-                if !local.closed.get() {
-                    task.set_queued(true);
-                    let lane = if task.is_polled() { yielding() } else { local.lane.get() };
-                    local.tasks.borrow_mut().queue(lane, task.key());
-                }
-            }
-        }
-        true
-    })
-}
-
 /// Returns the lane for a task that wakes itself while it is polled.
 #[inline]
 pub(super) fn yielding() -> Lane {
     if coop::has_budget_remaining() { Lane::Yielded } else { Lane::Exhausted }
-}
-
-/// Wakes `root` if this thread has entered its executor; returns false if it has not.
-pub(super) fn wake_root_here(root: &Arc<Root>, remote: &Arc<Remote>) -> bool {
-    CURRENT.with(|current| {
-        let here = ptr::eq(current.remote.get(), Arc::as_ptr(remote));
-        if let (true, Some(local)) = (here, &*current.local.borrow()) {
-            local.wake_root(root);
-        }
-        here
-    })
-}
-
-/// Keeps the remains of a task for a later task, if this thread has entered the task's executor. Otherwise they are freed.
-#[inline]
-pub(super) fn give_back(remains: Remains) {
-    let Remains { block, remote } = remains;
-    let unwanted = CURRENT.with(|current| match current.local.borrow().as_deref() {
-        Some(local) if local.owner.owns(&remote) => {
-            if let Some(block) = block {
-                local.owner.pool().keep(block);
-            }
-            (None, local.tasks.borrow_mut().keep_remote(remote))
-        }
-        _ => (block, Some(remote)),
-    });
-    // Freed and dropped here, after the borrows have ended.
-    drop(unwanted);
 }

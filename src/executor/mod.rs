@@ -26,6 +26,7 @@
 //! * The flag is raised first and the owner unparked after. An owner that is about to park says so first and
 //!   looks at the flag after; see `remote.rs`.
 
+mod entered;
 mod join;
 mod lanes;
 mod local;
@@ -38,9 +39,10 @@ mod tasks;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub(crate) use entered::Enter;
 pub use join::{AbortHandle, JoinError, JoinHandle};
 pub(crate) use lanes::Lane;
-pub(crate) use local::{End, Enter, Local, RunReport};
+pub(crate) use local::{End, Local, RunReport};
 pub(crate) use remote::Remote;
 pub use tasks::{Id, TaskState};
 pub(crate) use tasks::{Origin, Spawned, TaskList};
@@ -78,7 +80,7 @@ impl Executor {
     /// Enters this executor: while the guard lives, wakes and spawns on this thread go straight to the run queue, without a
     /// lock or a notification. Guards nest, and are dropped in the reverse order.
     pub(crate) fn enter(&self) -> Enter {
-        Local::enter(&self.local)
+        entered::enter(self.local.clone())
     }
 
     /// The half that makes tasks. After [`shutdown`](Executor::shutdown), the futures of new tasks are dropped at once, and
@@ -312,7 +314,7 @@ struct CurrentRoot {
 
 impl ArcWake for Root {
     fn wake_by_ref(root: &Arc<Self>) {
-        if local::wake_root_here(root, &root.remote) {
+        if entered::wake_root_here(root, &root.remote) {
             return;
         }
         // SeqCst: this swap comes before the unparker checks whether the owner parks. It releases too, also when
@@ -383,7 +385,7 @@ impl Remote {
 #[track_caller]
 pub(crate) fn spawn_local<F: Future + 'static>(future: F) -> Result<JoinHandle<F::Output>, F> {
     let at = std::panic::Location::caller();
-    match local::entered() {
+    match entered::executor() {
         Some(local) => Ok(local.spawn_as(future, local.next(at))),
         None => Err(future),
     }

@@ -30,8 +30,9 @@
 //! * A stretch is the polls between two looks at I/O and timers. No two polls of a stretch have the same word, and `since`
 //!   changes only between stretches. So what is read between two equal words belongs to that poll.
 
+use super::entered;
 use super::join::JoinHandle;
-use super::local::{self, Local};
+use super::local::Local;
 use super::sent::{Kind, Kinds, Sent};
 use super::task::{self, AtomicOrigin, Pool, TaskRef, Unsent};
 use super::tasks::{Id, Numbers, Origin, Spawned, TaskList};
@@ -80,7 +81,7 @@ impl Remote {
 
     /// Whether this thread is in a turn of the executor.
     pub(crate) fn is_entered(self: &Arc<Self>) -> bool {
-        local::is_current(self)
+        entered::is_current(self)
     }
 
     fn send<F: Future + 'static>(
@@ -109,7 +110,7 @@ impl Remote {
     /// Returns what is known of the next task, which is spawned at `at`.
     pub(crate) fn next(self: &Arc<Self>, at: Origin) -> Spawned {
         // The owner thread has numbers of its own.
-        let local = local::here(self, |local| local.next(at));
+        let local = entered::here(self, |local| local.next(at));
         local.unwrap_or_else(|| Spawned { id: self.numbers.take(), at })
     }
 
@@ -126,7 +127,7 @@ impl Remote {
 
     /// Returns a list of the tasks as they are now, if this is the owner thread and it has entered the executor.
     pub(crate) fn task_list_here(self: &Arc<Self>) -> Option<TaskList> {
-        local::here(self, TaskList::new)
+        entered::here(self, TaskList::new)
     }
 
     /// What the owner thread is polling.

@@ -1,11 +1,12 @@
 //! `TimerMap`: the purposes for which go-zero's TimingWheel, Netty's and Skynet's timers are used, without their defects.
 //! docs/systems.md says which test stands for which defect. Here the map's owner is alone;
-//! `tests/time_timer_map_shared.rs` is about sharing it.
+//! `tests/time_timer_map_shared.rs` is about sharing it, and `each.rs` about what is done for each entry.
 
 #[path = "../common/mod.rs"]
 mod common;
 
 mod deadlines;
+mod each;
 mod entries;
 mod model;
 mod wakes;

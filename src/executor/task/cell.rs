@@ -3,14 +3,14 @@
 //! Ground rules:
 //!
 //! * Only this file touches a stage. `task/mod.rs` says which side may do so when.
-//! * The cell is made here, in `new`, and ends here, in `end`. Its memory goes back to the pool by way of `local.rs`.
+//! * The cell is made here, in `new`, and ends here, in `end`. Its memory goes back to the pool by way of `entered.rs`.
 
 use super::Progress;
 use super::header::{Header, TaskRef, Vtable, lend};
 use super::pool::Block;
 use crate::coop;
+use crate::executor::entered;
 use crate::executor::join::JoinError;
-use crate::executor::local;
 use crate::executor::remote::{Owner, Remote};
 use crate::executor::tasks::Spawned;
 use crate::panics::{discard, quietly};
@@ -220,9 +220,9 @@ unsafe fn run<F: Future + 'static>(task: NonNull<Header>, owner: &Owner) -> Prog
     // SAFETY: By the caller's promise the task outlives this call, and the waker is only lent for the poll.
     let waker = unsafe { lend(task) };
     let cx = &mut Context::from_waker(&waker);
-    let outer = local::set_polled(task.as_ptr().cast_const().cast());
+    let outer = entered::set_polled(task.as_ptr().cast_const().cast());
     let polled = catch_unwind(AssertUnwindSafe(|| coop::fresh(|| busy.poll(cx))));
-    local::set_polled(outer);
+    entered::set_polled(outer);
     let result = match polled {
         Ok(Poll::Ready(output)) => Ok(output),
         Err(payload) => Err(JoinError::panic(payload)),

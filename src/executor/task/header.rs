@@ -14,7 +14,7 @@
 
 use super::state::State;
 use super::{Progress, cell};
-use crate::executor::local;
+use crate::executor::entered;
 use crate::executor::remote::{Owner, Remote};
 use crate::executor::sent::Kind;
 use crate::executor::tasks::{Id, Origin, Spawned};
@@ -164,14 +164,14 @@ impl Header {
     /// Returns [`held`](Header::held), if this is the owner thread and it is not inside this task's poll.
     #[inline]
     pub(super) fn held_at_home(&self) -> Option<i8> {
-        (local::is_current(&self.remote) && !self.is_polled()).then(|| self.held())
+        (entered::is_current(&self.remote) && !self.is_polled()).then(|| self.held())
     }
 
     /// Counts `more` references, if this is the owner thread and the task has not completed. Returns whether it did. At most one
     /// call in a hundred takes an atomic step.
     #[inline]
     fn hold(&self, more: i8) -> bool {
-        let polled = local::polled().cast::<Header>();
+        let polled = entered::polled().cast::<Header>();
         if ptr::eq(polled, self) {
             // Counts through the pointer that is already loaded. `self` may come from far-away memory and still be loading, for
             // example when many timers are dropped; so the processor continues without it.
@@ -179,7 +179,7 @@ impl Header {
             unsafe { &*polled }.count(more);
             return true;
         }
-        if !local::is_current(&self.remote) || self.is_complete() {
+        if !entered::is_current(&self.remote) || self.is_complete() {
             return false;
         }
         self.count(more);
@@ -298,7 +298,7 @@ impl TaskRef {
     /// Queues the task or sends it to its owner, if it is not ready yet.
     #[inline]
     pub(super) fn wake(&self) {
-        if !local::wake_here(self) && self.state.schedule() {
+        if !entered::wake_here(self) && self.state.schedule() {
             send(self.clone());
         }
     }
@@ -344,7 +344,7 @@ impl TaskRef {
             // SAFETY: The pointer is that of a task. This was the only reference, and the task is complete: its future has been
             // dropped. The output belongs to the claim, which gave it up before its reference, or has been dropped by the owner.
             let remains = unsafe { cell::end(self.header) };
-            local::give_back(remains);
+            entered::give_back(remains);
         }
     }
 }
@@ -458,7 +458,7 @@ unsafe fn clone(data: *const ()) -> RawWaker {
 unsafe fn wake(data: *const ()) {
     // SAFETY: The waker was alive, and its reference is ours from here on.
     let task = ManuallyDrop::into_inner(unsafe { reference(data) });
-    if !local::wake_here(&task) && task.state.schedule() {
+    if !entered::wake_here(&task) && task.state.schedule() {
         send(task);
     }
 }

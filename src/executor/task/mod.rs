@@ -16,7 +16,7 @@
 //!                           |     shutdown                                   |     or returned with ABORTED set
 //!                           +--------------------> COMPLETE <----------------+
 //!
-//!   (2) on the owner thread  local::wake_here   sets the header's QUEUED, a plain flag, and queues the task
+//!   (2) on the owner thread  entered::wake_here   sets the header's QUEUED, a plain flag, and queues the task
 //!       elsewhere            State::schedule    sets SCHEDULED, and the task goes through the inbox
 //!                            Only a caller that finds the mark unset passes the task on, so that a thousand wakes are one poll.
 //!   (3) cell::run        unsets both before it polls, so that a wake during the poll makes the task ready again
