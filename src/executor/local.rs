@@ -26,13 +26,14 @@ use crate::coop;
 use crate::sync::thread_local;
 use mainspring_driver::Unpark;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-// The executors of this thread, to be found by a `Remote`. This one has a destructor: after it, no executor is found.
+// The executors of this thread, by the addresses of their `Remote`s. This one has a destructor: after it, no executor is found.
 thread_local! {
-    static OWNED: RefCell<Vec<Weak<Local>>> = const { RefCell::new(Vec::new()) };
+    static OWNED: RefCell<BTreeMap<*const Remote, Weak<Local>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// While there is something to take in, this number of tasks waits in its lane.
@@ -116,7 +117,8 @@ impl Local {
             longest: Cell::new(0),
             until_trim: Cell::new(TRIM_EVERY),
         });
-        let _ = OWNED.try_with(|owned| owned.borrow_mut().push(Rc::downgrade(&local)));
+        let (remote, weak) = (Arc::as_ptr(local.remote()), Rc::downgrade(&local));
+        let _ = OWNED.try_with(|owned| owned.borrow_mut().insert(remote, weak));
         local
     }
 
@@ -129,8 +131,7 @@ impl Local {
     /// Returns the executor that `remote` belongs to, if this is its owner thread.
     #[cold]
     pub(crate) fn owned(remote: &Arc<Remote>) -> Option<Rc<Local>> {
-        let mine = |local: &Rc<Local>| Arc::ptr_eq(local.remote(), remote);
-        OWNED.try_with(|owned| owned.borrow().iter().filter_map(Weak::upgrade).find(mine)).ok().flatten()
+        OWNED.try_with(|owned| owned.borrow().get(&Arc::as_ptr(remote))?.upgrade()).ok().flatten()
     }
 
     #[inline]
@@ -441,7 +442,7 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        let _ = OWNED.try_with(|owned| owned.borrow_mut().retain(|local| local.strong_count() > 0));
+        let _ = OWNED.try_with(|owned| owned.borrow_mut().remove(&Arc::as_ptr(self.remote())));
     }
 }
 
