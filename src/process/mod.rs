@@ -87,9 +87,9 @@
 //! * otherwise by a small task of the runtime that it was spawned in, as soon as it ends. The task appears in a
 //!   [dump](crate::dump) under its name, `reaps a child`, and [`shutdown_timeout`](crate::Runtime::shutdown_timeout) waits
 //!   for it as for any other;
-//! * and also whenever a child of this module is spawned or dropped, in any runtime. This is for children whose runtime is
-//!   gone or does not run; if it never happens, they stay zombies until this process ends. It costs a system call for each
-//!   child that was dropped and still runs.
+//! * and also whenever a child of this module is spawned or dropped, in any runtime: then up to 32 are asked, in turns. This is
+//!   for children whose runtime is gone or does not run; if it never happens, they stay zombies until this process ends. It costs a
+//!   system call for each of the 32.
 //!
 //! # Without a pidfd
 //!

@@ -12,6 +12,8 @@
 //!   taken the status, or this process may be a child by `fork`, which must not kill its siblings.
 //! * No child is forgotten: a child that is dropped while it runs is one of the orphans from then on, whether or not its
 //!   runtime runs. Whoever learns of an orphan's end first takes it from the list.
+//! * A child that is spawned or dropped asks for the status of no more than [`AT_ONCE`] orphans, in turns. It adds at most one to
+//!   them, so those that have ended do not pile up; and a child costs the same, however many orphans run.
 //! * A child by `fork` has its own list: the orphans in its parent's are the parent's, and another thread may have had the lock.
 
 use crate::blocking;
@@ -35,10 +37,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
-/// Children that were dropped while they ran, by keys of their own, because a process number is used again.
-type Orphans = Mutex<BTreeMap<u64, Child>>;
+/// Children that were dropped while they ran.
+struct Orphans {
+    /// By keys of their own, because a process number is used again.
+    children: BTreeMap<u64, Child>,
+    /// The key from which on they are asked next.
+    next: u64,
+}
 
-static ORPHANS: PerProcess<Orphans> = PerProcess::new(Mutex::new(BTreeMap::new()));
+static ORPHANS: PerProcess<Mutex<Orphans>> = PerProcess::new(Mutex::new(Orphans::new()));
+
+/// The number of orphans whose status a child asks for as it comes or goes.
+const AT_ONCE: usize = 32;
 
 /// The next orphan's key. It is not in the list, so that a key from before a `fork` stands for nothing in the child.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(0);
@@ -77,9 +87,9 @@ impl Place {
         };
         let mut orphans = orphans();
         // If it is not there, its status was asked for by somebody else.
-        let answer = orphans.get_mut(key).ok_or(Errno::CHILD)?.try_wait();
+        let answer = orphans.children.get_mut(key).ok_or(Errno::CHILD)?.try_wait();
         if is_final(&answer) {
-            orphans.remove(key);
+            orphans.children.remove(key);
         }
         answer
     }
@@ -122,7 +132,7 @@ impl Watched {
         // Relaxed: the number stands for itself.
         let key = NEXT_KEY.fetch_add(1, Ordering::Relaxed);
         match mem::replace(&mut self.place, Place::Orphans(key)) {
-            Place::Here(child) => drop(orphans().insert(key, child)),
+            Place::Here(child) => drop(orphans().children.insert(key, child)),
             left_before => self.place = left_before,
         }
     }
@@ -225,13 +235,34 @@ impl Drop for Watched {
 }
 
 /// The orphans of this process. (There is a runtime, so forks are counted.)
-fn orphans() -> MutexGuard<'static, BTreeMap<u64, Child>> {
-    ORPHANS.of(Process::current(), Orphans::default).lock().unwrap_or_else(PoisonError::into_inner)
+fn orphans() -> MutexGuard<'static, Orphans> {
+    ORPHANS
+        .of(Process::current(), || Mutex::new(Orphans::new()))
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Asks for the status of all orphans.
+/// Asks for the status of the orphans whose turn it is.
 fn reap_orphans() {
-    orphans().retain(|_, child| !is_final(&child.try_wait()));
+    orphans().reap();
+}
+
+impl Orphans {
+    const fn new() -> Orphans {
+        Orphans { children: BTreeMap::new(), next: 0 }
+    }
+
+    fn reap(&mut self) {
+        for _ in 0..self.children.len().min(AT_ONCE) {
+            // After the last one, the first is next.
+            let next = self.children.range(self.next..).next().or_else(|| self.children.first_key_value());
+            let Some((&key, _)) = next else { return };
+            self.next = key + 1;
+            if self.children.get_mut(&key).is_some_and(|child| is_final(&child.try_wait())) {
+                self.children.remove(&key);
+            }
+        }
+    }
 }
 
 /// Returns whether nothing is left to be asked for.
@@ -327,6 +358,34 @@ mod tests {
             drop(stds(&mut child).stdin.take());
             assert!(child.wait().await.unwrap().success());
         });
+    }
+
+    #[test]
+    fn a_child_that_comes_asks_some_orphans_only_and_each_orphan_has_its_turn() {
+        let mut orphans = Orphans::new();
+        let running = |_| Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        // One of them ends; the others run on.
+        let last = 2 * AT_ONCE as u64;
+        orphans.children.extend((0..last).map(|key| (key, running(key))));
+        let ended = Command::new("true").spawn().unwrap();
+        let number = rustix::process::Pid::from_child(&ended);
+        let seen = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        rustix::process::waitid(rustix::process::WaitId::Pid(number), seen).unwrap();
+        orphans.children.insert(last, ended);
+        for asked in [1, 2] {
+            orphans.reap();
+            assert_eq!((orphans.next, orphans.children.len()), (asked * AT_ONCE as u64, last as usize + 1));
+        }
+        orphans.reap();
+        assert_eq!(orphans.next, AT_ONCE as u64 - 1, "after the last one it starts anew");
+        assert_eq!(orphans.children.len(), last as usize, "the one that has ended is asked, too");
+        for child in orphans.children.values_mut() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        // All have ended; from the middle on, the rest is asked before it starts anew.
+        (0..4).for_each(|_| orphans.reap());
+        assert!(orphans.children.is_empty());
     }
 
     #[test]
