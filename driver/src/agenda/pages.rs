@@ -5,6 +5,8 @@
 //! * A value stays where it was put until it is taken: growing adds a page, and copies nothing.
 //! * A page is full, partly filled (then it is in the list that starts at `partial`), empty (then it is in
 //!   `empty`), or released (then it is in `vacant`, and has no memory).
+//! * Taking a value allocates nothing: `empty` has room for all pages. (Where much small memory has been freed, glibc sorts it at
+//!   the next request: 2 ms, when a million values leave that were due within the same 16 ns.)
 //! * Pages are kept up to the number that was recently in use at once, or that was reserved; [`Pages::release_some`] releases
 //!   the surplus of a burst, in small steps.
 //! * A `Peak` is the number that was recently in use. A peak that recurs counts as long as it recurs, however long the pauses:
@@ -176,7 +178,7 @@ impl<T> Pages<T> {
         let end = self.pages.len() as u32;
         self.vacant.retain(|&id| id < end);
         self.pages.shrink_to_fit();
-        self.empty.shrink_to_fit();
+        self.empty.shrink_to(self.pages.len());
         self.vacant.shrink_to_fit();
     }
 
@@ -251,6 +253,7 @@ impl<T> Pages<T> {
         let id = self.pages.len() as u32;
         assert!(id < MOST, "more than four thousand million values");
         self.pages.push(page);
+        self.empty.reserve(self.pages.len() - self.empty.len());
         id
     }
 
@@ -328,6 +331,19 @@ impl Peak {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn taking_values_allocates_nothing() {
+        let mut pages = Pages::new();
+        for count in [20_000, 6_400] {
+            (0..count).for_each(|value| _ = pages.insert(value));
+            let bytes = pages.allocated_bytes();
+            assert!((1..count).all(|index| pages.take(index).is_some()));
+            assert_eq!(pages.allocated_bytes(), bytes);
+            pages.shrink();
+            pages.take(0);
+        }
+    }
 
     #[test]
     fn values_stay_where_they_are_and_pages_come_and_go() {
