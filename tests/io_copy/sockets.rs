@@ -1,14 +1,17 @@
 //! Over sockets: megabytes, and a client that resets.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::time::Duration;
 
 use crate::Copied;
 use crate::common::{self, LONG, watchdog};
+use futures::future::{Either, select};
 use futures::{AsyncReadExt, AsyncWriteExt};
 use mainspring::io::{Direction, copy_bidirectional};
 use mainspring::net::{TcpListener, TcpStream};
+use mainspring::time::{Instant, sleep_until};
 use mainspring::{block_on, spawn};
 
 /// Accepts one connection and passes it on to `upstream`.
@@ -83,4 +86,61 @@ fn a_client_that_resets_is_an_error_of_its_direction() {
         // The streams of the proxy are gone, and its upstream is told.
         assert_eq!(server.read(&mut [0]).await.unwrap(), 0);
     });
+}
+
+/// The task does something else for long, and only then polls the copy, whose byte has come meanwhile: before the limit's timer is
+/// fired, or, if `moved`, after that, but before the end that an earlier byte has moved. Returns whether the byte came in time.
+fn hold_up(moved: bool) -> bool {
+    let limit = Duration::from_millis(200);
+    let hold_until = |end: Instant| while Instant::now() < end {};
+    block_on(async {
+        let upstream = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = upstream.local_addr().unwrap();
+        let mut a = TcpStream::connect(address).await.unwrap();
+        let mut client = upstream.accept().await.unwrap().0.into_std().unwrap();
+        let mut b = TcpStream::connect(address).await.unwrap();
+        let (mut server, _) = upstream.accept().await.unwrap();
+        let start = Instant::now();
+        let busy = async {
+            let mut end = start + limit;
+            if moved {
+                sleep_until(start + limit / 2).await;
+                end += limit / 2;
+                client.write_all(b"1").unwrap();
+                server.read_exact(&mut [0]).await.unwrap();
+                // Lets the timer fire together with the sleep.
+                spawn(async move {
+                    sleep_until(start + limit * 9 / 10).await;
+                    hold_until(start + limit * 11 / 10);
+                })
+                .detach();
+                sleep_until(start + limit * 19 / 20).await;
+            } else {
+                // The timer is due directly after this.
+                sleep_until(start + limit - Duration::from_micros(500)).precise().await;
+            }
+            client.write_all(b"2").unwrap();
+            let in_time = Instant::now() < end;
+            hold_until(start + 2 * limit);
+            in_time
+        };
+        // The copy goes on after that, until the byte has arrived or the limit has ended it.
+        let mut copy = pin!(copy_bidirectional(&mut a, &mut b).idle(limit));
+        let in_time = match select(pin!(busy), copy.as_mut()).await {
+            Either::Left((in_time, _)) => in_time,
+            Either::Right(_) => return false,
+        };
+        let copied = matches!(select(server.read_exact(&mut [0]), copy).await, Either::Left((Ok(()), _)));
+        assert!(copied || !in_time, "silent, although a byte came in time (moved: {moved})");
+        in_time
+    })
+}
+
+#[test]
+fn a_byte_that_came_in_time_while_the_task_held_the_thread_up_is_seen_before_the_limit() {
+    let _alive = watchdog(LONG);
+    for moved in [false, true] {
+        // On a busy machine the byte may be late.
+        while !hold_up(moved) {}
+    }
 }

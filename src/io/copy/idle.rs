@@ -7,6 +7,9 @@
 //!   the wheel nothing. Limits are long: a reset for each byte, cheap as it is, would be made thousands of times for each
 //!   one that matters.
 //! * Ends only move later, so the timer never waits too long.
+//! * The runtime's turn ends a limit, which looks at the sockets first, and not the clock: the task may have held the thread up
+//!   itself, and bytes that came meanwhile are known only after the next look. So an end that has passed since the timer fired
+//!   waits for another turn.
 //! * A poll in which bytes moved reads the clock, once. The turn's latest reading would cost nothing, but it was taken
 //!   before the bytes moved, earlier by everything that ran since: the limit would end early.
 //! * A direction that could not be asked, because the budget was used up, may have bytes waiting. Then no limit ends the copy in this
@@ -25,6 +28,10 @@ use pin_project_lite::pin_project;
 use super::error::Direction;
 use crate::coop;
 use crate::runtime::context;
+
+/// How far ahead the timer is reset if the end has passed. The timer compares a time that is no more than a millisecond ahead with
+/// the clock, and would not wait for a turn.
+const TURN: Duration = Duration::from_millis(2);
 
 /// The limit that was exceeded.
 #[derive(Debug)]
@@ -110,12 +117,13 @@ impl Idle {
                     continue;
                 }
             };
-            ready!(timer.as_mut().poll_elapsed(cx)).map_err(shut_down)?;
+            ready!(timer.as_mut().poll_fired(cx)).map_err(shut_down)?;
             // The timer may have been armed for an earlier end.
-            if end <= timer.handle().now() {
+            if end <= timer.deadline() {
                 return Poll::Ready(Ok(silence));
             }
-            timer.reset(end);
+            let now = timer.handle().now();
+            timer.reset(if end <= now { now.saturating_add(TURN) } else { end });
         }
     }
 
