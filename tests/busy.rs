@@ -439,6 +439,28 @@ fn a_timer_goes_on_beside_a_program_that_calls_block_on_again_and_again() {
     assert!(ticks.get() >= CALLS / 4, "{} ticks in {CALLS} calls", ticks.get());
 }
 
+/// Whenever the program comes back, a byte waits in a socket. So those tasks are seldom idle, although the thread mostly is.
+#[test]
+fn a_timer_does_not_wait_while_the_program_is_away_from_tasks_that_rested() {
+    const VISITS: u64 = 100;
+    let _watchdog = watchdog(LONG);
+    for way in ["block_ons", "turns"] {
+        let runtime = Runtime::new().unwrap();
+        drop(runtime.spawn(talk(u64::MAX)));
+        let (ticks, ticker) = ticks(ms(1), ms(5));
+        drop(runtime.spawn(ticker));
+        for _ in 0..VISITS {
+            match way {
+                "block_ons" => runtime.block_on(async {}),
+                _ => while runtime.turn(ms(0)) {},
+            }
+            std::thread::sleep(ms(5));
+        }
+        // After each tick it had to wait until the others had used three milliseconds, some microseconds a visit.
+        assert!(ticks.get() >= VISITS / 8, "{} ticks in {VISITS} visits, in {way}", ticks.get());
+    }
+}
+
 #[test]
 fn tasks_that_timers_woke_go_in_the_order_of_their_deadlines() {
     let _watchdog = watchdog(LONG);

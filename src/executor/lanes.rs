@@ -24,6 +24,7 @@
 //!
 //! * Each lane is first in, first out.
 //! * `used` is relative to the least served lane with work. A lane that was without work saves nothing up for later.
+//! * While nothing is ready, what the lanes have used is forgiven as time passes.
 //! * The lane `Woken` also has work while more tasks for it wait in the inbox. If only lanes that are ahead of it are left then,
 //!   nothing is next until some of these have been taken in.
 //! * So it has, too, from when it becomes empty beside a lane that is too far ahead, until the next look at the sockets: what its tasks
@@ -58,6 +59,7 @@ const LANES: usize = 4;
 const WOKEN: u8 = 1 << Lane::Woken as u8;
 const EXHAUSTED: u8 = 1 << Lane::Exhausted as u8;
 const YIELDED: u8 = 1 << Lane::Yielded as u8;
+const ALL: u8 = (1 << LANES) - 1;
 
 /// The queues of the lanes, and the time that each lane has used. What the keys in the queues mean is up to the owner.
 pub(super) struct Lanes {

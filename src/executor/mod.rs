@@ -187,6 +187,11 @@ impl Executor {
         self.local.lanes(|lanes| lanes.charge_lane(lane, elapsed));
     }
 
+    /// To be called when the clock was read, and the thread has had `elapsed` nanoseconds for other things: nothing was ready.
+    pub(crate) fn forgive(&self, elapsed: u64) {
+        self.local.lanes(|lanes| lanes.forgive(elapsed));
+    }
+
     /// Returns whether a lane has used more time than another.
     pub(crate) fn is_uneven(&self) -> bool {
         self.local.lanes(|lanes| lanes.is_uneven())

@@ -24,6 +24,8 @@
 //!
 //! * While tasks that a timer woke are waiting, a deadline that passes does not end the turn: its task would wait behind
 //!   them. Nor does it end the turn while timers have had more than their share: no timer would fire.
+//! * While nothing is left to run, the thread sleeps or does what is not the runtime's business. Nobody waited for the lanes that are
+//!   ahead then, so they are forgiven as much time.
 //! * Under another event loop there is no [`LONGEST`], since what that loop finds need not wait.
 //! * If time is paused, or is advanced by the program, the clock says nothing about how long polls take. Then a count of
 //!   polls bounds the turn and the lanes: two runs do the same. If time is paused during a turn, the turn
@@ -80,6 +82,8 @@ pub(super) struct Pace {
     /// The previous turn ended for the sake of this lane: a deadline had passed, or only tasks were left whose lanes were ahead of what
     /// sockets wake.
     ended_for: Option<Lane>,
+    /// Nothing was left to run after the last stretch.
+    rested: bool,
     /// The maximum number of polls until the next reading.
     most: usize,
 }
@@ -99,6 +103,7 @@ impl Pace {
             read: Nanos::ZERO,
             due: None,
             ended_for: None,
+            rested: false,
             most: FIRST,
         }
     }
@@ -112,6 +117,9 @@ impl Pace {
     /// Begins a turn. The sockets were looked at `now`. Returns whether the timers must wait, because they have had more than
     /// their share. The look is charged after that, so a turn that ended for a deadline is followed by its timer.
     pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor, now: Nanos) -> bool {
+        if self.rested && !self.counted {
+            executor.forgive(now.get().saturating_sub(self.read.get()));
+        }
         let must_wait = executor.must_wait(Lane::Timer);
         let counted_before = self.counted;
         self.counted = self.test_clock || handle.timers().is_paused();
@@ -168,6 +176,7 @@ impl Pace {
 
     /// Returns whether the turn is over, after a stretch that took this number of tasks from the queue.
     pub(super) fn is_over(&mut self, handle: &Handle, executor: &Executor, taken: usize) -> bool {
+        self.rested = false;
         // At least one: the stretch may have ended before it took any.
         self.left = self.left.saturating_sub(taken.max(1));
         self.ready = self.ready.saturating_sub(taken.max(1));
@@ -202,6 +211,7 @@ impl Pace {
     /// they are charged to nobody, and a lane that is behind would never catch up if its tasks rest in each turn, and are woken
     /// by each look at the sockets, or if the program calls `block_on` again and again.
     pub(super) fn rest(&mut self, handle: &Handle, executor: &Executor) {
+        self.rested = !executor.has_ready();
         if executor.is_uneven() && !self.is_counted(handle) {
             let now = handle.timers().now();
             executor.charge(now.get().saturating_sub(self.read.get()));

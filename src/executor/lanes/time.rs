@@ -16,7 +16,7 @@
 //! * Without readings of the clock the estimates stay as they were, so that lanes take turns by counts, and two runs
 //!   of a program do the same.
 
-use super::{LANES, Lane, Lanes};
+use super::{ALL, LANES, Lane, Lanes};
 use std::mem;
 
 /// How far, in nanoseconds, a lane may be ahead of the least served lane with work.
@@ -121,6 +121,16 @@ impl Lanes {
     pub(in crate::executor) fn charge_lane(&mut self, lane: Lane, elapsed: u64) {
         self.spend(lane as usize, elapsed.min(BESIDE), 0);
         self.balance(self.working());
+    }
+
+    /// Forgives each lane `elapsed` nanoseconds of what it has used, because the thread has had that much time for more. The polls
+    /// since the last reading of the clock are not measured.
+    pub(in crate::executor) fn forgive(&mut self, elapsed: u64) {
+        if self.is_uneven() {
+            self.take_polls();
+            self.used = self.used.map(|used| (used - elapsed.min(LONGEST) as i64).max(0));
+            self.balance(ALL);
+        }
     }
 
     /// Adds what a lane has used. Of what exceeds both the `usual` and the [`SUSPECT`] time, as much as possible is forgiven.
