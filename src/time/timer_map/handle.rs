@@ -15,7 +15,7 @@
 //!   The first command takes the waker, so that the owner is woken once for all commands that it has not seen.
 //! * The queue holds the commands that the owner has not taken yet, and has no limit: refusing a removal would be
 //!   worse. The owner takes all of them at once, and carries out a limited number in each poll. Two buffers alternate;
-//!   the memory of a burst is released after it, unless the next burst comes soon.
+//!   the memory of a burst is released a second or two after it, by a poll, unless the next burst comes before.
 //! * No entry comes out before all commands have been carried out that were sent before the poll: one of them may
 //!   remove it. Where one poll cannot carry out all of them, several polls do, and then entries may come out: as
 //!   many as these commands were, before commands that were sent in the meantime are counted. Those might come without end,
@@ -253,6 +253,9 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
 /// The number of commands for which the buffers keep room.
 const KEPT: usize = 64;
 
+/// A window is two to this many nanoseconds: about a second.
+const WINDOW_BITS: u32 = 30;
+
 struct State<C> {
     queue: VecDeque<C>,
     /// How many commands the owner has taken and not carried out. May be too high while the owner carries out commands.
@@ -279,8 +282,10 @@ pub(super) struct Inbox<C> {
     sender: Sender<C>,
     /// The commands that were taken out and not yet carried out.
     taken: VecDeque<C>,
-    /// How many commands are taken at once when they are many: a maximum that falls slowly.
-    usual: usize,
+    /// How many commands were taken at once, at most, in this window of time and in the one before.
+    most: [usize; 2],
+    /// The number of this window.
+    window: u64,
     debt: Debt,
 }
 
@@ -344,7 +349,8 @@ impl<C> Inbox<C> {
         Inbox {
             sender: Sender(Arc::new(Mutex::new(state))),
             taken: VecDeque::new(),
-            usual: 0,
+            most: [0; 2],
+            window: 0,
             debt: Debt::default(),
         }
     }
@@ -376,16 +382,14 @@ impl<C> Inbox<C> {
     fn next(&mut self) -> Option<C> {
         if self.taken.is_empty() {
             // The owner has both buffers in turn. A load that recurs keeps its memory.
-            let keep = 2 * KEPT.max(self.usual);
+            let keep = 2 * KEPT.max(self.most[0]).max(self.most[1]);
             if self.taken.capacity() > 2 * keep {
                 self.taken.shrink_to(keep);
             }
             let mut state = self.sender.lock();
             std::mem::swap(&mut state.queue, &mut self.taken);
             state.taken = self.taken.len();
-            if state.taken > 0 {
-                self.usual = state.taken.max(self.usual - self.usual.div_ceil(64));
-            }
+            self.most[0] = self.most[0].max(state.taken);
         }
         let command = self.taken.pop_front()?;
         if self.debt.owed > 0 {
@@ -408,6 +412,15 @@ impl<C> Inbox<C> {
     /// An entry has come out.
     pub(super) fn let_out(&mut self) {
         self.debt.paid = self.debt.paid.saturating_sub(1);
+    }
+
+    /// Time has passed until `now`: a past burst may be one no more.
+    pub(super) fn pass(&mut self, now: Nanos) {
+        let window = now.get() >> WINDOW_BITS;
+        if window != self.window {
+            self.window = window;
+            self.most = [0, self.most[0]];
+        }
     }
 
     /// No command is left, or no entry is due: the commands that wait from now on come first.
@@ -437,17 +450,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bursts_memory_is_given_back() {
+    fn a_bursts_memory_is_given_back_although_nothing_is_sent_any_more() {
         let mut inbox = Inbox::new();
-        let send = |inbox: &Inbox<u32>| inbox.sender().send(0, |n| n).unwrap();
-        (0..100_000).for_each(|_| send(&inbox));
-        while inbox.next().is_some() {}
-        for _ in 0..600 {
-            send(&inbox);
+        for _ in 0..2 {
+            (0..100_000).for_each(|n| inbox.sender().send(n, |n| n).unwrap());
             while inbox.next().is_some() {}
         }
-        let kept = inbox.taken.capacity() + inbox.sender().lock().queue.capacity();
-        assert!(kept <= 10 * KEPT, "room for {kept} is kept");
+        let mut kept = vec![];
+        for window in 0..4 {
+            inbox.pass(Nanos::new(window << WINDOW_BITS));
+            // One for each buffer.
+            (0..2).for_each(|_| assert!(inbox.next().is_none()));
+            kept.push(inbox.taken.capacity() + inbox.sender().lock().queue.capacity());
+        }
+        assert!(kept[1] >= 200_000 && kept[2] <= 4 * KEPT && kept[3] == kept[2], "{kept:?}");
     }
 
     #[test]
