@@ -140,6 +140,7 @@ impl EventLoop {
     pub(super) fn turn(&mut self, handle: &Handle, executor: &Executor, may_sleep: bool, most: Duration) {
         handle.counters().turns.add(1);
         let idle = may_sleep && !self.backlog;
+        let events = handle.counters().events.get();
         let end = if idle {
             self.look_idly(handle, executor, most)
         } else {
@@ -154,6 +155,7 @@ impl EventLoop {
             self.end_turn(handle, now);
         }
         executor.looked();
+        self.pace.found = handle.counters().events.get() != events;
         let must_wait = self.pace.begin(handle, executor, now);
         let mut fired = 0;
         if !must_wait {

@@ -12,7 +12,8 @@
 //! That is [`INTERVAL`] after the last look, or at a deadline that comes no more than [`NEAR`] later, because the look would
 //! make the task of that deadline late. While tasks are ready that were ready at the last look, it is not yet time, for up to
 //! [`LONGEST`]: what another look finds goes behind those tasks. It is time at once if only tasks are left whose lanes have had more
-//! than the share of those that the look may find.
+//! than the share of those that the look may find. And it is time sooner if the last look has found something: they may talk through
+//! a socket. When the tasks that it woke rest again, the others have as much time as these have had, and at least [`SOON`].
 //!
 //! A reading of the clock costs more than a cheap poll. So the clock is read after the number of polls that is expected to
 //! fit into the time that is left, judging by the cost of recent polls: after each poll that takes a millisecond, and once
@@ -40,6 +41,9 @@ use crate::executor::{Executor, Lane};
 
 /// How long a turn may go on without a look at the sockets, in nanoseconds.
 const INTERVAL: u64 = 50_000;
+
+/// How long at least, in nanoseconds, if that look has found something.
+const SOON: u64 = 5_000;
 
 /// How long it may go on while tasks are ready that were ready at that look, in nanoseconds.
 const LONGEST: u64 = 1_000_000;
@@ -84,6 +88,10 @@ pub(super) struct Pace {
     ended_for: Option<Lane>,
     /// Nothing was left to run after the last stretch.
     rested: bool,
+    /// The look at the sockets has found something.
+    pub(super) found: bool,
+    /// How long the turn may last if so, once the tasks rest that the look has woken.
+    soon: Option<u64>,
     /// The maximum number of polls until the next reading.
     most: usize,
 }
@@ -104,6 +112,8 @@ impl Pace {
             due: None,
             ended_for: None,
             rested: false,
+            found: false,
+            soon: None,
             most: FIRST,
         }
     }
@@ -112,6 +122,7 @@ impl Pace {
     pub(super) fn enter(&mut self, hosted: bool) {
         self.hosted = hosted;
         self.ended_for = None;
+        self.found = false;
     }
 
     /// Begins a turn. The sockets were looked at `now`. Returns whether the timers must wait, because they have had more than
@@ -136,6 +147,7 @@ impl Pace {
         self.looked = now;
         self.read = now;
         self.due = None;
+        self.soon = None;
         self.most = FIRST;
         if self.counted && !counted_before {
             executor.begin_counting();
@@ -165,7 +177,7 @@ impl Pace {
         let due = self.due.unwrap_or_else(|| self.next_deadline(handle, executor));
         coop::set_slice(Some(self.slice(handle, due)));
         let fit = |end: Nanos| executor.fit(end.get().saturating_sub(self.read.get())) as usize;
-        let mut polls = fit(self.end(INTERVAL, due));
+        let mut polls = fit(self.end(self.interval(executor), due));
         // Only what was ready at the look has more time.
         if polls < self.most.min(self.ready) {
             polls = polls.max(fit(self.end(LONGEST, due)).min(self.ready));
@@ -192,9 +204,12 @@ impl Pace {
         handle.remote().polling().set_since(now.get());
         self.read = now;
         self.most = (2 * self.most).min(MOST);
+        if self.found && self.soon.is_none() && !executor.is_waiting(Lane::Woken) {
+            self.soon = Some((2 * now.get().saturating_sub(self.looked.get())).clamp(SOON, INTERVAL));
+        }
         let due = self.next_deadline(handle, executor);
         self.due = Some(due);
-        let interval = if self.ready > 0 { LONGEST } else { INTERVAL };
+        let interval = if self.ready > 0 { LONGEST } else { self.interval(executor) };
         let end = self.end(interval, due);
         // A poll that would hardly fit belongs to the next turn: to come closer in ever smaller steps is not worth it. A turn
         // that a deadline ends lasts until that deadline, less the time that the look at the sockets takes.
@@ -217,6 +232,11 @@ impl Pace {
             executor.charge(now.get().saturating_sub(self.read.get()));
             self.read = now;
         }
+    }
+
+    /// How long the turn may last for tasks that were not ready at the look.
+    fn interval(&self, executor: &Executor) -> u64 {
+        self.soon.filter(|_| !executor.is_waiting(Lane::Woken)).unwrap_or(INTERVAL)
     }
 
     /// When a turn ends that may last this number of nanoseconds after the look at the sockets, if the next deadline is
@@ -323,6 +343,60 @@ mod tests {
             assert_eq!(pace.ended_for == Some(Lane::Timer), is_near);
             task.abort();
         }
+    }
+
+    #[test]
+    fn after_a_look_that_found_something_others_have_as_much_time_as_those_that_it_woke() {
+        // The clock advances by this with each poll.
+        const STEP: u64 = 100;
+        for (found, woken, lasts) in [
+            (true, 1_000, SOON),
+            (true, 8_000, 16_000),
+            (true, INTERVAL - 1_000, INTERVAL),
+            (false, 8_000, INTERVAL),
+        ] {
+            let (runtime, clock) = runtime();
+            let (handle, executor) = (runtime.handle(), &runtime.executor);
+            let began = handle.timers().now();
+            let mut pace = Pace::new(None, false);
+            pace.begin(handle, executor, began);
+            pace.found = found;
+            let (mut taken, mut took) = (1, woken);
+            loop {
+                clock.advance(Duration::from_nanos(took));
+                if pace.is_over(handle, executor, taken) {
+                    break;
+                }
+                taken = pace.stretch(handle, executor);
+                took = STEP * taken as u64;
+            }
+            let lasted = handle.timers().now().get() - began.get();
+            let ends = lasts - executor.next_cost() / 2;
+            assert!((ends..ends + STEP).contains(&lasted), "{lasted} instead of {ends}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_turn_knows_whether_its_look_has_found_something() {
+        use std::io::Write;
+        let runtime = Runtime::new().unwrap();
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        drop(runtime.spawn(async move {
+            let mut ours = crate::io::AsyncFd::new(ours).unwrap();
+            while futures::AsyncReadExt::read(&mut ours, &mut [0]).await.is_ok() {}
+        }));
+        let found = || {
+            runtime.turn(Duration::ZERO);
+            runtime.event_loop.borrow().pace.found
+        };
+        // The first may tell that there is room to write.
+        found();
+        found();
+        assert!(!found());
+        theirs.write_all(&[0]).unwrap();
+        assert!(found() || found());
+        assert!(!found());
     }
 
     #[test]
