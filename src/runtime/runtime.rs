@@ -182,7 +182,8 @@ impl Runtime {
     /// Runs `future` to completion, and everything else of this runtime meanwhile. Returns the output of `future`.
     ///
     /// Tasks and timers that are not finished remain, and go on in the next call. Each call gives the tasks, the I/O and the
-    /// timers at least one chance to run, however soon its future is ready.
+    /// timers at least one chance to run, however soon its future is ready. (If others are always ready, tasks that have had more than
+    /// their share of the time wait for as many calls as it takes.)
     ///
     /// # Panics
     ///

@@ -48,7 +48,8 @@
 //!   takes a few. So neither a ticker nor a long sleep among a crowd that was armed in order makes the crowd cascade; nor do those that
 //!   were there before it, in up to 2048 cells.
 //! * Work is sliced: a cascade may stop after any cell. No step sorts more than a short row, of up to 2048 cells. What a step moves,
-//!   skips or frees besides takes no longer; only the last timer of a row of millions that leaves frees the list of its blocks.
+//!   skips or frees besides takes no longer. There are two exceptions: the last timer of a row of millions that leaves frees the list of
+//!   its blocks; and when hundreds of thousands leave the tree, the allocator gives its memory back at a time of its own choice.
 //! * [`Wheel::check`] verifies all this; the driver's tests do it after every change of a small wheel.
 
 mod advance;
