@@ -12,8 +12,8 @@
 //! That is [`INTERVAL`] after the last look, or at a deadline that comes no more than [`NEAR`] later, because the look would
 //! make the task of that deadline late. While tasks are ready that were ready at the last look, it is not yet time, for up to
 //! [`LONGEST`]: what another look finds goes behind those tasks. It is time at once if only tasks are left whose lanes have had more
-//! than the share of those that the look may find. And it is time sooner if the last look has found something: they may talk through
-//! a socket. When the tasks that it woke rest again, the others have as much time as these have had, and at least [`SOON`].
+//! than the share of those that the look may find. And it is time sooner if the last look has found something, because the tasks that
+//! it woke may talk through a socket: when these rest again, the others have as much time as they have had, and at least [`SOON`].
 //!
 //! A reading of the clock costs more than a cheap poll. So the clock is read after the number of polls that is expected to
 //! fit into the time that is left, judging by the cost of recent polls: after each poll that takes a millisecond, and once
