@@ -18,8 +18,8 @@ use futures::stream::FuturesUnordered;
 use futures::{AsyncReadExt, AsyncWriteExt, StreamExt, join, poll};
 use mainspring::io::{Direction, copy_bidirectional};
 use mainspring::task::{consume_budget, has_budget_remaining, yield_now};
-use mainspring::time::{Instant, advance};
-use mainspring::{Handle, Runtime, sleep, spawn, timeout};
+use mainspring::time::{Clock, Instant, TestClock, advance};
+use mainspring::{Builder, Handle, Runtime, sleep, spawn, timeout};
 
 #[test]
 fn a_direction_that_stands_still_ends_the_copy_however_busy_the_other_is() {
@@ -326,4 +326,24 @@ fn a_dump_says_where_the_copy_with_the_limit_was_made() {
         assert_eq!((timer.made_at.file(), timer.made_at.line()), (file!(), line));
         assert_eq!(timer.deadline, Instant::now() + secs(9));
     });
+}
+
+#[test]
+fn a_test_clock_that_passes_two_ends_at_once_ends_the_copy() {
+    let clock = TestClock::new();
+    let runtime = Builder::new().clock(Clock::Test(clock.clone())).build().unwrap();
+    let (mut client, mut a) = duplex(100);
+    let (mut b, mut server) = duplex(100);
+    let copied = runtime.spawn(async move { copy_bidirectional(&mut a, &mut b).idle(secs(10)).await });
+    let turns = || (0..10).for_each(|_| _ = runtime.turn(Duration::ZERO));
+    turns();
+    clock.advance(secs(5));
+    runtime.block_on(async {
+        client.write_all(b"x").await.unwrap();
+        server.read_exact(&mut [0]).await.unwrap();
+    });
+    // The timer was armed for the first end, after ten seconds.
+    clock.advance(secs(10));
+    turns();
+    assert!(copied.is_finished());
 }

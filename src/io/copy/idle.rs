@@ -9,7 +9,7 @@
 //! * Ends only move later, so the timer never waits too long.
 //! * The runtime's turn ends a limit, which looks at the sockets first, and not the clock: the task may have held the thread up
 //!   itself, and bytes that came meanwhile are known only after the next look. So an end that has passed since the timer fired
-//!   waits for another turn.
+//!   waits for another turn. Not where the clock stands while a task runs (paused time, a test clock): it might never move on.
 //! * A poll in which bytes moved reads the clock, once. The turn's latest reading would cost nothing, but it was taken
 //!   before the bytes moved, earlier by everything that ran since: the limit would end early.
 //! * A direction that could not be asked, because the budget was used up, may have bytes waiting. Then no limit ends the copy in this
@@ -119,10 +119,12 @@ impl Idle {
             };
             ready!(timer.as_mut().poll_fired(cx)).map_err(shut_down)?;
             // The timer may have been armed for an earlier end.
-            if end <= timer.deadline() {
+            let timers = timer.handle();
+            let now = timers.now();
+            let stands = timers.is_paused() || timers.clock().is_test();
+            if end <= timer.deadline() || (end <= now && stands) {
                 return Poll::Ready(Ok(silence));
             }
-            let now = timer.handle().now();
             timer.reset(if end <= now { now.saturating_add(TURN) } else { end });
         }
     }
