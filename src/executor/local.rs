@@ -24,7 +24,7 @@ use super::tasks::{ListedTask, NumberBlock, Origin, Ready, Spawned, TaskState, T
 use crate::clock::Tick;
 use crate::coop;
 use crate::sync::thread_local;
-use mainspring_driver::Unpark;
+use mainspring_driver::{Nanos, Unpark};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -45,8 +45,8 @@ const TAKES: u64 = 1_000;
 /// After this number of polls a run checks whether the coarse clock has ticked.
 const TICKS_EVERY: usize = 8;
 
-/// The number of turns between two checks whether memory of a past burst should be freed.
-const TRIM_EVERY: u32 = 1024;
+/// Whether memory of a past burst is to be freed is checked in each window of two to this many nanoseconds, about a second.
+pub(super) const WINDOW_BITS: u32 = 30;
 
 /// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,9 +88,9 @@ pub(crate) struct Local {
     tick: Tick,
     /// The turns of the lane `Woken` for which tasks were taken in.
     turns_taken_for: Cell<u64>,
-    /// The longest queue since the last trim, and the turns left until the next.
+    /// The longest queue in this window, and the window's number.
     longest: Cell<usize>,
-    until_trim: Cell<u32>,
+    window: Cell<u64>,
 }
 
 impl Local {
@@ -115,7 +115,7 @@ impl Local {
             tick: Tick::default(),
             turns_taken_for: Cell::new(0),
             longest: Cell::new(0),
-            until_trim: Cell::new(TRIM_EVERY),
+            window: Cell::new(0),
         });
         let (remote, weak) = (Arc::as_ptr(local.remote()), Rc::downgrade(&local));
         let _ = OWNED.try_with(|owned| owned.borrow_mut().insert(remote, weak));
@@ -422,21 +422,26 @@ impl Local {
         unwanted.map(|remote| Remains { block: None, remote })
     }
 
-    /// Frees memory of a past burst, a little at a time: every [`TRIM_EVERY`] turns, half of what has not been needed since.
-    pub(super) fn trim(&self) {
-        self.owner.pool().trim();
-        let left = self.until_trim.get() - 1;
-        if left > 0 {
-            self.until_trim.set(left);
-            return;
+    /// Whether so much memory of a past burst is kept that it is worth a wake-up.
+    pub(super) fn has_spare(&self) -> bool {
+        self.owner.pool().is_large()
+    }
+
+    /// Frees memory of a past burst, a little at a time: of the queue, in each window of time, half of what has not been needed
+    /// in it. Returns whether more is to be freed.
+    pub(super) fn trim(&self, now: Nanos) -> bool {
+        let window = now.get() >> WINDOW_BITS;
+        let more = self.owner.pool().trim(window);
+        if self.window.replace(window) == window {
+            return more;
         }
-        self.until_trim.set(TRIM_EVERY);
         self.note_length();
         let longest = self.longest.take();
         self.tasks.borrow_mut().trim(longest);
         self.sent.borrow_mut().trim(|capacity| kept(capacity, longest));
         // The two are not swapped before another thread sends something.
         self.owner.trim(|capacity| kept(capacity, longest));
+        more
     }
 }
 

@@ -53,7 +53,7 @@ use crate::sync::{AtomicBool, Ordering};
 use futures_task::{ArcWake, waker_ref};
 use lanes::Lanes;
 use local::yielding;
-use mainspring_driver::Unpark;
+use mainspring_driver::{Nanos, Unpark};
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -147,9 +147,15 @@ impl Executor {
         self.remote().polling().root(origin, count, || coop::fresh(poll))
     }
 
-    /// Frees memory of a past burst, a little at a time. To be called once per turn.
-    pub(crate) fn trim(&self) {
-        self.local.trim();
+    /// Frees memory of a past burst, a little at a time. To be called once per turn, with the time. Returns whether more is to be
+    /// freed.
+    pub(crate) fn trim(&self, now: Nanos) -> bool {
+        self.local.trim(now)
+    }
+
+    /// Whether so much memory of a past burst is kept that the thread should not sleep for more than a second.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.local.has_spare()
     }
 
     /// While the guard lives, a wake on this thread puts a task into this lane.

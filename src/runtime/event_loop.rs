@@ -32,7 +32,8 @@
 //!   number of times. So is a look after which the clock is late: the thread may have been stopped between the two.
 //! * The clock is read once before a sleep and once after it, and once in a turn that does not sleep. Timers fire by these
 //!   readings, and the length of a turn is computed from them.
-//! * A backlog of timers that exceeds the budget keeps the next turn from sleeping.
+//! * A backlog of timers that exceeds the budget keeps the next turn from sleeping. So does memory of a past burst that is to be freed;
+//!   and while much is kept that may be freed later, no sleep lasts longer than [`SPARE_SLEEP`].
 //! * Timers that are due stay in the wheel while they and the tasks that they wake have had more than their share.
 //! * Directly before a sleep the loop checks once more whether a task is ready: a subscriber of `tracing` may have woken one.
 //! * Except by `advance_to`, paused time moves only in a step, by one deadline a step, and only after a look that found nothing:
@@ -57,6 +58,9 @@ const LOOKS: usize = 64;
 /// If the clock is later by this, in nanoseconds, than a look was to end, the look is repeated. Waking a thread seldom takes so long.
 const STOPPED: u64 = 200_000;
 
+/// The longest sleep while much memory of a past burst is kept: whether it was needed is decided in each second.
+const SPARE_SLEEP: Duration = Duration::from_secs(1);
+
 /// If at least this number of timers fire, the time that this takes is measured, and charged to the lane of their tasks.
 const MANY: usize = 16;
 
@@ -69,6 +73,8 @@ pub(super) struct EventLoop {
     timer_budget: usize,
     /// Timers were left over when the budget of the last turn ran out.
     backlog: bool,
+    /// Memory of a past burst is left to be freed, a little in each turn.
+    releasing: bool,
     /// Whether paused time moves automatically.
     auto_advance: bool,
     /// The turn under way: how many polls there had been before, and how many timers it has fired. `pace` knows when it began.
@@ -88,6 +94,7 @@ impl EventLoop {
             pace,
             timer_budget: builder.timer_budget,
             backlog: false,
+            releasing: false,
             auto_advance: builder.auto_advance,
             polls_before: 0,
             fired: 0,
@@ -139,7 +146,7 @@ impl EventLoop {
     /// goes on.
     pub(super) fn turn(&mut self, handle: &Handle, executor: &Executor, may_sleep: bool, most: Duration) {
         handle.counters().turns.add(1);
-        let idle = may_sleep && !self.backlog;
+        let idle = may_sleep && !self.backlog && !self.releasing;
         let events = handle.counters().events.get();
         let end = if idle {
             self.look_idly(handle, executor, most)
@@ -157,17 +164,18 @@ impl EventLoop {
         executor.looked();
         self.pace.found = handle.counters().events.get() != events;
         let must_wait = self.pace.begin(handle, executor, now);
+        self.releasing = executor.trim(now);
         let mut fired = 0;
         if !must_wait {
             let _waking = executor.waking(Lane::Timer);
             let processed = self.driver.process(now, self.timer_budget);
             self.backlog = processed.more;
+            self.releasing |= processed.releasing;
             fired = processed.fired;
         }
         if fired >= MANY {
             self.pace.charge(executor, Lane::Timer, self.driver.handle().now());
         }
-        executor.trim();
         self.begin_turn(handle, now, fired);
     }
 
@@ -180,7 +188,7 @@ impl EventLoop {
             self.step(handle, executor, most);
             return now;
         }
-        let until = self.next_wake(now);
+        let until = self.next_wake(now, executor);
         let until = self.at_most(most, until);
         let arrived = self.look(handle, executor, until);
         let end = match until {
@@ -237,11 +245,8 @@ impl EventLoop {
     }
 
     /// Returns until when to sleep, if the time is `now`.
-    fn next_wake(&mut self, now: Nanos) -> Until {
-        let Some(at) = self.driver.next_wake() else { return Until::Event };
-        if at == Nanos::NEVER {
-            return Until::Event;
-        }
+    fn next_wake(&mut self, now: Nanos, executor: &Executor) -> Until {
+        let at = self.driver.next_wake().unwrap_or(Nanos::NEVER);
         let timeout = at.saturating_duration_since(now);
         if timeout.is_zero() {
             return Until::Now;
@@ -249,7 +254,11 @@ impl EventLoop {
         if self.pace.test_clock {
             return Until::Event;
         }
-        Until::Time { timeout, alarm_ns: self.offset.alarm_ns(self.driver.handle(), at) }
+        let until = match at {
+            Nanos::NEVER => Until::Event,
+            _ => Until::Time { timeout, alarm_ns: self.offset.alarm_ns(self.driver.handle(), at) },
+        };
+        if executor.has_spare() { self.at_most(SPARE_SLEEP, until) } else { until }
     }
 
     /// Shortens a sleep to `most`, if it would be longer. `most` is a time of the system's clock.
@@ -274,13 +283,13 @@ impl EventLoop {
         // From here on, what another thread sends or arms is noticed below, or keeps the descriptor readable.
         self.reactor.take_back();
         let now = self.driver.handle().now();
-        let until = if executor.has_ready() || self.backlog {
+        let until = if executor.has_ready() || self.backlog || self.releasing {
             Until::Now
         } else if self.driver.handle().is_paused() {
             self.driver.next_wake();
             if self.wants_step(handle) { Until::Now } else { Until::Event }
         } else {
-            self.next_wake(now)
+            self.next_wake(now, executor)
         };
         match until {
             _ if !self.reactor.lend(until) => Some(Duration::ZERO),

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use crate::common::{self, LONG, turn, us, watchdog};
+use crate::common::{self, LONG, ms, turn, us, watchdog};
 use crate::counting::{freed, large_allocations, live_bytes};
 use crate::{alone, often, spread, steady};
 use mainspring::task::yield_now;
@@ -129,6 +129,29 @@ fn a_burst_of_tasks_gives_its_memory_back_in_small_steps() {
         let left = live_bytes() - before;
         assert!(left <= full / 100, "{left} of {full} bytes are left");
         assert!(most <= 256, "{most} blocks were freed in one turn");
+    });
+}
+
+#[test]
+fn a_burst_of_tasks_gives_its_memory_back_although_the_program_sleeps() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let before = live_bytes();
+        for n in 0..50_000 {
+            drop(spawn(async move { std::hint::black_box([n; 16]) }));
+        }
+        let full = live_bytes() - before;
+        while common::metrics().tasks_alive() > 0 {
+            turn().await;
+        }
+        // The thread wakes up for it in the next seconds, and then no more.
+        sleep(ms(5_000)).await;
+        let left = live_bytes() - before;
+        assert!(left <= full / 50, "{left} of {full} bytes are left");
+        let wakeups = common::metrics().wakeups();
+        sleep(ms(3_000)).await;
+        assert!(common::metrics().wakeups() - wakeups <= 1);
     });
 }
 

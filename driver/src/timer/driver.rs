@@ -79,6 +79,9 @@ pub struct Processed {
     pub fired: usize,
     /// Whether the budget was used up: more timers may be due.
     pub more: bool,
+    /// Whether some memory of a past burst was freed, and more is to be: the next call goes on. A host that has nothing to do
+    /// need not park before.
+    pub releasing: bool,
 }
 
 /// Fires timers for one thread, which parks until the next one is due.
@@ -247,6 +250,7 @@ impl Driver {
         let mut panics = Panics::new();
         let mut fired = 0;
         let mut left = budget;
+        let mut releasing = false;
         // Relaxed: only a hint for the polls that come.
         shared.polls.store(0, Ordering::Relaxed);
         // A clock never reads NEVER, and a timer that never comes due must not fire.
@@ -262,6 +266,7 @@ impl Driver {
             inner.published = inner.published.max(now);
             inner.draining = true;
         }
+        let surplus = inner.entries.surplus();
         // Timers left from an earlier drain are late by this reading, not by the one that the drain began with.
         let read = now.max(inner.published);
         let now = inner.published;
@@ -288,6 +293,9 @@ impl Driver {
                 inner.entries.slack.count(now, fired, live);
                 let earliest = if more { Nanos::ZERO } else { inner.entries.earliest() };
                 shared.set_earliest(&inner, earliest);
+                // If nothing was freed, because the clock has gone back, nothing will be soon.
+                let rest = inner.entries.surplus();
+                releasing = rest > 0 && rest != surplus;
             }
             if list.is_full() || end.is_some() {
                 drop(inner);
@@ -300,7 +308,7 @@ impl Driver {
             }
         };
         panics.resume();
-        Processed { fired, more }
+        Processed { fired, more, releasing }
     }
 
     /// Closes the driver: every timer that is armed is woken and resolves to [`Shutdown`](crate::Shutdown), even if its deadline

@@ -290,6 +290,12 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.slots.capacity() * size_of::<Slot<K, SHORT>>() + self.pool.allocated_bytes(listed)
     }
 
+    /// How much memory of a past burst is yet to be freed, a little at each [`Due::Idle`].
+    #[inline]
+    pub(crate) fn surplus(&self) -> usize {
+        self.pool.surplus()
+    }
+
     /// Takes out the timer of `key`, if it lies at `place`. Returns its slot if that has to be [tidied](Wheel::tidy). If the place is
     /// `known` to be right, the cell, which may be far away in memory, is not read, unless its slot may be open.
     #[inline]

@@ -90,9 +90,15 @@ impl<K> Pool<K> {
                 self.sorter = Vec::new();
             }
         }
-        if self.cells.surplus + self.lists.surplus > 0 {
+        if self.surplus() > 0 {
             self.release();
         }
+    }
+
+    /// How much is yet to be freed.
+    #[inline]
+    pub(super) fn surplus(&self) -> usize {
+        self.cells.surplus + self.lists.surplus
     }
 
     #[cold]

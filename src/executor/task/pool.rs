@@ -7,7 +7,7 @@
 //!
 //! * The lists belong to the owner thread, and get back only blocks that were taken there. A task that ends on another thread
 //!   frees its block.
-//! * Blocks that have been in a list for long go back to the allocator, a few per turn; and the allocator is then made to
+//! * Blocks that were in a list for a whole window of time go back to the allocator, a few per turn; and the allocator is then made to
 //!   join them with their neighbours. glibc delays that for small chunks until a large chunk is requested or freed, and then
 //!   joins all of them: for the tasks that had ended in a second this took 4 ms and more, in one turn.
 //! * Under Miri and the sanitizers no memory is kept: they see each task's memory end with the task.
@@ -20,9 +20,12 @@ use std::ptr::NonNull;
 
 /// Sizes of tasks are multiples of this. It is also their alignment, unless the future needs more.
 const GRAIN: usize = align_of::<Header>();
-/// The number of turns from one check of a list to the next, and the number of blocks that are freed in a turn.
-const WINDOW: usize = 1024;
+/// The number of blocks that are freed in a turn.
 const STEP: usize = 32;
+/// So many blocks and more are worth a wake-up.
+const MANY: usize = 1024;
+/// The number of sizes for which there are lists, those up to 512 bytes.
+const SIZES: usize = 512 / GRAIN + 1;
 /// The size in bytes of a chunk that is large for glibc.
 const LARGE: usize = 2048;
 
@@ -86,16 +89,19 @@ impl Drop for List {
 
 /// The free blocks of an executor.
 pub(in crate::executor) struct Pool {
-    /// Two lists for each size in grains, up to 512 bytes: the blocks that were freed since the last check, and those that were
-    /// there at that check, which are taken last.
-    lists: [[List; 2]; 512 / GRAIN + 1],
-    /// The index of the size that is checked next, if there is such a size.
+    /// Two lists for each size in grains: the blocks that were freed since the last check, and those that were there at that
+    /// check, which are taken last.
+    lists: [[List; 2]; SIZES],
+    /// The index of the size that is checked next; [`SIZES`] if all were checked in this window.
     turn: usize,
+    window: u64,
+    /// How many blocks there are in all lists.
+    kept: usize,
 }
 
 impl Pool {
     pub(in crate::executor) fn new() -> Pool {
-        Pool { lists: std::array::from_fn(|_| Default::default()), turn: 0 }
+        Pool { lists: std::array::from_fn(|_| Default::default()), turn: SIZES, window: 0, kept: 0 }
     }
 
     /// Returns the lists for blocks of this layout, if such blocks are kept.
@@ -107,6 +113,7 @@ impl Pool {
     /// Returns a free block, or a new one.
     pub(super) fn take(&mut self, layout: Layout) -> Block {
         let free = self.lists(layout).and_then(|lists| lists.iter_mut().find_map(List::pop));
+        self.kept -= usize::from(free.is_some());
         free.unwrap_or_else(|| Block::new(layout))
     }
 
@@ -114,18 +121,60 @@ impl Pool {
     pub(in crate::executor) fn keep(&mut self, block: Block) {
         let Some([recent, _]) = self.lists(block.1) else { return };
         recent.push(block);
+        self.kept += 1;
     }
 
-    /// Frees a few blocks that were not needed from one check to the next. To be called once per turn.
-    pub(in crate::executor) fn trim(&mut self) {
-        if let Some([recent, idle]) = self.lists.get_mut(self.turn) {
-            if (0..STEP).all(|_| idle.pop().is_some()) {
-                // Without `black_box` the compiler would remove the unused allocation.
-                drop(black_box(Vec::<u8>::with_capacity(LARGE)));
-                return;
+    /// Whether there are so many blocks that a thread which sleeps should wake up to have them freed.
+    pub(in crate::executor) fn is_large(&self) -> bool {
+        self.kept >= MANY
+    }
+
+    /// Frees a few blocks that were not needed from one check to the next, which is in a later window. To be called once per turn.
+    /// Returns whether more are to be freed.
+    pub(in crate::executor) fn trim(&mut self, window: u64) -> bool {
+        if self.turn == SIZES && self.window != window {
+            (self.turn, self.window) = (0, window);
+        }
+        let mut freed = 0;
+        while let Some([recent, idle]) = self.lists.get_mut(self.turn) {
+            freed += (freed..STEP).take_while(|_| idle.pop().is_some()).count();
+            if freed == STEP {
+                break;
             }
             *idle = take(recent);
+            self.turn += 1;
         }
-        self.turn = (self.turn + 1) % WINDOW;
+        self.kept -= freed;
+        if freed > 0 {
+            // Without `black_box` the compiler would remove the unused allocation.
+            drop(black_box(Vec::<u8>::with_capacity(LARGE)));
+        }
+        freed == STEP
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri, mainspring_sanitize))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_window_did_not_need_is_freed_in_steps() {
+        let mut pool = Pool::new();
+        let layouts = [64, 128].map(|size| Layout::from_size_align(size, GRAIN).unwrap());
+        let blocks: Vec<_> =
+            layouts.iter().flat_map(|&layout| (0..100).map(move |_| Block::new(layout))).collect();
+        blocks.into_iter().for_each(|block| pool.keep(block));
+        let kept = |pool: &mut Pool, window| (pool.trim(window), pool.kept);
+        assert_eq!(kept(&mut pool, 1), (false, 200), "all may yet be needed");
+        assert_eq!(kept(&mut pool, 1), (false, 200));
+        // Ten of them are needed, and come back.
+        let taken: Vec<_> = (0..10).map(|_| pool.take(layouts[0])).collect();
+        assert_eq!(pool.kept, 190);
+        taken.into_iter().for_each(|block| pool.keep(block));
+        let expected = [168, 136, 104, 72, 40].map(|left| (true, left));
+        assert_eq!(expected.map(|_| kept(&mut pool, 2)), expected);
+        assert_eq!(kept(&mut pool, 2), (false, 10));
+        assert_eq!(kept(&mut pool, 2), (false, 10));
+        assert_eq!(kept(&mut pool, 3), (false, 0));
     }
 }

@@ -9,8 +9,9 @@ mod queue;
 mod shutdown;
 mod threads;
 
+use super::local::WINDOW_BITS;
 use super::{End, Executor, JoinHandle};
-use mainspring_driver::Unpark;
+use mainspring_driver::{Nanos, Unpark};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -111,14 +112,14 @@ fn settle(executor: &Executor) -> usize {
 /// The number of tasks in a burst. Under Miri, where a run is expensive, it is so small that its memory need be halved only once.
 const BURST: usize = if cfg!(miri) { 1_000 } else { 20_000 };
 
-/// Asserts that the memory of a burst is given back while nothing happens. Half of it is freed every 1024 turns, after the first
-/// 1024, which have seen the burst.
+/// Asserts that the memory of a burst is given back while nothing happens. Half of it is freed in each window of time, after the
+/// first, which has seen the burst.
 fn assert_given_back(executor: &Executor) {
     let windows = if cfg!(miri) { 3 } else { 8 };
     let before = executor.local.capacity();
-    for _ in 0..windows * 1024 {
+    for window in 1..=windows {
         run(executor, 1);
-        executor.trim();
+        executor.trim(Nanos::new(window << WINDOW_BITS));
     }
     let after = executor.local.capacity();
     assert!(before >= BURST && after <= 512, "{before} -> {after}");

@@ -314,6 +314,12 @@ impl Entries {
         wheel.next_park().map(|park| wheel.until_crowd(park))
     }
 
+    /// How much of the wheel's memory is yet to be freed.
+    #[inline]
+    pub(crate) fn surplus(&self) -> usize {
+        self.wheel.surplus()
+    }
+
     #[inline]
     pub(crate) fn earliest(&mut self) -> Nanos {
         self.wheel().earliest()
