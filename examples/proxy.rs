@@ -11,6 +11,8 @@
 mod accept;
 #[path = "common/address.rs"]
 mod address;
+#[path = "common/descriptors.rs"]
+mod descriptors;
 #[path = "common/duration.rs"]
 mod duration;
 #[path = "common/interrupt.rs"]
@@ -70,6 +72,10 @@ struct Options {
     grace: Duration,
 }
 
+/// The number of descriptors that are needed besides those of the connections: for the standard streams, the runtime and its
+/// listener, signals, and the look-up of a name.
+const OTHERS: u64 = 32;
+
 /// Parses a host, which is a name or an address, and a port.
 fn upstream(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
@@ -94,6 +100,11 @@ fn main() -> ExitCode {
 
 /// Forwards connections until the process is told to stop, or the listener is lost.
 async fn serve(options: &Rc<Options>) -> Result<(), String> {
+    // If they ran out, a connection would take the last one, and find none for the server: it would be cut off, and not wait.
+    descriptors::allow(2 * u64::from(options.connections) + OTHERS, |maximum| {
+        let possible = maximum.saturating_sub(OTHERS) / 2;
+        (possible > 0).then(|| format!("ask for --connections {possible} at most"))
+    })?;
     let interrupted = interrupt::listen().map_err(|error| format!("cannot take in signals: {error}"))?;
     let listener = TcpListener::bind(options.listen)
         .await
@@ -120,10 +131,15 @@ async fn serve(options: &Rc<Options>) -> Result<(), String> {
                     backoff.reset();
                     open.push(spawn(connection(client, peer, Rc::clone(options))));
                 }
-                Err(error) => backoff
-                    .after(error)
-                    .await
-                    .map_err(|error| format!("cannot accept on {address} any more: {error}"))?,
+                // Ctrl-C ends the pause, too: only once it has been told may a second one end the process.
+                Err(error) => select_biased! {
+                    stopped = stop => {
+                        stopped.map_err(|error| format!("cannot wait for signals: {error}"))?;
+                        break;
+                    }
+                    waited = pin!(backoff.after(error).fuse()) =>
+                        waited.map_err(|error| format!("cannot accept on {address} any more: {error}"))?,
+                },
             },
         }
     }

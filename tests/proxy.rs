@@ -9,6 +9,7 @@ mod example;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -185,6 +186,43 @@ fn a_connection_beyond_the_limit_waits_until_another_has_ended() {
     let mut got = [0; 3];
     server.read_exact(&mut got).expect("the proxy hands it on");
     assert_eq!(&got, b"two");
+}
+
+/// With too few descriptors a connection took the last one, found none for the server, and was cut off instead of waiting.
+#[test]
+fn as_many_connections_as_are_allowed_have_their_descriptors_or_it_is_said_how_many_have() {
+    let (listener, address) = upstream();
+    let limited = |limit: &str, connections: &str| {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("ulimit {limit}; exec \"$0\" \"$@\"")).arg(example::binary("proxy"));
+        command.args(["--listen", "127.0.0.1:0", "--upstream", &address.to_string()]);
+        command.args(["--connections", connections]);
+        Running::spawn(command.stderr(Stdio::piped()))
+    };
+    let mut process = limited("-Sn 24", "20");
+    let proxy = Proxy { address: process.address(), process };
+    thread::spawn(move || {
+        let mut open = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            let mut got = [0; 5];
+            let _ = stream.read_exact(&mut got).and_then(|()| stream.write_all(&got));
+            open.push(stream);
+        }
+    });
+    let mut clients: Vec<_> = (0..20).map(|_| proxy.connect()).collect();
+    for client in &mut clients {
+        client.write_all(b"hello").expect("there is room in the socket");
+    }
+    for client in &mut clients {
+        let mut got = [0; 5];
+        client.read_exact(&mut got).expect("it is not cut off");
+        assert_eq!(&got, b"hello");
+    }
+
+    let mut refused = limited("-n 72", "21");
+    assert_eq!(refused.ended().code(), Some(1));
+    let said: Vec<String> = refused.errors.as_ref().unwrap().iter().collect();
+    assert!(said.len() == 1 && said[0].contains("--connections 20 at most"), "{said:?}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Turns that end by a count, because time is paused or the program says how many polls one has.
 
+#![cfg(unix)]
+
 mod common;
 
 use common::{HOUR, LONG, compute, ms, us, watchdog};

@@ -144,8 +144,14 @@ async fn accept(
                     backoff.reset();
                     sessions.push(spawn(client(stream, peer, Rc::clone(&server))));
                 }
-                Err(error) => if let Err(lost) = backoff.after(error).await {
-                    break Err(format!("cannot accept any more: {lost}"));
+                // Ctrl-C ends the pause, too.
+                Err(error) => select_biased! {
+                    stopped = stop => {
+                        break stopped.map_err(|error| format!("cannot wait for signals: {error}"));
+                    }
+                    waited = pin!(backoff.after(error).fuse()) => if let Err(lost) = waited {
+                        break Err(format!("cannot accept any more: {lost}"));
+                    },
                 },
             },
         }

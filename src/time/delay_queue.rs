@@ -19,8 +19,8 @@ use mainspring_driver::{Nanos, agenda};
 use super::due::Due;
 use super::instant::{self, Instant};
 
-/// Names a value in a [`DelayQueue`]. A key is never used for another value. It has a meaning in its own queue, and in
-/// no other.
+/// Names a value in a [`DelayQueue`]. A key is never used for another value. It has a meaning in its own queue, and
+/// finds nothing in any other.
 ///
 /// ```
 /// use std::time::Duration;
@@ -98,7 +98,7 @@ impl<T> Expired<T> {
 ///   the same time come out at one wake-up. In virtual time each comes out at its own moment, except if time is
 ///   [paused](super::pause) while a task waits for the queue already.
 /// * Every duration is legal: `Duration::MAX` means never.
-/// * A key is never used again: an old key finds nothing.
+/// * A key is never used again: an old key, or one of another queue, finds nothing.
 /// * No memory is allocated while values come and go in similar numbers, except where values that are due within the
 ///   same 16 ns, or overdue, are inserted in another order. Memory that was not needed for a second or two is released in
 ///   small steps, as the queue is polled, and is allocated again when it is needed.
@@ -114,7 +114,7 @@ impl<T> Expired<T> {
 /// # Different from tokio-util
 ///
 /// Values with equal deadlines come out first in, first out. Deadlines have no limit, and are not rounded to a
-/// millisecond. Keys are never used again.
+/// millisecond. Keys are never used again, and a key of another queue finds nothing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -227,7 +227,7 @@ impl<T> DelayQueue<T> {
     ///
     /// # Panics
     ///
-    /// If the value is no longer in the queue; [`try_remove`](DelayQueue::try_remove) returns `None` instead.
+    /// If the value is not in the queue (any more); [`try_remove`](DelayQueue::try_remove) returns `None` instead.
     #[track_caller]
     pub fn remove(&mut self, key: &Key) -> Expired<T> {
         match self.try_remove(key) {
@@ -378,8 +378,8 @@ impl<T> DelayQueue<T> {
 #[track_caller]
 fn unknown(key: &Key) -> ! {
     panic!(
-        "key #{} is not in this DelayQueue: its value has expired or was removed; the `try_` forms report that \
-         without a panic",
+        "key #{} is not in this DelayQueue: its value has expired or was removed, or it is a key of another \
+         queue; the `try_` forms report that without a panic",
         key.0.number()
     )
 }

@@ -3,11 +3,12 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
 use std::time::Instant as StdInstant;
 
 use crate::Server;
 use crate::common::ms;
-use crate::example::PATIENCE;
+use crate::example::{PATIENCE, Running, binary};
 use rustix::process::Signal;
 
 #[test]
@@ -57,6 +58,25 @@ fn what_is_not_finished_in_time_is_cut_off() {
     server.process.wait_for("ended; 1 connections had not finished after 200ms");
     assert!(server.process.ended().success());
     assert!(matches!(under_way.read(&mut [0]), Ok(0) | Err(_)));
+}
+
+/// While the server paused because it could accept nothing, it took two Ctrl-C for one: the second ended nothing.
+#[test]
+fn ctrl_c_is_told_at_once_also_if_no_descriptor_is_left() {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg("ulimit -n 16; exec \"$0\" --listen 127.0.0.1:0 --drain 1h --request 1h");
+    let mut process = Running::spawn(command.arg(binary("http_server")).stderr(Stdio::piped()));
+    let address = process.wait_for("listening on http://").parse().expect("an address");
+    let mut server = Server { process, address };
+    let _under_way = server.begin();
+    let _others: Vec<_> = (0..20).map(|_| server.connect()).collect();
+    let errors = server.process.errors.take().expect("standard error is piped");
+    // From here on it pauses for a second between two attempts.
+    while !errors.recv_timeout(PATIENCE).expect("it says that it pauses").contains("in 1s") {}
+    let start = StdInstant::now();
+    server.process.signal(Signal::INT);
+    server.process.wait_for("no new connections");
+    assert!(start.elapsed() < ms(900), "it went on pausing for {:?}", start.elapsed());
 }
 
 #[test]

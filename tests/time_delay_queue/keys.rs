@@ -31,6 +31,24 @@ fn an_old_key_never_touches_a_new_value() {
     });
 }
 
+/// The first keys of two queues have the same number and the same place.
+#[test]
+fn a_key_of_another_queue_never_touches_a_value() {
+    manual().block_on(async {
+        let (mut queue, mut other) = (DelayQueue::new(), DelayQueue::new());
+        let (key, strange) = (queue.insert("here", ms(1)), other.insert("elsewhere", HOUR));
+        assert!(key != strange && HashSet::from([key, strange]).len() == 2);
+        assert!(queue.try_remove(&strange).is_none() && !queue.try_reset(&strange, HOUR));
+        assert!(
+            !queue.try_reset_at(&strange, Instant::now() + HOUR) && queue.try_deadline(&strange).is_none()
+        );
+        let panicked = panicked(|| ignore(queue.remove(&strange)));
+        assert!(panicked.message.contains("a key of another queue"), "{}", panicked.message);
+        assert_eq!(queue.deadline(&key), Instant::now() + ms(1));
+        assert_eq!(queue.remove(&key).into_inner(), "here");
+    });
+}
+
 #[test]
 fn an_unknown_key_panics_at_the_callers_place() {
     manual().block_on(async {

@@ -6,7 +6,8 @@
 // Ground rules:
 //
 // * A key is the index of an entry and the entry's number. Numbers are given in the order of insertion and
-//   never twice, so a key that has outlived its entry finds nothing, whatever lies at the index now.
+//   never twice, so a key that has outlived its entry finds nothing, whatever lies at the index now. A key also has its
+//   agenda's tag, so one of another agenda finds nothing either.
 // * The entry has the true deadline. An entry that moved to a later time stays where the wheel has filed it; the
 //   wheel asks for its deadline when it gets there ([`Store::deadline`]). An entry that moved to an earlier time is filed anew.
 // * The wheel holds a cell for each entry. The cell has the entry's slack, as a timer's cell does.
@@ -18,7 +19,9 @@
 mod pages;
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use pages::Pages;
@@ -32,7 +35,7 @@ const TOGETHER: usize = 16;
 
 /// Names an entry of an [`Agenda`], and is never used for another one. Keys are ordered as their entries were inserted.
 ///
-/// It is valid only in the agenda that returned it.
+/// It is valid only in the agenda that returned it, and finds nothing in any other one.
 ///
 /// ```
 /// use mainspring_driver::{Agenda, Nanos};
@@ -44,16 +47,25 @@ const TOGETHER: usize = 16;
 /// assert!(first < second);
 /// assert_eq!(agenda.remove(first).map(|entry| entry.value), Some("first"));
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     number: NonZeroU64,
     index: u32,
+    /// The agenda's.
+    tag: u32,
 }
 
 impl Key {
     /// The entry's number, from one on. Entries with equal deadlines are due in the order of their numbers.
     pub const fn number(self) -> u64 {
         self.number.get()
+    }
+}
+
+/// Without the tag, which depends on how many agendas there were before: two runs do the same.
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
     }
 }
 
@@ -152,6 +164,8 @@ pub struct Agenda<T> {
     /// The latest time that the agenda was told.
     latest: Nanos,
     next_number: NonZeroU64,
+    /// Distinguishes its keys from those of other agendas.
+    tag: u32,
     slack: SlackPolicy,
     /// The slack of each entry, if it does not follow from the tolerance.
     fixed: Option<Slack>,
@@ -203,6 +217,7 @@ impl<T> Default for Agenda<T> {
 impl<T> Agenda<T> {
     /// Returns an empty agenda. Allocates nothing.
     pub fn new() -> Agenda<T> {
+        static TAGS: AtomicU32 = AtomicU32::new(0);
         let slack = SlackPolicy::new(Nanos::ZERO, Tolerance::Precise);
         Agenda {
             entries: Pages::new(),
@@ -210,6 +225,8 @@ impl<T> Agenda<T> {
             leaving: Vec::new(),
             latest: Nanos::ZERO,
             next_number: NonZeroU64::MIN,
+            // Relaxed: the number stands for itself.
+            tag: TAGS.fetch_add(1, Ordering::Relaxed),
             slack,
             fixed: None,
         }
@@ -300,7 +317,7 @@ impl<T> Agenda<T> {
         self.wheel.get_or_insert_with(|| Wheel::new(self.latest));
         let (wheel, mut owners) = self.parts().expect("made above");
         wheel.insert(&mut owners, index, deadline, rank);
-        Key { number, index }
+        Key { number, index, tag: self.tag }
     }
 
     /// Removes and returns an entry; `None` if it is not there any more.
@@ -349,7 +366,7 @@ impl<T> Agenda<T> {
         // A cell without an entry is that of one that is leaving.
         let deadline_of = |index, _| self.entries.get(index).map(|slot| slot.deadline);
         let (_, index) = self.wheel.as_ref()?.first(deadline_of)?;
-        self.entries.get(index).map(|slot| Key { number: slot.number, index })
+        self.entries.get(index).map(|slot| Key { number: slot.number, index, tag: self.tag })
     }
 
     /// Returns a time before which no entry comes due: the earliest deadline, or less after entries were moved or removed; zero,
@@ -419,9 +436,9 @@ impl<T> Agenda<T> {
 
     /// Returns all entries with their keys and deadlines, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (Key, Nanos, &T)> {
-        self.entries
-            .iter()
-            .map(|(index, slot)| (Key { number: slot.number, index }, slot.deadline, &slot.value))
+        self.entries.iter().map(|(index, slot)| {
+            (Key { number: slot.number, index, tag: self.tag }, slot.deadline, &slot.value)
+        })
     }
 
     /// Moves all entries, with their keys, to a new agenda, returns it, and leaves this one empty. Their keys
@@ -510,12 +527,13 @@ impl<T> Agenda<T> {
     /// The entry of `key`, if it is there.
     #[inline]
     fn slot(&self, key: Key) -> Option<&Slot<T>> {
-        self.entries.get(key.index).filter(|slot| slot.number == key.number)
+        self.entries.get(key.index).filter(|slot| (slot.number, self.tag) == (key.number, key.tag))
     }
 
     #[inline]
     fn slot_mut(&mut self, key: Key) -> Option<&mut Slot<T>> {
-        self.entries.get_mut(key.index).filter(|slot| slot.number == key.number)
+        let tag = self.tag;
+        self.entries.get_mut(key.index).filter(|slot| (slot.number, tag) == (key.number, key.tag))
     }
 
     /// The wheel, with a cell for each entry and no other cells, and the entries.
@@ -539,7 +557,7 @@ impl<T> Agenda<T> {
     /// Takes an entry that is no longer in the wheel.
     fn take(&mut self, index: u32) -> Option<Entry<T>> {
         let Slot { number, deadline, value, .. } = self.entries.take(index)?;
-        Some(Entry { key: Key { number, index }, deadline, value })
+        Some(Entry { key: Key { number, index, tag: self.tag }, deadline, value })
     }
 }
 

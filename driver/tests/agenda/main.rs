@@ -73,6 +73,25 @@ fn an_old_key_never_touches_a_new_entry() {
 }
 
 #[test]
+fn a_key_of_another_agenda_finds_nothing_and_taken_entries_keep_their_keys() {
+    let (mut agenda, mut other) = (Agenda::new(), Agenda::new());
+    let (key, strange) = (agenda.insert('a', Nanos::new(1)), other.insert('b', Nanos::new(1)));
+    assert_eq!((key.number(), key == strange), (strange.number(), false));
+    assert!(agenda.remove(strange).is_none() && !agenda.reset(strange, Nanos::new(2)));
+    assert!(
+        agenda.get(strange).is_none()
+            && agenda.get_mut(strange).is_none()
+            && agenda.deadline(strange).is_none()
+    );
+    assert_eq!((agenda.peek(), agenda.iter().next().map(|(key, ..)| key)), (Some(key), Some(key)));
+    let mut taken = agenda.take_all();
+    let next = agenda.insert('c', Nanos::new(1));
+    assert_eq!((taken.get(key), taken.get(next), agenda.get(key)), (Some(&'a'), None, None));
+    assert_eq!(taken.pop_due(Nanos::new(1)).map(|entry| entry.key), Some(key));
+    assert_eq!(size_of::<Key>(), 16);
+}
+
+#[test]
 fn a_page_with_one_entry_stays_and_is_filled_first() {
     let mut agenda = Agenda::new();
     let keys: Vec<Key> = (0..6_400u64).map(|n| agenda.insert(n, Nanos::new(n << 20))).collect();

@@ -106,7 +106,11 @@ pub(crate) async fn serve(
                     backoff.reset();
                     connections.push(spawn(connection(stream, state.clone(), stop.clone())));
                 }
-                Err(error) => backoff.after(error).await?,
+                // Ctrl-C ends the pause, too: only once it has been told may a second one end the process.
+                Err(error) => select_biased! {
+                    () = shutdown => break,
+                    waited = pin!(backoff.after(error).fuse()) => waited?,
+                },
             },
         }
     }
