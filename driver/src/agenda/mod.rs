@@ -16,10 +16,12 @@
 //   calls of it, removing them is all that happens to the wheel.
 // * The user's code runs only when a value is dropped, and only after the agenda is in order again.
 
+mod entry;
 mod pages;
 
+pub use entry::{Entry, Key, Popped};
+
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -32,92 +34,6 @@ use crate::wheel::{Due, Place, Rank, Store, Wheel};
 
 /// The number of entries that leave the wheel together.
 const TOGETHER: usize = 16;
-
-/// Names an entry of an [`Agenda`], and is never used for another one. Keys are ordered as their entries were inserted.
-///
-/// It is valid only in the agenda that returned it, and finds nothing in any other one.
-///
-/// ```
-/// use mainspring_driver::{Agenda, Nanos};
-/// use mainspring_driver::agenda::Key;
-///
-/// let mut agenda = Agenda::new();
-/// let first: Key = agenda.insert("first", Nanos::new(10));
-/// let second = agenda.insert("second", Nanos::new(10));
-/// assert!(first < second);
-/// assert_eq!(agenda.remove(first).map(|entry| entry.value), Some("first"));
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
-    number: NonZeroU64,
-    index: u32,
-    /// The agenda's.
-    tag: u32,
-}
-
-impl Key {
-    /// The entry's number, from one on. Entries with equal deadlines are due in the order of their numbers.
-    pub const fn number(self) -> u64 {
-        self.number.get()
-    }
-}
-
-/// Without the tag, which depends on how many agendas there were before: two runs do the same.
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.number.hash(state);
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key(#{})", self.number)
-    }
-}
-
-/// A value that was put into an [`Agenda`], with its key and its deadline.
-///
-/// ```
-/// use mainspring_driver::{Agenda, Nanos};
-///
-/// let mut agenda = Agenda::new();
-/// let key = agenda.insert("value", Nanos::new(10));
-/// let entry = agenda.pop_due(Nanos::new(12)).unwrap();
-/// assert_eq!((entry.key, entry.deadline, entry.value), (key, Nanos::new(10), "value"));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Entry<T> {
-    /// The key of the entry.
-    pub key: Key,
-    /// When it is due.
-    pub deadline: Nanos,
-    /// The value.
-    pub value: T,
-}
-
-/// What [`Agenda::pop_due_within`] found.
-///
-/// ```
-/// use mainspring_driver::agenda::Popped;
-/// use mainspring_driver::{Agenda, Nanos};
-///
-/// let mut agenda = Agenda::new();
-/// agenda.insert("value", Nanos::new(10));
-/// let mut moves = 100;
-/// let Popped::Entry(entry) = agenda.pop_due_within(Nanos::new(10), &mut moves) else { panic!("nothing is due") };
-/// assert_eq!(entry.value, "value");
-/// assert_eq!(agenda.pop_due_within(Nanos::new(10), &mut moves), Popped::Idle);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Popped<T> {
-    /// This entry was due and has been removed.
-    Entry(Entry<T>),
-    /// The granted moves are used up, and there may be more entries that are due.
-    Exhausted,
-    /// No entry that is left is due.
-    Idle,
-}
 
 /// Values with the time at which each is due.
 ///

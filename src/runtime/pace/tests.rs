@@ -1,0 +1,252 @@
+//! When turns end, by a test clock that is advanced as polls would take time.
+
+use super::*;
+use crate::runtime::{Builder, Runtime};
+use crate::task::yield_now;
+use crate::time::{Clock, TestClock, sleep};
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+const POLL: Duration = Duration::from_micros(40);
+
+/// Returns how many polls of 40 µs there are in a turn at whose beginning this number of tasks is ready.
+fn polls(runtime: &Runtime, clock: &TestClock, ready: usize, hosted: bool) -> usize {
+    let (handle, executor) = (runtime.handle(), &runtime.executor);
+    let tasks: Vec<_> = (0..ready).map(|_| runtime.spawn(std::future::pending::<()>())).collect();
+    // The clock is read as if it were the system's.
+    let mut pace = Pace::new(None, false);
+    pace.enter(hosted);
+    pace.begin(handle, executor, handle.timers().now());
+    let mut polls = 0;
+    loop {
+        let stretch = pace.stretch(handle, executor);
+        clock.advance(POLL * stretch as u32);
+        polls += stretch;
+        if pace.is_over(handle, executor, stretch) {
+            break;
+        }
+    }
+    tasks.iter().for_each(|task| task.abort());
+    runtime.block_on(yield_now());
+    polls
+}
+
+fn runtime() -> (Runtime, TestClock) {
+    let clock = TestClock::new();
+    (Builder::new().clock(Clock::Test(clock.clone())).build().unwrap(), clock)
+}
+
+#[test]
+fn a_turn_has_time_for_what_was_ready_at_the_look_and_little_for_anything_else() {
+    let (runtime, clock) = runtime();
+    assert!(polls(&runtime, &clock, 0, false) <= 3);
+    assert_eq!(polls(&runtime, &clock, 10, false), 10);
+    assert_eq!(polls(&runtime, &clock, 20, false), 20);
+    let most = polls(&runtime, &clock, 1_000, false);
+    // Polls in which no time passed would have been expected to take less.
+    assert!((25..25 + MOST).contains(&most), "{most}");
+}
+
+#[test]
+fn a_turn_under_somebody_elses_loop_ends_as_soon_whatever_is_ready() {
+    let (runtime, clock) = runtime();
+    assert!(polls(&runtime, &clock, 1_000, true) <= 3);
+}
+
+#[test]
+fn a_turn_lasts_until_a_deadline_that_is_near_its_end() {
+    // The clock advances by this with each poll.
+    const STEP: u64 = 100;
+    for deadline in [INTERVAL - NEAR, INTERVAL + NEAR, INTERVAL + NEAR + STEP] {
+        let (runtime, clock) = runtime();
+        let (handle, executor) = (runtime.handle(), &runtime.executor);
+        let task = runtime.spawn(sleep(Duration::from_nanos(deadline)));
+        runtime.block_on(yield_now());
+        let began = handle.timers().now();
+        let mut pace = Pace::new(None, false);
+        pace.begin(handle, executor, began);
+        loop {
+            let stretch = pace.stretch(handle, executor);
+            clock.advance(Duration::from_nanos(STEP) * stretch as u32);
+            if pace.is_over(handle, executor, stretch) {
+                break;
+            }
+        }
+        let lasted = handle.timers().now().get() - began.get();
+        let is_near = deadline <= INTERVAL + NEAR;
+        let ends = if is_near { deadline - LOOK } else { INTERVAL - executor.next_cost() / 2 };
+        assert!((ends..ends + STEP).contains(&lasted), "{lasted} instead of {ends}");
+        assert_eq!(pace.ended_for == Some(Lane::Timer), is_near);
+        task.abort();
+    }
+}
+
+#[test]
+fn after_a_look_that_found_something_others_have_as_much_time_as_those_that_it_woke() {
+    // The clock advances by this with each poll.
+    const STEP: u64 = 100;
+    for (found, woken, lasts) in [
+        (true, 1_000, SOON),
+        (true, 8_000, 16_000),
+        (true, INTERVAL - 1_000, INTERVAL),
+        (false, 8_000, INTERVAL),
+    ] {
+        let (runtime, clock) = runtime();
+        let (handle, executor) = (runtime.handle(), &runtime.executor);
+        let began = handle.timers().now();
+        let mut pace = Pace::new(None, false);
+        pace.begin(handle, executor, began);
+        pace.found = found;
+        let (mut taken, mut took) = (1, woken);
+        loop {
+            clock.advance(Duration::from_nanos(took));
+            if pace.is_over(handle, executor, taken) {
+                break;
+            }
+            taken = pace.stretch(handle, executor);
+            took = STEP * taken as u64;
+        }
+        let lasted = handle.timers().now().get() - began.get();
+        let ends = lasts - executor.next_cost() / 2;
+        assert!((ends..ends + STEP).contains(&lasted), "{lasted} instead of {ends}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_turn_knows_whether_its_look_has_found_something() {
+    use std::io::Write;
+    let runtime = Runtime::new().unwrap();
+    let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    drop(runtime.spawn(async move {
+        let mut ours = crate::io::AsyncFd::new(ours).unwrap();
+        while futures::AsyncReadExt::read(&mut ours, &mut [0]).await.is_ok() {}
+    }));
+    let found = || {
+        runtime.turn(Duration::ZERO);
+        runtime.event_loop.borrow().pace.found
+    };
+    // The first may tell that there is room to write.
+    found();
+    found();
+    assert!(!found());
+    theirs.write_all(&[0]).unwrap();
+    assert!(found() || found());
+    assert!(!found());
+}
+
+#[test]
+fn a_look_for_a_deadline_fires_its_timer_and_what_a_foreign_loop_does_then_is_charged_to_nobody() {
+    for hosted in [false, true] {
+        let (runtime, clock) = runtime();
+        let (handle, executor) = (runtime.handle(), &runtime.executor);
+        let now = || handle.timers().now();
+        let task = runtime.spawn(sleep(POLL));
+        runtime.block_on(yield_now());
+        let ready = runtime.spawn(std::future::pending::<()>());
+        let mut pace = Pace::new(None, false);
+        pace.enter(hosted);
+        assert!(!pace.begin(handle, executor, now()));
+        while !pace.is_over(handle, executor, pace.stretch(handle, executor)) {
+            clock.advance(POLL);
+        }
+        assert_eq!(pace.ended_for, Some(Lane::Timer));
+        // Nearly as much as timers may be ahead.
+        (0..1_999).for_each(|_| executor.charge_lane(Lane::Timer, 1_000));
+        clock.advance(1_000 * POLL);
+        if hosted {
+            pace.enter(hosted);
+        }
+        assert!(!pace.begin(handle, executor, now()), "however long the look took");
+        assert_eq!(executor.must_wait(Lane::Timer), !hosted);
+        task.abort();
+        ready.abort();
+    }
+}
+
+#[test]
+fn a_slice_ends_at_the_next_deadline_or_some_time_before() {
+    let (runtime, _clock) = runtime();
+    let pace = Pace::new(None, false);
+    let end = coop::SLICE + LEAST;
+    for (due, length) in
+        [(0, LEAST), (LEAST + 1, LEAST + 1), (end - 1, end - 1), (end, coop::SLICE), (u64::MAX, coop::SLICE)]
+    {
+        assert_eq!(pace.slice(runtime.handle(), Nanos::new(due)).length, length);
+    }
+}
+
+#[test]
+fn a_deadline_ends_a_turn_also_while_tasks_are_ready() {
+    let (runtime, clock) = runtime();
+    let task = runtime.spawn(sleep(3 * POLL));
+    runtime.block_on(yield_now());
+    let polls = polls(&runtime, &clock, 20, false);
+    assert!((3..=7).contains(&polls), "{polls}");
+    task.abort();
+}
+
+#[test]
+fn what_lanes_have_used_is_forgotten_when_polls_begin_to_be_counted_and_only_then() {
+    let (runtime, _clock) = runtime();
+    let (handle, executor) = (runtime.handle(), &runtime.executor);
+    let now = handle.timers().now();
+    let ready = runtime.spawn(std::future::pending::<()>());
+    let get_ahead = || (0..2_001).for_each(|_| executor.charge_lane(Lane::Timer, 1_000));
+    let mut pace = Pace::new(None, false);
+    pace.begin(handle, executor, now);
+    get_ahead();
+    assert!(executor.must_wait(Lane::Timer));
+    // As if time was paused.
+    pace.test_clock = true;
+    pace.begin(handle, executor, now);
+    assert!(!executor.must_wait(Lane::Timer));
+    get_ahead();
+    pace.begin(handle, executor, now);
+    assert!(executor.must_wait(Lane::Timer));
+    ready.abort();
+}
+
+#[test]
+fn what_a_poll_has_taken_is_expected_of_the_next() {
+    let (runtime, clock) = runtime();
+    let (handle, executor) = (runtime.handle(), &runtime.executor);
+    let task = runtime.spawn(std::future::poll_fn(move |cx| {
+        clock.advance(POLL);
+        cx.waker().wake_by_ref();
+        std::task::Poll::<()>::Pending
+    }));
+    let _entered = executor.enter();
+    let mut pace = Pace::new(None, false);
+    pace.begin(handle, executor, handle.timers().now());
+    // It is new at first, and then it has yielded.
+    for _ in 0..2 {
+        executor.run(1, || ControlFlow::Continue(()));
+        pace.is_over(handle, executor, 1);
+    }
+    assert_eq!(executor.next_cost(), POLL.as_nanos() as u64);
+    task.abort();
+}
+
+#[test]
+fn no_deadline_ends_a_turn_while_a_task_that_a_timer_woke_is_ready() {
+    let (runtime, _clock) = runtime();
+    let (handle, executor) = (runtime.handle(), &runtime.executor);
+    let (wake, woken) = futures::channel::oneshot::channel::<()>();
+    let woken = runtime.spawn(woken);
+    let task = runtime.spawn(sleep(POLL));
+    runtime.block_on(yield_now());
+    let mut pace = Pace::new(None, false);
+    pace.begin(handle, executor, handle.timers().now());
+    let _entered = executor.enter();
+    assert_ne!(pace.next_deadline(handle, executor), Nanos::NEVER);
+    {
+        let _waking = executor.waking(Lane::Timer);
+        drop(wake);
+    }
+    assert_eq!(pace.next_deadline(handle, executor), Nanos::NEVER);
+    executor.run(1, || ControlFlow::Continue(()));
+    assert!(woken.is_finished());
+    assert_ne!(pace.next_deadline(handle, executor), Nanos::NEVER);
+    task.abort();
+}
