@@ -201,7 +201,6 @@ impl Lanes {
     }
 
     /// The capacity of all queues together.
-    #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.queues.iter().map(VecDeque::capacity).sum()
     }

@@ -45,6 +45,9 @@ const TAKES: u64 = 1_000;
 /// After this number of polls a run checks whether the coarse clock has ticked.
 const TICKS_EVERY: usize = 8;
 
+/// Queues with room for so many tasks are worth a wake-up. Those that nobody needs become shorter than that.
+const LONG: usize = 16_384;
+
 /// Whether memory of a past burst is to be freed is checked in each window of two to this many nanoseconds, about a second.
 pub(super) const WINDOW_BITS: u32 = 30;
 
@@ -424,7 +427,9 @@ impl Local {
 
     /// Whether so much memory of a past burst is kept that it is worth a wake-up.
     pub(super) fn has_spare(&self) -> bool {
-        self.owner.pool().is_large()
+        // The queue of what other threads send is as long as the one with which it is swapped.
+        let queues = self.lanes(|lanes| lanes.capacity()).max(self.sent.borrow().capacity());
+        self.owner.pool().is_large() || queues >= LONG
     }
 
     /// Frees memory of a past burst, a little at a time: of the queue, in each window of time, half of what has not been needed

@@ -101,7 +101,6 @@ impl Sent {
     }
 
     /// The capacity, in tasks, of the larger queue.
-    #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.woken.capacity().max(self.spawned.capacity())
     }

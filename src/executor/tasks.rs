@@ -333,13 +333,20 @@ impl Tasks {
         slots.into_iter().flatten().collect()
     }
 
-    /// Frees memory of a past burst: half of what the `longest` recent queue has not needed.
+    /// Frees memory of a past burst: half of what the `longest` recent queue has not needed; and the table, if it is empty, and a
+    /// quarter of it has not been needed since it was emptied here.
     pub(super) fn trim(&mut self, longest: usize) {
         self.lanes.trim(|capacity| kept(capacity, longest));
         // The table could shrink from its end only, where a single long-lived task can sit.
-        if self.alive == 0 && self.lanes.all(ROOT) && self.slots.capacity() > KEEP {
-            self.slots = Vec::new();
-            self.free = Vec::new();
+        if self.alive == 0 && self.lanes.all(ROOT) {
+            let capacity = self.slots.capacity();
+            if kept(capacity, self.slots.len()) < capacity {
+                self.slots = Vec::new();
+                self.free = Vec::new();
+            }
+            // From here on its length is the number of places that are needed.
+            self.slots.clear();
+            self.free.clear();
         }
     }
 

@@ -75,6 +75,8 @@ pub(super) struct EventLoop {
     backlog: bool,
     /// Memory of a past burst is left to be freed, a little in each turn.
     releasing: bool,
+    /// When memory was freed last, if more was left then.
+    released: Option<Nanos>,
     /// Whether paused time moves automatically.
     auto_advance: bool,
     /// The turn under way: how many polls there had been before, and how many timers it has fired. `pace` knows when it began.
@@ -95,6 +97,7 @@ impl EventLoop {
             timer_budget: builder.timer_budget,
             backlog: false,
             releasing: false,
+            released: None,
             auto_advance: builder.auto_advance,
             polls_before: 0,
             fired: 0,
@@ -146,7 +149,7 @@ impl EventLoop {
     /// goes on.
     pub(super) fn turn(&mut self, handle: &Handle, executor: &Executor, may_sleep: bool, most: Duration) {
         handle.counters().turns.add(1);
-        let idle = may_sleep && !self.backlog && !self.releasing;
+        let idle = may_sleep && !self.has_backlog();
         let events = handle.counters().events.get();
         let end = if idle {
             self.look_idly(handle, executor, most)
@@ -164,7 +167,7 @@ impl EventLoop {
         executor.looked();
         self.pace.found = handle.counters().events.get() != events;
         let must_wait = self.pace.begin(handle, executor, now);
-        self.releasing = executor.trim(now);
+        self.releasing = executor.trim(self.age(handle, now));
         let mut fired = 0;
         if !must_wait {
             let _waking = executor.waking(Lane::Timer);
@@ -173,10 +176,19 @@ impl EventLoop {
             self.releasing |= processed.releasing;
             fired = processed.fired;
         }
+        if self.releasing {
+            self.released = Some(now);
+        }
         if fired >= MANY {
             self.pace.charge(executor, Lane::Timer, self.driver.handle().now());
         }
         self.begin_turn(handle, now, fired);
+    }
+
+    /// The time by which the executor judges whether memory is still needed. Virtual time, and a test clock, may pass hours between
+    /// two turns, or stand still: there each turn counts as a millisecond.
+    fn age(&self, handle: &Handle, now: Nanos) -> Nanos {
+        if self.pace.is_counted(handle) { Nanos::new(handle.counters().turns.get() << 20) } else { now }
     }
 
     /// The look of a turn with nothing left to run: it sleeps, no longer than `most`. Returns when the sleep was to end, or, if
@@ -258,7 +270,13 @@ impl EventLoop {
             Nanos::NEVER => Until::Event,
             _ => Until::Time { timeout, alarm_ns: self.offset.alarm_ns(self.driver.handle(), at) },
         };
-        if executor.has_spare() { self.at_most(SPARE_SLEEP, until) } else { until }
+        // The wheel finds a burst's memory later than the executor.
+        let is_settling = |released| now.saturating_duration_since(released) < 3 * SPARE_SLEEP;
+        if executor.has_spare() || self.released.is_some_and(is_settling) {
+            self.at_most(SPARE_SLEEP, until)
+        } else {
+            until
+        }
     }
 
     /// Shortens a sleep to `most`, if it would be longer. `most` is a time of the system's clock.
@@ -283,7 +301,7 @@ impl EventLoop {
         // From here on, what another thread sends or arms is noticed below, or keeps the descriptor readable.
         self.reactor.take_back();
         let now = self.driver.handle().now();
-        let until = if executor.has_ready() || self.backlog || self.releasing {
+        let until = if executor.has_ready() || self.has_backlog() {
             Until::Now
         } else if self.driver.handle().is_paused() {
             self.driver.next_wake();
@@ -308,9 +326,9 @@ impl EventLoop {
             || self.driver.next_deadline().is_some_and(|at| at <= now || (by_itself && at < Nanos::NEVER))
     }
 
-    /// Returns whether timers that are due were left to the next turn.
+    /// Returns whether timers that are due, or memory that is to be freed, were left to the next turn.
     pub(super) fn has_backlog(&self) -> bool {
-        self.backlog
+        self.backlog || self.releasing
     }
 
     /// Takes the turn of an idle runtime whose time is paused: advances time, if it may be advanced.

@@ -94,8 +94,9 @@ impl Runtime {
     }
 
     /// Returns how long the thread may sleep before the next [`turn`](Runtime::turn), and prepares for that sleep. Zero if
-    /// something is ready or due; then the descriptor is readable, too. `None` if only the descriptor can tell when a turn is
-    /// needed.
+    /// something is ready or due, or memory of a past burst is to be freed; then the descriptor is readable, too. `None` if only
+    /// the descriptor can tell when a turn is needed. While much memory is kept that a past burst needed, which is for a few
+    /// seconds, the result is a second at most.
     ///
     /// From now until the next turn the runtime's descriptor becomes readable when a turn is needed: when a socket has an
     /// event, when another thread wakes or spawns a task or arms an earlier timer, when a task is spawned on this thread; and

@@ -162,3 +162,41 @@ fn block_on_and_turns_take_turns() {
         other.join().unwrap();
     }
 }
+
+/// Otherwise the other loop comes by for every few blocks, with all that it does besides.
+#[test]
+fn a_turn_that_leaves_memory_to_be_freed_says_so() {
+    let _watchdog = watchdog(LONG);
+    // Where a clock is advanced by the program, it is turns that are counted.
+    let runtime = Builder::new().clock(Clock::Test(TestClock::new())).build().unwrap();
+    (0..2_000).for_each(|_| runtime.spawn(async {}).detach());
+    rest(&runtime);
+    for _ in 0..4_000 {
+        if !runtime.turn(Duration::ZERO) {
+            assert_ne!(runtime.next_wake(), Some(Duration::ZERO));
+        }
+    }
+}
+
+/// The pool keeps no memory of these tasks, but the queues were long.
+#[test]
+fn the_thread_wakes_up_for_the_queues_of_a_burst_too() {
+    let _watchdog = watchdog(LONG);
+    for other_thread in [false, true] {
+        let runtime = Runtime::new().unwrap();
+        let handle = runtime.handle().clone();
+        let burst = move || {
+            for n in 0..20_000 {
+                let large = [n; 200];
+                handle.spawn(async move { _ = std::hint::black_box(large) }).detach();
+            }
+        };
+        if other_thread {
+            thread::spawn(burst).join().unwrap()
+        } else {
+            burst()
+        }
+        rest(&runtime);
+        assert!(runtime.next_wake().is_some_and(|left| left <= ms(1_000)));
+    }
+}

@@ -1,11 +1,12 @@
 //! Which tasks are polled, how often, in which order, and which owner is unparked.
 
-use super::super::local::Local;
+use super::super::local::{Local, WINDOW_BITS};
 use super::super::{End, Executor, Lane, RunReport, spawn_local};
 use super::{BURST, Bell, OnDrop, assert_given_back, executor, idle, result, run, settle};
 use crate::clock::Waited;
 use crate::coop::{self, unconstrained, yield_now};
 use futures_task::waker as waker_of;
+use mainspring_driver::Nanos;
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
 use std::ops::ControlFlow;
@@ -252,6 +253,29 @@ fn tasks_stay_in_order_while_counters_wrap_around() {
     assert_eq!(executor.polls(), 4);
     executor.shutdown();
     assert_eq!(*trace.borrow(), [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn the_table_of_bursts_that_recur_stays_although_no_task_lives_between_them() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let mut handles = Vec::new();
+    for window in 1..=4 {
+        // A few at a time: the queue is short.
+        for _ in 0..50 {
+            handles.extend((0..20).map(|_| executor.spawn(pending::<()>())));
+            settle(&executor);
+        }
+        handles.chunks(20).for_each(|some| {
+            some.iter().for_each(|handle| handle.abort());
+            settle(&executor);
+        });
+        handles.clear();
+        executor.trim(Nanos::new(window << WINDOW_BITS));
+        assert!(executor.local.capacity() >= 1_000, "{}", executor.local.capacity());
+    }
+    executor.trim(Nanos::new(5 << WINDOW_BITS));
+    assert!(executor.local.capacity() < 1_000, "{}", executor.local.capacity());
 }
 
 #[test]
