@@ -12,6 +12,7 @@ use std::time::{Duration, Instant as StdInstant};
 
 use common::{Dropped, HOUR, LONG, metrics, ms, panicked, paused, turn, us, watchdog};
 use futures::channel::oneshot;
+#[cfg(feature = "net")]
 use futures::future::{Either, select};
 use futures::poll;
 use mainspring::time::error::Elapsed;
