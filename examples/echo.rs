@@ -63,7 +63,7 @@ async fn serve(options: &Options) -> io::Result<()> {
     let idle = options.idle;
     let mut backoff = Backoff::default();
     loop {
-        match listener.accept().await {
+        match backoff.accept(&listener).await {
             Ok((stream, peer)) => {
                 backoff.reset();
                 // The handle is dropped, which detaches the task: it ends with its connection.
@@ -74,7 +74,7 @@ async fn serve(options: &Options) -> io::Result<()> {
                     };
                 }));
             }
-            Err(error) => backoff.after(error).await?,
+            Err(error) => backoff.after(error)?,
         }
     }
 }

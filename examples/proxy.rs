@@ -118,7 +118,7 @@ async fn serve(options: &Rc<Options>) -> Result<(), String> {
     let mut open: FuturesUnordered<JoinHandle<()>> = FuturesUnordered::new();
     loop {
         let has_room = open.len() < options.connections as usize;
-        let accepting = async { if has_room { listener.accept().await } else { pending().await } };
+        let accepting = async { if has_room { backoff.accept(&listener).await } else { pending().await } };
         select_biased! {
             stopped = stop => {
                 stopped.map_err(|error| format!("cannot wait for signals: {error}"))?;
@@ -131,15 +131,9 @@ async fn serve(options: &Rc<Options>) -> Result<(), String> {
                     backoff.reset();
                     open.push(spawn(connection(client, peer, Rc::clone(options))));
                 }
-                // Ctrl-C ends the pause, too: only once it has been told may a second one end the process.
-                Err(error) => select_biased! {
-                    stopped = stop => {
-                        stopped.map_err(|error| format!("cannot wait for signals: {error}"))?;
-                        break;
-                    }
-                    waited = pin!(backoff.after(error).fuse()) =>
-                        waited.map_err(|error| format!("cannot accept on {address} any more: {error}"))?,
-                },
+                Err(error) => backoff
+                    .after(error)
+                    .map_err(|error| format!("cannot accept on {address} any more: {error}"))?,
             },
         }
     }

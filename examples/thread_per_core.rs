@@ -190,7 +190,7 @@ mod cores {
         let mut open = JoinSet::new();
         let (mut connections, mut backoff) = (0, Backoff::default());
         loop {
-            let accepted = match select(std::pin::pin!(listener.accept()), &mut stopped).await {
+            let accepted = match select(std::pin::pin!(backoff.accept(&listener)), &mut stopped).await {
                 Either::Left((accepted, _)) => accepted,
                 Either::Right(_) => break,
             };
@@ -200,7 +200,7 @@ mod cores {
                     connections += 1;
                     open.spawn(answer(stream, cores.clone()));
                 }
-                Err(error) => backoff.after(error).await?,
+                Err(error) => backoff.after(error)?,
             }
             // Connections that have ended make room.
             while open.try_join_next().is_some() {}

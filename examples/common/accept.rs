@@ -5,9 +5,11 @@
 //! it tries again at once, without descriptors, it spins.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use mainspring::sleep;
+use mainspring::net::{TcpListener, TcpStream};
+use mainspring::time::{Instant, sleep_until};
 
 /// Which part has failed in `accept`, and therefore what the server does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,19 +43,30 @@ impl AcceptError {
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     failures: u32,
+    /// When the pause ends, if there has been one.
+    until: Option<Instant>,
 }
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(5);
     const LONGEST: Duration = Duration::from_secs(1);
 
-    /// Forgets the failures: a connection was accepted.
-    pub(crate) fn reset(&mut self) {
-        self.failures = 0;
+    /// Accepts the next connection, after the pause. Nothing is lost if it is dropped, for example because Ctrl-C ends the wait: the
+    /// next call waits for the rest of the pause.
+    pub(crate) async fn accept(&self, listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+        if let Some(until) = self.until {
+            sleep_until(until).await;
+        }
+        listener.accept().await
     }
 
-    /// Waits as long as `error` requires, or returns it if the listener is lost.
-    pub(crate) async fn after(&mut self, error: io::Error) -> io::Result<()> {
+    /// Forgets the failures: a connection was accepted.
+    pub(crate) fn reset(&mut self) {
+        *self = Backoff::default();
+    }
+
+    /// Has the next [`accept`](Backoff::accept) wait as long as `error` requires, or returns it if the listener is lost.
+    pub(crate) fn after(&mut self, error: io::Error) -> io::Result<()> {
         match AcceptError::of(&error) {
             AcceptError::Connection => Ok(()),
             AcceptError::Listener => Err(error),
@@ -62,7 +75,7 @@ impl Backoff {
                 self.failures += 1;
                 // Not `eprintln!`, which panics once standard error has no reader any more.
                 let _ = writeln!(io::stderr(), "cannot accept just now ({error}); trying again in {pause:?}");
-                sleep(pause).await;
+                self.until = Some(Instant::now() + pause);
                 Ok(())
             }
         }

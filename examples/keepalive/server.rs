@@ -84,7 +84,7 @@ impl Pool {
     pub(crate) async fn serve(self: Rc<Self>, listener: TcpListener) -> io::Error {
         let mut backoff = Backoff::default();
         loop {
-            match listener.accept().await {
+            match backoff.accept(&listener).await {
                 Ok((stream, peer)) => {
                     let now = Instant::now();
                     backoff.reset();
@@ -101,7 +101,7 @@ impl Pool {
                     }));
                 }
                 Err(error) => {
-                    if let Err(lost) = backoff.after(error).await {
+                    if let Err(lost) = backoff.after(error) {
                         return lost;
                     }
                 }

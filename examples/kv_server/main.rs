@@ -139,19 +139,13 @@ async fn accept(
             }
             // A panic has already been reported, and its connection is closed by then.
             _ = sessions.select_next_some() => {}
-            accepted = pin!(listener.accept().fuse()) => match accepted {
+            accepted = pin!(backoff.accept(&listener).fuse()) => match accepted {
                 Ok((stream, peer)) => {
                     backoff.reset();
                     sessions.push(spawn(client(stream, peer, Rc::clone(&server))));
                 }
-                // Ctrl-C ends the pause, too.
-                Err(error) => select_biased! {
-                    stopped = stop => {
-                        break stopped.map_err(|error| format!("cannot wait for signals: {error}"));
-                    }
-                    waited = pin!(backoff.after(error).fuse()) => if let Err(lost) = waited {
-                        break Err(format!("cannot accept any more: {lost}"));
-                    },
+                Err(error) => if let Err(lost) = backoff.after(error) {
+                    break Err(format!("cannot accept any more: {lost}"));
                 },
             },
         }

@@ -101,16 +101,12 @@ pub(crate) async fn serve(
             () = shutdown => break,
             // A connection's handle is dropped when the connection has ended.
             _ = connections.select_next_some() => {}
-            accepted = listener.accept().fuse() => match accepted {
+            accepted = pin!(backoff.accept(&listener).fuse()) => match accepted {
                 Ok((stream, _)) => {
                     backoff.reset();
                     connections.push(spawn(connection(stream, state.clone(), stop.clone())));
                 }
-                // Ctrl-C ends the pause, too: only once it has been told may a second one end the process.
-                Err(error) => select_biased! {
-                    () = shutdown => break,
-                    waited = pin!(backoff.after(error).fuse()) => waited?,
-                },
+                Err(error) => backoff.after(error)?,
             },
         }
     }
