@@ -97,6 +97,11 @@ impl<T> Due<T> {
         self.timers.as_ref().expect("set above")
     }
 
+    /// The latest reading of its runtime's clock, if it has a runtime yet.
+    pub(super) fn latest(&self) -> Option<Nanos> {
+        self.timers.as_ref().map(Timers::latest)
+    }
+
     #[track_caller]
     pub(super) fn after(&mut self, duration: Duration) -> Nanos {
         self.timers().now().saturating_add(duration)
@@ -190,8 +195,8 @@ impl<T> Due<T> {
         loop {
             if self.agenda.is_empty() {
                 // Nothing is due, but memory may be released.
-                if let Some(timers) = &self.timers {
-                    self.agenda.pop_due_within(timers.latest(), &mut moves);
+                if let Some(now) = self.latest() {
+                    self.agenda.pop_due_within(now, &mut moves);
                 }
                 self.disarm();
                 return if end { Poll::Ready(None) } else { self.wait(cx, Nanos::NEVER) };

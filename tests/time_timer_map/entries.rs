@@ -1,7 +1,7 @@
 //! The entries of the map: put in, replaced, removed, retained, and drained.
 
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::common::{Dropped, HOUR, manual, ms, panicked};
@@ -38,6 +38,23 @@ fn an_insertion_without_a_runtime_says_what_to_do_and_where_the_map_was_made() {
     let place = format!("{}:{line}", file!());
     assert!(panic.message.contains(&place), "{} does not name {place}", panic.message);
     assert!(map.is_empty());
+}
+
+#[test]
+fn a_map_that_is_closed_without_a_runtime_has_its_end_without_one() {
+    let mut map = TimerMap::<u8, ()>::new();
+    map.close();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert_eq!(map.poll_expired(&mut cx), Poll::Ready(None));
+    // What is inserted in a runtime comes out, and then the end again.
+    let runtime = manual();
+    let entry = runtime.block_on(async {
+        map.insert(1, (), ms(1));
+        advance(ms(1)).await;
+        map.next_expired().await
+    });
+    assert_eq!(entry, Some((1, ())));
+    assert_eq!(map.poll_expired(&mut cx), Poll::Ready(None));
 }
 
 #[test]

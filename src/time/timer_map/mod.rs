@@ -476,8 +476,9 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         if !matches!(polled, Poll::Ready(Some(_))) {
             // Nothing was due, so time has passed: a good moment to release memory.
             self.index.follow(self.due.agenda.capacity());
-            if let Some(inbox) = &mut self.inbox {
-                inbox.pass(self.due.timers().latest());
+            // A map that was closed has an inbox, also if it has been in no runtime yet.
+            if let (Some(inbox), Some(now)) = (&mut self.inbox, self.due.latest()) {
+                inbox.pass(now);
             }
         }
         polled.map(|entry| self.come_out(entry))
