@@ -5,6 +5,7 @@
 //!
 //! * A subscriber is foreign code. No event is sent under the lock, nor before the wakers of a batch have been called, so
 //!   a subscriber that panics loses no wake-up and no other event.
+//! * A timer is mostly cancelled by its drop, and that perhaps by a panic: then the subscriber's own panic is not resumed.
 //! * An entry is not read any more after it has fired. Its [`TracedTimer`] is copied before.
 
 #[cfg(not(feature = "tracing"))]
@@ -46,7 +47,9 @@ mod on {
 
         pub(crate) fn cancelled(self) {
             let TracedTimer { timer, made_at } = self;
-            tracing::trace!(target: "mainspring::timer", timer, %made_at, "cancelled");
+            let mut panics = Panics::new();
+            panics.catch(|| tracing::trace!(target: "mainspring::timer", timer, %made_at, "cancelled"));
+            panics.resume();
         }
 
         pub(crate) fn fired(self, late: u64) {

@@ -90,3 +90,24 @@ fn a_subscriber_that_panics_loses_no_wake_up_and_no_event() {
         });
     }
 }
+
+/// Two panics of drops at once would end the process.
+#[test]
+fn a_subscriber_that_panics_at_each_cancel_ends_no_process() {
+    let told = Arc::new(AtomicUsize::new(0));
+    with_default(Thrower("cancelled", told.clone()), || {
+        let f = Fixture::new();
+        let probe = Probe::new(&f.handle);
+        let timers = [1, 2, 3].map(|_| f.armed(MS, &probe.waker()));
+        let panic = catch_unwind(AssertUnwindSafe(|| drop(timers))).expect_err("the first panic is resumed");
+        std::mem::forget(panic);
+        let timer = f.armed(MS, &probe.waker());
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            let _dropped_by_the_panic = timer;
+            panic!("the owner");
+        }));
+        let panic = panic.expect_err("it panicked");
+        assert_eq!(panic.downcast_ref(), Some(&"the owner"));
+        assert_eq!((told.load(SeqCst), f.live()), (4, 0));
+    });
+}
