@@ -18,6 +18,9 @@ mod on {
     use pin_project_lite::pin_project;
     use tracing::Span;
     use tracing::field::display;
+    use tracing::span::Entered;
+
+    use crate::panics::Panics;
 
     /// A turn that takes this long, or longer, is reported.
     const LONG_TURN: Duration = Duration::from_millis(10);
@@ -50,8 +53,19 @@ mod on {
 
         fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
             let this = self.project();
-            let _entered = this.span.enter();
+            let _inside = Inside(Some(this.span.enter()));
             this.future.poll(cx)
+        }
+    }
+
+    /// Leaves the span. If the future panics, a panic of the subscriber is not resumed: that would abort the process.
+    struct Inside<'a>(Option<Entered<'a>>);
+
+    impl Drop for Inside<'_> {
+        fn drop(&mut self) {
+            let mut panics = Panics::new();
+            panics.catch(|| drop(self.0.take()));
+            panics.resume();
         }
     }
 

@@ -13,7 +13,8 @@ struct House {
 
 const RUNTIME: House = House {
     levels: &[
-        &["fork", "sync", "panics", "trace"],
+        &["fork", "sync", "panics"],
+        &["trace"],
         &["clock", "coop"],
         &["executor", "reactor"],
         &["runtime"],

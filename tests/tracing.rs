@@ -51,6 +51,8 @@ struct Book {
     spans: Arc<AtomicU64>,
     /// Called at each event.
     at_event: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Called as a span is left.
+    at_exit: fn(),
 }
 
 impl Book {
@@ -59,7 +61,7 @@ impl Book {
     }
 
     fn with(at_event: impl Fn(&str) + Send + Sync + 'static) -> Book {
-        Book { lines: Arc::default(), spans: Arc::default(), at_event: Arc::new(at_event) }
+        Book { lines: Arc::default(), spans: Arc::default(), at_event: Arc::new(at_event), at_exit: || {} }
     }
 
     fn note(&self, metadata: &Metadata<'_>, what: &str, fields: BTreeMap<String, String>) {
@@ -114,7 +116,9 @@ impl Subscriber for Book {
 
     fn enter(&self, _: &Id) {}
 
-    fn exit(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {
+        (self.at_exit)();
+    }
 }
 
 /// Lets `subscriber` receive what happens on this thread while `body` runs.
@@ -257,6 +261,20 @@ fn a_subscriber_that_panics_loses_no_wake_up() {
         for task in tasks {
             task.await.unwrap();
         }
+    });
+}
+
+/// A second panic while the first one unwinds would end the process.
+#[test]
+fn a_subscriber_that_panics_as_a_task_panics_ends_no_process() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let book = Book { at_exit: || panic!("a bad subscriber"), ..Book::new() };
+    listen(book, || {
+        let (bad, harmed) = (runtime.spawn(async { panic!("a bad task") }), runtime.spawn(async {}));
+        let (bad, harmed) = runtime.block_on(async { (bad.await, harmed.await) });
+        assert!(bad.unwrap_err().to_string().ends_with("a bad task"), "the first panic counts");
+        assert!(harmed.unwrap_err().to_string().ends_with("a bad subscriber"));
     });
 }
 
