@@ -81,6 +81,8 @@ pub(crate) struct Local {
     pub(super) lane: Cell<Lane>,
     /// Tasks that were in the inbox and have yet to be taken in.
     sent: RefCell<Sent>,
+    /// The capacity of the inbox when this thread had its lock last. While the inbox is empty, it is the same still.
+    inbox: Cell<usize>,
     closed: Cell<bool>,
     running: Cell<bool>,
     /// The address of the task that is being polled, or was polled last. Everything else that is known of it is in the
@@ -110,6 +112,7 @@ impl Local {
             root: RefCell::default(),
             lane: Cell::new(Lane::Woken),
             sent: RefCell::default(),
+            inbox: Cell::new(0),
             closed: Cell::new(false),
             running: Cell::new(false),
             polled: Cell::new(0),
@@ -386,7 +389,7 @@ impl Local {
     /// Takes in up to `at_most` tasks that other threads have sent.
     fn take_inbox(&self, at_most: usize) {
         if self.remote().ready() & !self.sent.borrow().kinds() != 0 {
-            self.owner.take(&mut self.sent.borrow_mut());
+            self.inbox.set(self.owner.take(&mut self.sent.borrow_mut()));
         }
         for _ in 0..at_most {
             let Some((kind, task)) = self.sent.borrow_mut().pop() else { break };
@@ -427,8 +430,9 @@ impl Local {
 
     /// Whether so much memory of a past burst is kept that it is worth a wake-up.
     pub(super) fn has_spare(&self) -> bool {
-        // The queue of what other threads send is as long as the one with which it is swapped.
-        let queues = self.lanes(|lanes| lanes.capacity()).max(self.sent.borrow().capacity());
+        // A long queue of what other threads have sent is the inbox's again once they have sent something else.
+        let sent = self.sent.borrow().capacity().max(self.inbox.get());
+        let queues = self.lanes(|lanes| lanes.capacity()).max(sent);
         self.owner.pool().is_large() || queues >= LONG
     }
 
@@ -445,7 +449,7 @@ impl Local {
         self.tasks.borrow_mut().trim(longest);
         self.sent.borrow_mut().trim(|capacity| kept(capacity, longest));
         // The two are not swapped before another thread sends something.
-        self.owner.trim(|capacity| kept(capacity, longest));
+        self.inbox.set(self.owner.trim(|capacity| kept(capacity, longest)));
         more
     }
 }

@@ -230,17 +230,22 @@ impl Owner {
         Arc::ptr_eq(&self.remote, remote)
     }
 
-    /// Moves the inbox's tasks of those kinds of which there are none in `sent` there.
-    pub(super) fn take(&self, sent: &mut Sent) {
+    /// Moves the inbox's tasks of those kinds of which there are none in `sent` there. Returns the [capacity](Sent::capacity) of what
+    /// goes back.
+    pub(super) fn take(&self, sent: &mut Sent) -> usize {
         let mut inbox = self.remote.lock();
         sent.refill(&mut inbox.sent);
         // Relaxed: it changes next under the lock, hence after this.
         self.remote.ready.store(inbox.sent.kinds(), Ordering::Relaxed);
+        inbox.sent.capacity()
     }
 
-    /// Frees memory of a past burst, as [`Sent::trim`] does. Only the allocator is called under the lock.
-    pub(super) fn trim(&self, kept: impl Fn(usize) -> usize) {
-        self.remote.lock().sent.trim(kept);
+    /// Frees memory of a past burst, as [`Sent::trim`] does. Only the allocator is called under the lock. Returns the capacity
+    /// that is left.
+    pub(super) fn trim(&self, kept: impl Fn(usize) -> usize) -> usize {
+        let mut inbox = self.remote.lock();
+        inbox.sent.trim(kept);
+        inbox.sent.capacity()
     }
 
     /// Closes the inbox, which refuses all tasks from now on. Returns those that had been put in before.

@@ -200,3 +200,17 @@ fn the_thread_wakes_up_for_the_queues_of_a_burst_too() {
         assert!(runtime.next_wake().is_some_and(|left| left <= ms(1_000)));
     }
 }
+
+/// A long queue of what other threads have sent is theirs again when they send something else.
+#[test]
+fn the_thread_wakes_up_for_a_long_queue_that_other_threads_have_again() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    for burst in [40_000, 1] {
+        let handle = runtime.handle().clone();
+        let send = move || (0..burst).for_each(|_| handle.spawn(async {}).detach());
+        thread::spawn(send).join().unwrap();
+        rest(&runtime);
+        assert!(runtime.next_wake().is_some_and(|left| left <= ms(1_000)));
+    }
+}
