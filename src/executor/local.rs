@@ -45,7 +45,7 @@ const TAKES: u64 = 1_000;
 /// After this number of polls a run checks whether the coarse clock has ticked.
 const TICKS_EVERY: usize = 8;
 
-/// Queues with room for so many tasks are worth a wake-up. Those that nobody needs become shorter than that.
+/// Queues, or an empty table, with room for so many tasks are worth a wake-up. Those that nobody needs become shorter than that.
 const LONG: usize = 16_384;
 
 /// Whether memory of a past burst is to be freed is checked in each window of two to this many nanoseconds, about a second.
@@ -432,8 +432,8 @@ impl Local {
     pub(super) fn has_spare(&self) -> bool {
         // A long queue of what other threads have sent is the inbox's again once they have sent something else.
         let sent = self.sent.borrow().capacity().max(self.inbox.get());
-        let queues = self.lanes(|lanes| lanes.capacity()).max(sent);
-        self.owner.pool().is_large() || queues >= LONG
+        let longest = self.lanes(|lanes| lanes.capacity()).max(sent).max(self.tasks.borrow().spare());
+        self.owner.pool().is_large() || longest >= LONG
     }
 
     /// Frees memory of a past burst, a little at a time: of the queue, in each window of time, half of what has not been needed

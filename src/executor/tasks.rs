@@ -333,6 +333,11 @@ impl Tasks {
         slots.into_iter().flatten().collect()
     }
 
+    /// The capacity of the table, if no task needs it.
+    pub(super) fn spare(&self) -> usize {
+        if self.alive == 0 { self.slots.capacity() } else { 0 }
+    }
+
     /// Frees memory of a past burst: half of what the `longest` recent queue has not needed; and the table, if it is empty, and a
     /// quarter of it has not been needed since it was emptied here.
     pub(super) fn trim(&mut self, longest: usize) {

@@ -279,6 +279,32 @@ fn the_table_of_bursts_that_recur_stays_although_no_task_lives_between_them() {
 }
 
 #[test]
+fn the_thread_wakes_up_for_a_table_that_no_task_needs_until_it_is_freed() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let mut handles = Vec::new();
+    // A few at a time, so that the queue is short, and of more than 512 bytes, so that no memory of the tasks is kept.
+    for _ in 0..170 {
+        handles.extend((0..100).map(|n| {
+            let large = [n; 200];
+            executor.spawn(async move {
+                pending::<()>().await;
+                _ = std::hint::black_box(large);
+            })
+        }));
+        settle(&executor);
+    }
+    assert!(!executor.has_spare());
+    handles.chunks(100).for_each(|some| {
+        some.iter().for_each(|handle| handle.abort());
+        settle(&executor);
+    });
+    assert!(executor.has_spare());
+    (1..=2).for_each(|window| _ = executor.trim(Nanos::new(window << WINDOW_BITS)));
+    assert!(!executor.has_spare());
+}
+
+#[test]
 fn a_bursts_memory_is_given_back_and_the_tasks_stay() {
     let (executor, _) = executor();
     let _entered = executor.enter();
