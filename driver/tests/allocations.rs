@@ -185,3 +185,22 @@ fn a_bursts_memory_is_given_back() {
     let kept = bytes() - before;
     assert!(kept < 150_000, "{kept} bytes are kept");
 }
+
+#[test]
+fn a_bursts_memory_is_given_back_although_the_host_parks_for_ever() {
+    let mut house = House::new(50_000);
+    let before = bytes();
+    (0..50_000).for_each(|index| house.arm(index, (1 + index as u64) * 1_000 * MS));
+    house.turn(MS);
+    assert!(bytes() - before > 1_200_000 && !house.driver.has_spare());
+    house.timers.iter_mut().for_each(|timer| timer.as_mut().cancel());
+    let mut seconds = 0;
+    while house.driver.has_spare() {
+        seconds += 1;
+        assert!(seconds < 10, "it never ends");
+        house.clock.set(Nanos::new(seconds * 1_000 * MS));
+        while house.driver.process(house.clock.now(), usize::MAX).releasing {}
+    }
+    let kept = bytes() - before;
+    assert!(kept < 150_000, "{kept} bytes are kept");
+}

@@ -75,8 +75,6 @@ pub(super) struct EventLoop {
     backlog: bool,
     /// Memory of a past burst is left to be freed, a little in each turn.
     releasing: bool,
-    /// When memory was freed last, if more was left then.
-    released: Option<Nanos>,
     /// Whether paused time moves automatically.
     auto_advance: bool,
     /// The turn under way: how many polls there had been before, and how many timers it has fired. `pace` knows when it began.
@@ -97,7 +95,6 @@ impl EventLoop {
             timer_budget: builder.timer_budget,
             backlog: false,
             releasing: false,
-            released: None,
             auto_advance: builder.auto_advance,
             polls_before: 0,
             fired: 0,
@@ -175,9 +172,6 @@ impl EventLoop {
             self.backlog = processed.more;
             self.releasing |= processed.releasing;
             fired = processed.fired;
-        }
-        if self.releasing {
-            self.released = Some(now);
         }
         if fired >= MANY {
             self.pace.charge(executor, Lane::Timer, self.driver.handle().now());
@@ -270,13 +264,8 @@ impl EventLoop {
             Nanos::NEVER => Until::Event,
             _ => Until::Time { timeout, alarm_ns: self.offset.alarm_ns(self.driver.handle(), at) },
         };
-        // The wheel finds a burst's memory later than the executor.
-        let is_settling = |released| now.saturating_duration_since(released) < 3 * SPARE_SLEEP;
-        if executor.has_spare() || self.released.is_some_and(is_settling) {
-            self.at_most(SPARE_SLEEP, until)
-        } else {
-            until
-        }
+        let has_spare = timeout > SPARE_SLEEP && (executor.has_spare() || self.driver.has_spare());
+        if has_spare { self.at_most(SPARE_SLEEP, until) } else { until }
     }
 
     /// Shortens a sleep to `most`, if it would be longer. `most` is a time of the system's clock.

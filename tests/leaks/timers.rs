@@ -169,3 +169,25 @@ fn a_burst_gives_its_memory_back() {
         assert!(left <= enough, "{left} of {full} bytes are left");
     });
 }
+
+#[test]
+fn a_burst_of_one_tasks_timers_gives_its_memory_back_although_the_program_sleeps() {
+    let _alone = alone();
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let before = live_bytes();
+        let mut sleeps: Vec<Pin<Box<Sleep>>> = (0..100_000).map(|n| Box::pin(sleep(HOUR + us(n)))).collect();
+        for sleep in &mut sleeps {
+            assert!(poll!(sleep.as_mut()).is_pending());
+        }
+        let full = live_bytes() - before;
+        drop(sleeps);
+        // The thread wakes up for it in the next seconds, and then no more.
+        sleep(ms(8_000)).await;
+        let left = live_bytes() - before;
+        assert!(left <= full / 50, "{left} of {full} bytes are left");
+        let wakeups = common::metrics().wakeups();
+        sleep(ms(2_000)).await;
+        assert!(common::metrics().wakeups() - wakeups <= 1);
+    });
+}

@@ -92,7 +92,8 @@ pub struct Processed {
 /// 2. If nothing is left to run, call `next_wake()`, and park until the time it returns or until [`Unpark::unpark`] is
 ///    called, whichever comes first; if it returns `None` or [`Nanos::NEVER`], only `unpark` ends the park. A park that
 ///    ends earlier does no harm, except that the loop spins if a timeout is always rounded down: round up to the
-///    poller's unit. If something is left to run, do not park.
+///    poller's unit. If something is left to run, do not park. If memory matters, and the park would be longer than a second, ask
+///    [`has_spare`](Driver::has_spare) whether it should be shorter.
 /// 3. Call `process(now, budget)`, with a fresh reading of the driver's clock, after the park, and at least now
 ///    and then while there is always something to run. If it returns `more`, do not park before the next call.
 ///
@@ -210,6 +211,28 @@ impl Driver {
         };
         inner.parked_until = Some(wake.unwrap_or(Nanos::NEVER));
         wake
+    }
+
+    /// Returns whether much memory of a past burst of timers is kept. A [`process`](Driver::process) a second or two after the burst
+    /// begins to free it. So a host that would park for longer parks for a second instead, and then calls `process`, until this returns
+    /// false, which it does a few seconds after a burst. A host that does not ask keeps the memory while it parks.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use mainspring_driver::{Clock, Driver, Nanos};
+    ///
+    /// fn longest_park(driver: &mut Driver, now: Nanos) -> Option<Duration> {
+    ///     let most = driver.next_wake().map(|at| at.saturating_duration_since(now));
+    ///     let second = Duration::from_secs(1);
+    ///     if driver.has_spare() { Some(most.map_or(second, |most| most.min(second))) } else { most }
+    /// }
+    ///
+    /// let mut driver = Driver::new(Clock::monotonic(), || {});
+    /// let now = driver.handle().now();
+    /// assert_eq!(longest_park(&mut driver, now), None);
+    /// ```
+    pub fn has_spare(&self) -> bool {
+        self.handle.lock().entries.has_spare()
     }
 
     /// Returns the earliest deadline of all, exactly; `None` if no timer is armed. Unlike

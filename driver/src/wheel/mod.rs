@@ -296,6 +296,12 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.pool.surplus()
     }
 
+    /// Whether so much memory of a past burst is kept that it is worth a wake-up.
+    #[inline]
+    pub(crate) fn has_spare(&self) -> bool {
+        self.pool.is_large()
+    }
+
     /// Takes out the timer of `key`, if it lies at `place`. Returns its slot if that has to be [tidied](Wheel::tidy). If the place is
     /// `known` to be right, the cell, which may be far away in memory, is not read, unless its slot may be open.
     #[inline]

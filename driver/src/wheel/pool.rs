@@ -13,6 +13,8 @@ use crate::Nanos;
 const WINDOW_BITS: u32 = 30;
 /// So many blocks, and so many lists, however long, are never freed. (A list for a million timers takes 260 kB.)
 const KEPT: usize = 16;
+/// So many blocks that are free, and more, are worth a wake-up.
+const MANY: usize = 256;
 /// Cells of the longest row that is sorted at once.
 pub(super) const LONGEST: usize = 2048;
 /// A buffer to sort so many timers in is never freed.
@@ -99,6 +101,12 @@ impl<K> Pool<K> {
     #[inline]
     pub(super) fn surplus(&self) -> usize {
         self.cells.surplus + self.lists.surplus
+    }
+
+    /// Whether so much is free that a thread which sleeps should wake up to have it freed.
+    #[inline]
+    pub(super) fn is_large(&self) -> bool {
+        self.cells.free.len() >= MANY
     }
 
     #[cold]

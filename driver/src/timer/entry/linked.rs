@@ -320,6 +320,12 @@ impl Entries {
         self.wheel.surplus()
     }
 
+    /// Whether so much of the wheel's memory is not needed that it is worth a wake-up.
+    #[inline]
+    pub(crate) fn has_spare(&mut self) -> bool {
+        self.wheel().has_spare()
+    }
+
     #[inline]
     pub(crate) fn earliest(&mut self) -> Nanos {
         self.wheel().earliest()
