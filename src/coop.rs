@@ -35,8 +35,7 @@ use std::task::{Context, Poll, ready};
 /// that yielded. If it is time to look at sockets and timers, that is done first, too.
 ///
 /// Tasks that another thread has spawned or woken are among those only if the runtime has taken them in. It takes in a few
-/// before each look at the sockets and a few times between; in paused time, after each 61 polls. To wait for such a task, await its
-/// handle.
+/// before each look at the sockets, and a few at a time between. To wait for such a task, await its handle.
 ///
 /// # Cancel safety
 ///

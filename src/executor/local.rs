@@ -4,9 +4,9 @@
 //!
 //! * A task is in `tasks` from the moment it is taken in until it has completed, except while it is polled: then
 //!   `run` has it. So the last reference to an uncompleted task is always this thread's.
-//! * What other threads have sent is taken in by each run, until [`TAKEN_IN`] tasks wait in their lane, or fewer if polls are
-//!   long: `sent` holds the rest. If so many wait already, one task is taken in for every two turns of the lane. So it does not
-//!   grow by what other threads send, and what becomes ready on this thread does not wait for all of that.
+//! * What other threads have sent is taken in as a run begins and after every few polls, until [`TAKEN_IN`] tasks wait in their
+//!   lane, or fewer if polls are long: `sent` holds the rest. If so many wait already, one task is taken in for every two turns of
+//!   the lane. So it does not grow by what other threads send, and what becomes ready on this thread does not wait for all of that.
 //! * A borrow lasts for one statement that runs no user code. Dropping a reference to a task counts as user
 //!   code, because it may be the last one.
 //! * `closed` goes from false to true once; from then on `tasks` stays empty.
@@ -42,8 +42,8 @@ const TAKEN_IN: u64 = 16;
 /// If a poll takes longer than this, in nanoseconds, fewer wait there: together they take as long.
 const TAKES: u64 = 1_000;
 
-/// After this number of polls a run checks whether the coarse clock has ticked.
-const TICKS_EVERY: usize = 8;
+/// After this number of polls a run checks whether the coarse clock has ticked, and whether other threads have sent something.
+const CHECKS_EVERY: usize = 8;
 
 /// Queues, or an empty table, with room for so many tasks are worth a wake-up. Those that nobody needs become shorter than that.
 const LONG: usize = 16_384;
@@ -257,6 +257,7 @@ impl Local {
             }
             taken += 1;
             self.keep(task, progress);
+            self.take_late(taken);
             if self.must_read(taken) {
                 end = End::Clock;
                 break;
@@ -265,11 +266,23 @@ impl Local {
         RunReport { taken, end }
     }
 
+    /// Takes in, after every few polls of a run, what other threads have sent meanwhile: a run may last as long as a turn.
+    #[inline(always)]
+    fn take_late(&self, taken: usize) {
+        if taken % CHECKS_EVERY == 0 {
+            // What has been left of a burst waits for the next run.
+            if self.remote().ready() != 0 && self.sent.borrow().kinds() == 0 {
+                self.take_some();
+            }
+            self.take_root();
+        }
+    }
+
     /// Returns whether the clock must be read after a poll, by which the run has taken this number of tasks. The run was to be as long as
     /// recent polls were cheap, and polls may have become long meanwhile.
     #[inline(always)]
     fn must_read(&self, taken: usize) -> bool {
-        coop::take_exhausted() || (taken % TICKS_EVERY == 0 && self.has_ticked())
+        coop::take_exhausted() || (taken % CHECKS_EVERY == 0 && self.has_ticked())
     }
 
     /// Returns whether the coarse clock has ticked since the last call, unless the clock is not to be read.

@@ -536,3 +536,26 @@ fn a_wake_under_a_users_lock_polls_and_drops_nothing() {
         }
     }
 }
+
+#[test]
+fn what_another_thread_sends_does_not_wait_for_the_end_of_a_long_run() {
+    let (executor, _) = executor();
+    let _entered = executor.enter();
+    let (remote, began) = (executor.remote().clone(), Arc::new(AtomicUsize::new(0)));
+    let waited = Rc::new(Cell::new(0));
+    let counter = waited.clone();
+    let _busy = executor.spawn(async move {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let began = began.clone();
+                drop(remote.spawn(async move { began.store(1, Ordering::Relaxed) }));
+            });
+        });
+        while began.load(Ordering::Relaxed) == 0 {
+            counter.set(counter.get() + 1);
+            yield_now().await;
+        }
+    });
+    executor.run(1_000, || ControlFlow::Continue(()));
+    assert!(waited.get() <= 16, "it has waited for {} polls", waited.get());
+}
