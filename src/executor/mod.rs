@@ -218,6 +218,11 @@ impl Executor {
         self.local.lanes(|lanes| lanes.waiting(Lane::Woken))
     }
 
+    /// How many turns the tasks have had that were woken.
+    pub(crate) fn turns_of_woken(&self) -> u64 {
+        self.local.lanes(|lanes| lanes.turns_of_woken())
+    }
+
     /// Returns whether tasks are ready in this lane.
     pub(crate) fn is_waiting(&self, lane: Lane) -> bool {
         self.local.lanes(|lanes| lanes.is_ready(lane))

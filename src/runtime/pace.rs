@@ -13,7 +13,8 @@
 //! make the task of that deadline late. While tasks are ready that were ready at the last look, it is not yet time, for up to
 //! [`LONGEST`]: what another look finds goes behind those tasks. It is time at once if only tasks are left whose lanes have had more
 //! than the share of those that the look may find. And it is time sooner if the last look has found something, because the tasks that
-//! it woke may talk through a socket: when these rest again, the others have as much time as they have had, and at least [`SOON`].
+//! it woke may talk through a socket: when these have had their turn, the others have as much time as they have had, and at least
+//! [`SOON`], however long these took: otherwise tasks that wake each other would have one turn for each look.
 //!
 //! A reading of the clock costs more than a cheap poll. So the clock is read after the number of polls that is expected to
 //! fit into the time that is left, judging by the cost of recent polls: after each poll that takes a millisecond, and once
@@ -90,7 +91,9 @@ pub(super) struct Pace {
     rested: bool,
     /// The look at the sockets has found something.
     pub(super) found: bool,
-    /// How long the turn may last if so, once the tasks rest that the look has woken.
+    /// The number of the last turn of those tasks that were ready at the look, among all turns of woken tasks.
+    last: u64,
+    /// How long the turn may last if so, once these have had their turn.
     soon: Option<u64>,
     /// The maximum number of polls until the next reading.
     most: usize,
@@ -113,6 +116,7 @@ impl Pace {
             ended_for: None,
             rested: false,
             found: false,
+            last: 0,
             soon: None,
             most: FIRST,
         }
@@ -143,7 +147,9 @@ impl Pace {
             }
         }
         self.ended_for = None;
-        self.ready = if self.hosted { 0 } else { executor.woken() };
+        let woken = executor.woken();
+        self.ready = if self.hosted { 0 } else { woken };
+        self.last = executor.turns_of_woken().wrapping_add(woken as u64);
         self.looked = now;
         self.read = now;
         self.due = None;
@@ -177,7 +183,7 @@ impl Pace {
         let due = self.due.unwrap_or_else(|| self.next_deadline(handle, executor));
         coop::set_slice(Some(self.slice(handle, due)));
         let fit = |end: Nanos| executor.fit(end.get().saturating_sub(self.read.get())) as usize;
-        let mut polls = fit(self.end(self.interval(executor), due));
+        let mut polls = fit(self.end(self.interval(), due));
         // Only what was ready at the look has more time.
         if polls < self.most.min(self.ready) {
             polls = polls.max(fit(self.end(LONGEST, due)).min(self.ready));
@@ -204,12 +210,15 @@ impl Pace {
         handle.remote().polling().set_since(now.get());
         self.read = now;
         self.most = (2 * self.most).min(MOST);
-        if self.found && self.soon.is_none() && !executor.is_waiting(Lane::Woken) {
-            self.soon = Some((2 * now.get().saturating_sub(self.looked.get())).clamp(SOON, INTERVAL));
+        // Tasks that wake each other may go on forever: the lane need not become empty.
+        let have_run = executor.turns_of_woken() >= self.last || !executor.is_waiting(Lane::Woken);
+        if self.found && self.soon.is_none() && have_run {
+            let used = now.get().saturating_sub(self.looked.get());
+            self.soon = Some((2 * used).clamp(SOON, INTERVAL.max(used + SOON)));
         }
         let due = self.next_deadline(handle, executor);
         self.due = Some(due);
-        let interval = if self.ready > 0 { LONGEST } else { self.interval(executor) };
+        let interval = if self.ready > 0 { LONGEST } else { self.interval() };
         let end = self.end(interval, due);
         // A poll that would hardly fit belongs to the next turn: to come closer in ever smaller steps is not worth it. A turn
         // that a deadline ends lasts until that deadline, less the time that the look at the sockets takes.
@@ -235,8 +244,8 @@ impl Pace {
     }
 
     /// How long the turn may last for tasks that were not ready at the look.
-    fn interval(&self, executor: &Executor) -> u64 {
-        self.soon.filter(|_| !executor.is_waiting(Lane::Woken)).unwrap_or(INTERVAL)
+    fn interval(&self) -> u64 {
+        self.soon.unwrap_or(INTERVAL)
     }
 
     /// When a turn ends that may last this number of nanoseconds after the look at the sockets, if the next deadline is

@@ -4,7 +4,11 @@ use super::*;
 use crate::runtime::{Builder, Runtime};
 use crate::task::yield_now;
 use crate::time::{Clock, TestClock, sleep};
+use std::cell::Cell;
+use std::future::poll_fn;
 use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 const POLL: Duration = Duration::from_micros(40);
@@ -88,7 +92,8 @@ fn after_a_look_that_found_something_others_have_as_much_time_as_those_that_it_w
     for (found, woken, lasts) in [
         (true, 1_000, SOON),
         (true, 8_000, 16_000),
-        (true, INTERVAL - 1_000, INTERVAL),
+        (true, INTERVAL - SOON, INTERVAL),
+        (true, 4 * INTERVAL, 4 * INTERVAL + SOON),
         (false, 8_000, INTERVAL),
     ] {
         let (runtime, clock) = runtime();
@@ -110,6 +115,45 @@ fn after_a_look_that_found_something_others_have_as_much_time_as_those_that_it_w
         let ends = lasts - executor.next_cost() / 2;
         assert!((ends..ends + STEP).contains(&lasted), "{lasted} instead of {ends}");
     }
+}
+
+#[test]
+fn after_a_look_that_found_something_the_next_comes_soon_also_beside_tasks_that_wake_each_other() {
+    let (runtime, clock) = runtime();
+    let (handle, executor) = (runtime.handle(), &runtime.executor);
+    let wakers = Rc::new([const { Cell::new(None::<Waker>) }; 2]);
+    let tasks = [0, 1].map(|me| {
+        let (wakers, clock) = (wakers.clone(), clock.clone());
+        runtime.spawn(poll_fn(move |cx| {
+            clock.advance(Duration::from_nanos(100));
+            wakers[me].set(Some(cx.waker().clone()));
+            if let Some(other) = wakers[1 - me].take() {
+                other.wake();
+            }
+            Poll::<()>::Pending
+        }))
+    });
+    let _entered = executor.enter();
+    let lasted = |found| {
+        let began = handle.timers().now();
+        let mut pace = Pace::new(None, false);
+        pace.begin(handle, executor, began);
+        pace.found = found;
+        loop {
+            let most = pace.stretch(handle, executor);
+            let taken = executor.run(most, || ControlFlow::Continue(())).taken;
+            if pace.is_over(handle, executor, taken) {
+                return handle.timers().now().get() - began.get();
+            }
+        }
+    };
+    // What polls cost is learnt.
+    lasted(false);
+    for (found, ends) in [(false, INTERVAL), (true, SOON), (false, INTERVAL), (true, SOON)] {
+        let lasted = lasted(found);
+        assert!((ends - 1_000..ends + 1_000).contains(&lasted), "{lasted} instead of {ends}");
+    }
+    tasks.iter().for_each(|task| task.abort());
 }
 
 #[cfg(unix)]
