@@ -76,10 +76,14 @@ struct Options {
 /// listener, signals, and the look-up of a name.
 const OTHERS: u64 = 32;
 
-/// Parses a host, which is a name or an address, and a port.
+/// Parses a host, which is a name or an address, and a port. A URL is refused here, because as a name it is never found.
 fn upstream(text: &str) -> Result<String, String> {
+    let is_host = |host: &str| {
+        let stray = |c: char| c.is_whitespace() || "/@[]".contains(c);
+        !host.is_empty() && (!host.contains(stray) || text.parse::<SocketAddr>().is_ok())
+    };
     match text.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && port.parse().is_ok_and(|port: u16| port > 0) => {
+        Some((host, port)) if is_host(host) && port.parse().is_ok_and(|port: u16| port > 0) => {
             Ok(text.to_owned())
         }
         _ => Err("not a host and a port; write for example example.org:80 or [::1]:8080".to_owned()),

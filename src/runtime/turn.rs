@@ -194,6 +194,11 @@ impl Runtime {
             if up.as_mut().poll(&mut cx).is_ready() {
                 return self.executor.unfinished();
             }
+            assert!(
+                BlockOnGuard::start().is_some(),
+                "`shutdown_timeout` was called inside a `block_on` or a `turn`: call it when that has returned, or drop the \
+                 runtime"
+            );
             self.turn(Duration::MAX);
         }
     }

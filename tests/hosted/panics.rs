@@ -37,7 +37,7 @@ fn a_turn_inside_a_block_on_or_a_turn_panics_where_it_was_called() {
         let another = Runtime::new().unwrap();
         another.spawn(pending::<()>()).detach();
         let (panic, line) = (panicked(|| another.shutdown_timeout(ms(1))), line!());
-        assert!(panic.message.starts_with("`turn` was called inside a"), "{}", panic.message);
+        assert!(panic.message.starts_with("`shutdown_timeout` was called inside a"), "{}", panic.message);
         lines.push((panic, line));
         for (panic, line) in lines {
             assert_eq!((panic.file.as_str(), panic.line), (file!(), line), "{}", panic.message);
