@@ -151,8 +151,8 @@ pub fn signal(kind: SignalKind) -> io::Result<Signal> {
 ///
 /// While the future exists, Ctrl-C does not end the process. Once the future is ready or dropped, Ctrl-C does again, as
 /// described [above](self#while-nobody-waits): the second Ctrl-C ends a program that does not end after the first. So in a
-/// loop around this function, a Ctrl-C between two calls can end the process. A program that wants each Ctrl-C keeps a
-/// [`signal(SignalKind::interrupt())`](signal()).
+/// loop around this function, a Ctrl-C between two calls can end the process. Two at nearly the same time may count as one. A
+/// program that wants each Ctrl-C keeps a [`signal(SignalKind::interrupt())`](signal()).
 ///
 /// # Errors
 ///

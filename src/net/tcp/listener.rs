@@ -93,9 +93,9 @@ impl TcpListener {
     ///
     /// * The connection was lost before it could be accepted, as in
     ///   [`ConnectionAborted`](io::ErrorKind::ConnectionAborted). Call again.
-    /// * The process or the system has run out of a resource, mostly descriptors (`EMFILE`, `ENFILE`). The
-    ///   connection still waits, so an immediate second call will fail in the same way: sleep for a moment
-    ///   first. The [module](crate::net#example) shows such a loop.
+    /// * The process or the system has run out of a resource, mostly descriptors (`EMFILE`, `ENFILE`; Linux
+    ///   says so even if no connection waits). Connections keep waiting, so an immediate second call will
+    ///   fail in the same way: sleep for a moment first. The [module](crate::net#example) shows such a loop.
     ///
     /// # Cancel safety
     ///
