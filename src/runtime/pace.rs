@@ -13,8 +13,9 @@
 //! make the task of that deadline late. While tasks are ready that were ready at the last look, it is not yet time, for up to
 //! [`LONGEST`]: what another look finds goes behind those tasks. It is time at once if only tasks are left whose lanes have had more
 //! than the share of those that the look may find. And it is time sooner if the last look has found something, because the tasks that
-//! it woke may talk through a socket: when these have had their turn, the others have as much time as they have had, and at least
-//! [`SOON`], however long these took: otherwise tasks that wake each other would have one turn for each look.
+//! it woke may talk through a socket: when these have had their turn, the others have as much time as they have had, but no longer
+//! than [`INTERVAL`] after the look. If these have taken that long or longer, the others have [`SOON`], or an eighth of that time:
+//! otherwise tasks that wake each other would have one turn for each look.
 //!
 //! A reading of the clock costs more than a cheap poll. So the clock is read after the number of polls that is expected to
 //! fit into the time that is left, judging by the cost of recent polls: after each poll that takes a millisecond, and once
@@ -43,7 +44,7 @@ use crate::executor::{Executor, Lane};
 /// How long a turn may go on without a look at the sockets, in nanoseconds.
 const INTERVAL: u64 = 50_000;
 
-/// How long at least, in nanoseconds, if that look has found something.
+/// How long at least, in nanoseconds, if that look has found something; and how long others have at least after what it woke.
 const SOON: u64 = 5_000;
 
 /// How long it may go on while tasks are ready that were ready at that look, in nanoseconds.
@@ -214,7 +215,8 @@ impl Pace {
         let have_run = executor.turns_of_woken() >= self.last || !executor.is_waiting(Lane::Woken);
         if self.found && self.soon.is_none() && have_run {
             let used = now.get().saturating_sub(self.looked.get());
-            self.soon = Some((2 * used).clamp(SOON, INTERVAL.max(used + SOON)));
+            let most = INTERVAL.max(used + SOON.max(used / 8));
+            self.soon = Some((2 * used).clamp(SOON, most));
         }
         let due = self.next_deadline(handle, executor);
         self.due = Some(due);

@@ -92,8 +92,8 @@ fn after_a_look_that_found_something_others_have_as_much_time_as_those_that_it_w
     for (found, woken, lasts) in [
         (true, 1_000, SOON),
         (true, 8_000, 16_000),
-        (true, INTERVAL - SOON, INTERVAL),
-        (true, 4 * INTERVAL, 4 * INTERVAL + SOON),
+        (true, INTERVAL - 2 * SOON, INTERVAL),
+        (true, 4 * INTERVAL, 4 * INTERVAL + INTERVAL / 2),
         (false, 8_000, INTERVAL),
     ] {
         let (runtime, clock) = runtime();
