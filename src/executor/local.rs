@@ -233,6 +233,7 @@ impl Local {
                         end = End::Root;
                         break;
                     }
+                    self.take_late(taken);
                     if self.must_read(taken) {
                         end = End::Clock;
                         break;

@@ -559,3 +559,37 @@ fn what_another_thread_sends_does_not_wait_for_the_end_of_a_long_run() {
     executor.run(1_000, || ControlFlow::Continue(()));
     assert!(waited.get() <= 16, "it has waited for {} polls", waited.get());
 }
+
+#[test]
+fn what_another_thread_sends_does_not_wait_for_the_end_of_a_long_run_of_the_root() {
+    // All polls are the root's, or every second one.
+    for tasks in [0, 1] {
+        let (executor, _) = executor();
+        let _entered = executor.enter();
+        let (remote, began) = (executor.remote().clone(), Arc::new(AtomicUsize::new(0)));
+        for _ in 0..tasks {
+            drop(executor.spawn(async {
+                loop {
+                    yield_now().await;
+                }
+            }));
+        }
+        let root = executor.begin_root();
+        let (waker, mut waited) = (waker_of(root.root().clone()), 0);
+        executor.run(1_000, || {
+            poll_root(&executor, || waker.wake_by_ref());
+            if waited == 0 {
+                let began = began.clone();
+                thread::scope(|scope| {
+                    scope.spawn(|| drop(remote.spawn(async move { began.store(1, Ordering::Relaxed) })));
+                });
+            }
+            waited += 1;
+            if began.load(Ordering::Relaxed) > 0 {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        assert!(waited <= 16, "it has waited for {waited} polls");
+    }
+}
