@@ -16,6 +16,7 @@ pub(crate) use on::{Batch, TracedTimer, shut_down};
 #[cfg(feature = "tracing")]
 mod on {
     use std::panic::Location;
+    use std::thread;
 
     use crate::Nanos;
     use crate::wake::{Panics, WakeList};
@@ -47,8 +48,13 @@ mod on {
 
         pub(crate) fn cancelled(self) {
             let TracedTimer { timer, made_at } = self;
+            let tell = || tracing::trace!(target: "mainspring::timer", timer, %made_at, "cancelled");
+            // To catch a panic costs nanoseconds, and mostly there is none and nobody listens.
+            if !thread::panicking() {
+                return tell();
+            }
             let mut panics = Panics::new();
-            panics.catch(|| tracing::trace!(target: "mainspring::timer", timer, %made_at, "cancelled"));
+            panics.catch(tell);
             panics.resume();
         }
 

@@ -204,3 +204,15 @@ fn a_bursts_memory_is_given_back_although_the_host_parks_for_ever() {
     let kept = bytes() - before;
     assert!(kept < 150_000, "{kept} bytes are kept");
 }
+
+#[test]
+fn a_host_whose_time_stands_is_not_asked_to_wake_up_for_memory() {
+    let mut house = House::new(50_000);
+    (0..50_000).for_each(|index| house.arm(index, (1 + index as u64) * 1_000 * MS));
+    house.turn(MS);
+    house.timers.iter_mut().for_each(|timer| timer.as_mut().cancel());
+    assert!(house.driver.has_spare());
+    assert!(house.handle.pause());
+    assert!(!house.driver.has_spare(), "it would wake up for ever");
+    assert!(house.handle.resume() && house.driver.has_spare());
+}

@@ -181,6 +181,7 @@ impl<T> Due<T> {
     /// # Panics
     ///
     /// If an entry has to be waited for, and the runtime was dropped.
+    #[track_caller]
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, end: bool) -> Poll<Option<Entry<T>>> {
         let permit = ready!(coop::poll_proceed(cx));
         let entry = ready!(self.poll_due(cx, end));
@@ -189,6 +190,7 @@ impl<T> Due<T> {
         Poll::Ready(entry)
     }
 
+    #[track_caller]
     fn poll_due(&mut self, cx: &mut Context<'_>, end: bool) -> Poll<Option<Entry<T>>> {
         self.until = Nanos::ZERO;
         let mut moves = MOVES_PER_POLL;

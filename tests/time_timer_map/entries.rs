@@ -58,6 +58,16 @@ fn a_map_that_is_closed_without_a_runtime_has_its_end_without_one() {
 }
 
 #[test]
+fn a_poll_after_the_runtimes_end_panics_where_it_was_called() {
+    let mut map = manual().block_on(async { TimerMap::new() });
+    map.insert(1, (), ms(1));
+    let mut cx = Context::from_waker(Waker::noop());
+    let (panic, line) = (panicked(|| _ = map.poll_expired(&mut cx)), line!());
+    assert!(panic.message.contains("runtime was dropped"), "{}", panic.message);
+    assert_eq!((panic.file.as_str(), panic.line), (file!(), line));
+}
+
+#[test]
 fn a_key_inserted_after_a_drain_is_not_lost() {
     manual().block_on(async {
         let mut map = TimerMap::new();

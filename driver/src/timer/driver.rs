@@ -215,7 +215,8 @@ impl Driver {
 
     /// Returns whether much memory of a past burst of timers is kept. A [`process`](Driver::process) a second or two after the burst
     /// begins to free it. So a host that would park for longer parks for a second instead, and then calls `process`, until this returns
-    /// false, which it does a few seconds after a burst. A host that does not ask keeps the memory while it parks.
+    /// false, which it does a few seconds after a burst. A host that does not ask keeps the memory while it parks. While the driver's
+    /// time is [stopped](Handle::pause), nothing would be freed, and this returns false.
     ///
     /// ```
     /// use std::time::Duration;
@@ -232,7 +233,7 @@ impl Driver {
     /// assert_eq!(longest_park(&mut driver, now), None);
     /// ```
     pub fn has_spare(&self) -> bool {
-        self.handle.lock().entries.has_spare()
+        !self.handle.is_paused() && self.handle.lock().entries.has_spare()
     }
 
     /// Returns the earliest deadline of all, exactly; `None` if no timer is armed. Unlike
