@@ -16,8 +16,8 @@ mod timers;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::HOUR;
-use counting::allocations;
+use common::{HOUR, ms};
+use counting::{allocations, live_bytes};
 use futures::poll;
 use mainspring::time::sleep;
 
@@ -58,4 +58,15 @@ async fn spread(count: u32) {
     for sleep in &mut sleeps {
         assert!(poll!(sleep.as_mut()).is_pending());
     }
+}
+
+/// Sleeps, and asserts that of the `full` bytes of a burst, which came to those `before`, hardly any are left: the thread wakes up for
+/// them in the next seconds, and then no more.
+async fn assert_given_back_in_sleep(before: i64, full: i64) {
+    sleep(ms(8_000)).await;
+    let left = live_bytes() - before;
+    assert!(left <= full / 50, "{left} of {full} bytes are left");
+    let wakeups = common::metrics().wakeups();
+    sleep(ms(2_000)).await;
+    assert!(common::metrics().wakeups() - wakeups <= 1);
 }

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use crate::common::{self, HOUR, LONG, ms, turn, us, watchdog};
 use crate::counting::{freed, large_allocations, live_bytes};
-use crate::{alone, often, spread, steady};
+use crate::{alone, assert_given_back_in_sleep, often, spread, steady};
 use mainspring::task::yield_now;
 use mainspring::time::{Instant, sleep};
 use mainspring::{Runtime, block_on, spawn};
@@ -172,13 +172,7 @@ fn a_burst_of_tasks_gives_its_memory_back_although_the_program_sleeps() {
         while common::metrics().tasks_alive() > 0 {
             turn().await;
         }
-        // The thread wakes up for it in the next seconds, and then no more.
-        sleep(ms(8_000)).await;
-        let left = live_bytes() - before;
-        assert!(left <= full / 50, "{left} of {full} bytes are left");
-        let wakeups = common::metrics().wakeups();
-        sleep(ms(2_000)).await;
-        assert!(common::metrics().wakeups() - wakeups <= 1);
+        assert_given_back_in_sleep(before, full).await;
     });
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::{self, HOUR, LONG, ms, turn, us, watchdog};
 use crate::counting::live_bytes;
-use crate::{alone, often, spread, steady};
+use crate::{alone, assert_given_back_in_sleep, often, spread, steady};
 use futures::poll;
 use mainspring::block_on;
 use mainspring::time::{Instant, Sleep, interval, sleep, sleep_until, timeout};
@@ -182,12 +182,6 @@ fn a_burst_of_one_tasks_timers_gives_its_memory_back_although_the_program_sleeps
         }
         let full = live_bytes() - before;
         drop(sleeps);
-        // The thread wakes up for it in the next seconds, and then no more.
-        sleep(ms(8_000)).await;
-        let left = live_bytes() - before;
-        assert!(left <= full / 50, "{left} of {full} bytes are left");
-        let wakeups = common::metrics().wakeups();
-        sleep(ms(2_000)).await;
-        assert!(common::metrics().wakeups() - wakeups <= 1);
+        assert_given_back_in_sleep(before, full).await;
     });
 }
