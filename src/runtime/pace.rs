@@ -212,8 +212,8 @@ impl Pace {
         self.read = now;
         self.most = (2 * self.most).min(MOST);
         // Tasks that wake each other may go on forever: the lane need not become empty.
-        let have_run = executor.turns_of_woken() >= self.last || !executor.is_waiting(Lane::Woken);
-        if self.found && self.soon.is_none() && have_run {
+        let have_run = || executor.turns_of_woken() >= self.last || !executor.is_waiting(Lane::Woken);
+        if self.found && self.soon.is_none() && have_run() {
             let used = now.get().saturating_sub(self.looked.get());
             let most = INTERVAL.max(used + SOON.max(used / 8));
             self.soon = Some((2 * used).clamp(SOON, most));
