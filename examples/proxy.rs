@@ -22,7 +22,7 @@ mod say;
 
 use std::future::pending;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -79,8 +79,9 @@ const OTHERS: u64 = 32;
 /// Parses a host, which is a name or an address, and a port. A URL is refused here, because as a name it is never found.
 fn upstream(text: &str) -> Result<String, String> {
     let is_host = |host: &str| {
-        let stray = |c: char| c.is_whitespace() || "/@[]".contains(c);
-        !host.is_empty() && (!host.contains(stray) || text.parse::<SocketAddr>().is_ok())
+        let stray = |c: char| c.is_whitespace() || "/@[]:".contains(c);
+        let is_address = || text.parse::<SocketAddr>().is_ok() || host.parse::<Ipv6Addr>().is_ok();
+        !host.is_empty() && (!host.contains(stray) || is_address())
     };
     match text.rsplit_once(':') {
         Some((host, port)) if is_host(host) && port.parse().is_ok_and(|port: u16| port > 0) => {

@@ -283,6 +283,7 @@ fn bad_options_say_what_to_do() {
         (vec!["--upstream", "localhost:0"], "example.org:80"),
         (vec!["--upstream", "localhost:http"], "example.org:80"),
         (vec!["--upstream", "http://localhost:1"], "example.org:80"),
+        (vec!["--upstream", "localhost:80:80"], "example.org:80"),
         (vec!["--upstream", "[::1:80"], "example.org:80"),
         (vec!["--upstream", "me@localhost:1"], "example.org:80"),
         (vec!["--upstream", good, "--listen", "7000"], "--listen"),
