@@ -80,7 +80,9 @@ const OTHERS: u64 = 32;
 fn upstream(text: &str) -> Result<String, String> {
     let is_host = |host: &str| {
         let stray = |c: char| c.is_whitespace() || "/@[]:".contains(c);
-        let is_address = || text.parse::<SocketAddr>().is_ok() || host.parse::<Ipv6Addr>().is_ok();
+        // An address may name its interface, as in fe80::1%eth0.
+        let address = host.split('%').next().unwrap_or(host);
+        let is_address = || text.parse::<SocketAddr>().is_ok() || address.parse::<Ipv6Addr>().is_ok();
         !host.is_empty() && (!host.contains(stray) || is_address())
     };
     match text.rsplit_once(':') {

@@ -267,10 +267,12 @@ fn a_second_ctrl_c_ends_it_at_once() {
 #[test]
 fn a_port_that_is_taken_is_an_error_that_says_so() {
     let (_listener, taken) = upstream();
-    let output = run("proxy", &["--listen", &taken.to_string(), "--upstream", "localhost:1"]);
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.starts_with(&format!("proxy: cannot listen on {taken}: ")), "{said}");
+    for upstream in ["localhost:1", "[::1]:1", "::1:1", "fe80::1%lo:1"] {
+        let output = run("proxy", &["--listen", &taken.to_string(), "--upstream", upstream]);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with(&format!("proxy: cannot listen on {taken}: ")), "{said}");
+    }
 }
 
 #[test]
