@@ -420,6 +420,35 @@ fn tasks_that_wake_each_other_through_a_socket_have_their_share_beside_timers_th
     }
 }
 
+/// It yields now and then only, so its lane has had less than its share.
+#[test]
+fn a_task_that_yields_once_does_not_wait_for_tasks_that_wake_each_other() {
+    const YIELDS: u64 = 200;
+    let _watchdog = watchdog(LONG);
+    let rounds = block_on(async {
+        let rounds = Rc::new(Cell::new(0));
+        let (there, mut received) = mpsc::unbounded();
+        let (back, mut returned) = mpsc::unbounded();
+        there.unbounded_send(()).unwrap();
+        spawn(
+            async move { while received.next().await.is_some_and(|()| back.unbounded_send(()).is_ok()) {} },
+        );
+        let count = rounds.clone();
+        spawn(async move {
+            while returned.next().await.is_some_and(|()| there.unbounded_send(()).is_ok()) {
+                count.set(count.get() + 1);
+            }
+        });
+        for _ in 0..YIELDS {
+            spawn(yield_now()).await.unwrap();
+            yield_now().await;
+        }
+        rounds.get()
+    });
+    // In two milliseconds there are more than a thousand.
+    assert!(rounds < 100 * YIELDS, "{rounds} rounds during {YIELDS} yields");
+}
+
 /// The last poll of each call computes, and nothing comes after it in that call.
 #[test]
 fn a_timer_goes_on_beside_a_program_that_calls_block_on_again_and_again() {

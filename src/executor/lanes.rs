@@ -9,22 +9,23 @@
 //!
 //! The lanes are served in this order, as long as the lane that is served is not too far ahead. Each lane counts the time
 //! that its tasks have used. A lane that has used [`LEAD`] more than the least served lane with work waits until the least
-//! served lane has caught up. So a lane with little work is always served at once, and if several lanes have more work than
-//! the thread can do, each gets an equal share of the time.
+//! served lane has caught up. While a lane has no work, it saves the time that others use, up to [`CREDIT`](time::CREDIT); it may
+//! use that before all others as soon as it has work. So a lane with little work is always served at once, whatever its place, and
+//! if several lanes have more work than the thread can do, each gets an equal share of the time.
 //!
 //! A task that yields expects all tasks that were ready before it to go first. So tasks that yielded are taken in
 //! batches. Until the tasks in the lanes `Woken` and `Exhausted` that were there before the batch have had their turn,
-//! these lanes may be ahead by [`HOLD`](time::HOLD). If some were in `Woken`, then, as the batch begins, the lane of tasks that
-//! yielded gives up the time that it is behind all other lanes, except for [`LEAD`]. So next to tasks that wake each
-//! other continuously, a task that only yields has one turn per round, and not half of the time. (Tasks that exhaust
-//! their budgets take as long as they may: time is shared with them. So it is with tasks that timers wake, and their
-//! lane may be ahead by [`LEAD`] only: with `HOLD` it would have more than its share where polls are short.)
+//! these lanes may be ahead by [`HOLD`](time::HOLD), and the lane `Timer` may be as far ahead as the one of them that is next. If
+//! some were in `Woken`, then, as the batch begins, the lane of tasks that yielded gives up the time that it is behind all other
+//! lanes, except for [`LEAD`]. So next to tasks that wake each other continuously, a task that only yields has one turn per round,
+//! and not half of the time. (Tasks that exhaust their budgets take as long as they may: time is shared with them. So it is with
+//! tasks that timers wake, and their lane may not be ahead by `HOLD`: it would have more than its share where polls are short.)
 //!
 //! Ground rules:
 //!
 //! * Each lane is first in, first out.
-//! * `used` is relative to the least served lane with work. A lane that was without work saves nothing up for later.
-//! * While nothing is ready, what the lanes have used is forgiven as time passes.
+//! * `used` is relative to the least served lane with work. Only a lane without work can be below that.
+//! * While nothing is ready, what the lanes have used and saved is forgotten as time passes.
 //! * The lane `Woken` also has work while more tasks for it wait in the inbox. If only lanes that are ahead of it are left then,
 //!   nothing is next until some of these have been taken in.
 //! * So it has, too, from when it becomes empty beside a lane that is too far ahead, until the next look at the sockets: what its tasks
@@ -59,7 +60,6 @@ const LANES: usize = 4;
 const WOKEN: u8 = 1 << Lane::Woken as u8;
 const EXHAUSTED: u8 = 1 << Lane::Exhausted as u8;
 const YIELDED: u8 = 1 << Lane::Yielded as u8;
-const ALL: u8 = (1 << LANES) - 1;
 
 /// The queues of the lanes, and the time that each lane has used. What the keys in the queues mean is up to the owner.
 pub(super) struct Lanes {
@@ -72,10 +72,13 @@ pub(super) struct Lanes {
     unseen: u8,
     /// Which lanes are too far ahead.
     ahead: u8,
-    /// How much more time each lane has used than the least served lane with work, in nanoseconds, without the polls below.
+    /// How much more time each lane has used than the least served lane with work, in nanoseconds, without the polls below. Less than
+    /// zero is what a lane without work has saved.
     used: [i64; LANES],
     /// Polls since the last reading of the clock. Their time is not known yet.
     polls: [u64; LANES],
+    /// The lane of the latest of these polls.
+    latest: usize,
     /// What a poll of each lane may well cost, in nanoseconds: what the expensive ones among recent polls cost.
     cost: [u64; LANES],
     /// What a poll of each lane usually costs.
@@ -126,6 +129,7 @@ impl Default for Lanes {
             ahead: 0,
             used: [0; LANES],
             polls: [0; LANES],
+            latest: 0,
             cost: [GUESS; LANES],
             usual: [GUESS; LANES],
             spare: MOST as u64,
@@ -175,12 +179,13 @@ impl Lanes {
         self.ready & !self.ahead == 0
     }
 
-    /// To be called when the sockets have been looked at. If no lane has work then, what the lanes have used is forgotten.
+    /// To be called when the sockets have been looked at. If no lane has work then, none is ahead any more.
     #[inline]
     pub(super) fn looked(&mut self) {
         self.unseen = 0;
         if self.working() == 0 {
             self.take_polls();
+            self.used = self.used.map(|used| used.min(0));
             self.balance(0);
         }
     }
@@ -208,10 +213,15 @@ impl Lanes {
     #[inline]
     pub(super) fn push(&mut self, lane: Lane, key: u32) {
         let lane = if self.single { Lane::Woken } else { lane };
+        let was_empty = self.ready & (1 << lane as u8) == 0;
         self.ready |= 1 << lane as u8;
         if lane == Lane::Yielded && self.batch == 0 {
             // The lane was empty.
             self.begin_batch(1);
+        }
+        if was_empty && self.used[lane as usize] < 0 {
+            // The lane has saved time: others may be too far ahead of it.
+            self.balance(self.working());
         }
         self.queues[lane as usize].push_back(key);
     }
@@ -284,9 +294,26 @@ impl Lanes {
         }
         // Only one lane has work: it cannot get ahead.
         let lane = first(self.ready);
+        if self.is_change(lane) {
+            return Next::Read;
+        }
         self.polls[lane] += 1;
         let key = self.take(lane);
         Next::Poll(key, &self.queues[lane])
+    }
+
+    /// Returns whether the clock is to be read before a poll of this lane, because the polls before it belong to another lane. Cheap
+    /// polls of several lanes may be measured together.
+    #[inline(always)]
+    fn is_change(&mut self, lane: usize) -> bool {
+        lane != self.latest && self.change(lane)
+    }
+
+    fn change(&mut self, lane: usize) -> bool {
+        self.latest = lane;
+        let polled = |lane: &usize| self.polls[*lane] > 0;
+        let most = (0..LANES).filter(polled).map(|lane| self.cost[lane]).max();
+        most.is_some_and(|most| most.max(self.cost[lane]) >= GUESS)
     }
 
     /// Like [`pop`](Lanes::pop), if several lanes have work, or polls are only counted.
@@ -323,6 +350,9 @@ impl Lanes {
             }
         }
         let lane = self.next();
+        if !self.counting && self.is_change(lane) {
+            return Next::Read;
+        }
         if self.counting {
             self.used[lane] += self.usual[lane] as i64;
             self.woken += u64::from(lane == Lane::Woken as usize);

@@ -202,7 +202,8 @@ use crate::runtime::spawn;
 ///    [yielded](crate::task::yield_now) or woke themselves in another way.
 ///
 /// The lanes are served in this order. While several lanes have more work than there is time, each gets an equal share of the
-/// time: a lane that has had two milliseconds more than another lane with work waits until that lane has caught up. Next to
+/// time: a lane that has had a tenth of a millisecond more than another lane with work waits until that lane has caught up. While
+/// a lane has no work, it saves the time that others have, up to two milliseconds, and may go before them for so long. Next to
 /// tasks that are woken continuously, a task that only yields has one turn per round, and not half of the time. A task that
 /// waits in one lane stays there if it is woken again. The future of `block_on` takes its turn among the tasks.
 ///

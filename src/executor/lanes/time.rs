@@ -11,18 +11,23 @@
 //! * Another program may have run during what took unusually long. About very long polls the system says for how long the thread has
 //!   waited for a processor, and that is not charged. Of the rest, which may be all if the system does not say, a [`SPARED`]th of all
 //!   time is forgiven, and no more: otherwise a lane in which one poll in ten is long would have nearly all the time.
-//! * Before the executor changes to another lane because one is ahead, the clock is read, unless polls are cheap. So
-//!   what is measured then belongs to a single lane.
+//! * Before the executor changes to another lane, the clock is read, unless polls are cheap. So what is measured belongs to a single
+//!   lane.
 //! * Without readings of the clock the estimates stay as they were, so that lanes take turns by counts, and two runs
 //!   of a program do the same.
 
-use super::{ALL, LANES, Lane, Lanes};
+use super::{LANES, Lane, Lanes, first};
 use std::mem;
 
 /// How far, in nanoseconds, a lane may be ahead of the least served lane with work.
 ///
 /// It bounds how long the tasks of a later lane wait while an earlier lane always has work.
-pub(super) const LEAD: i64 = 2_000_000;
+pub(super) const LEAD: i64 = 100_000;
+
+/// How much time, in nanoseconds, a lane without work may save at most.
+///
+/// It bounds how long others wait for a burst of such a lane, beyond its share.
+pub(super) const CREDIT: i64 = 2_000_000;
 
 /// How far, in nanoseconds, a lane may be ahead while tasks that yielded wait for tasks that were in that lane before.
 pub(super) const HOLD: i64 = 10_000_000;
@@ -50,9 +55,9 @@ pub(super) const SPARED: u64 = 16;
 pub(super) const GUESS: u64 = 1_000;
 
 impl Lanes {
-    /// Returns whether a lane has used more time than another.
+    /// Returns whether a lane has used more time than another that has work.
     pub(in crate::executor) fn is_uneven(&self) -> bool {
-        self.used != [0; LANES]
+        self.used.iter().any(|used| *used > 0)
     }
 
     /// Returns what a poll of this lane may well cost, in nanoseconds; at least one.
@@ -123,13 +128,14 @@ impl Lanes {
         self.balance(self.working());
     }
 
-    /// Forgives each lane `elapsed` nanoseconds of what it has used, because the thread has had that much time for more. The polls
-    /// since the last reading of the clock are not measured.
+    /// Forgets up to `elapsed` nanoseconds of what each lane has used or saved, because the thread has had that much time for more. The
+    /// polls since the last reading of the clock are not measured.
     pub(in crate::executor) fn forgive(&mut self, elapsed: u64) {
-        if self.is_uneven() {
+        if self.used != [0; LANES] {
             self.take_polls();
-            self.used = self.used.map(|used| (used - elapsed.min(LONGEST) as i64).max(0));
-            self.balance(ALL);
+            let elapsed = elapsed.min(LONGEST) as i64;
+            self.used = self.used.map(|used| used - used.clamp(-elapsed, elapsed));
+            self.balance(self.working());
         }
     }
 
@@ -180,15 +186,19 @@ impl Lanes {
 
     /// Makes used time relative to the least served of these lanes, and finds the lanes that are too far ahead.
     pub(super) fn balance(&mut self, working: u8) {
-        let least = self.least(working);
-        let known = self.polls == [0; LANES];
+        let mut least = self.least(working).unwrap_or(0);
+        if self.polls == [0; LANES] {
+            self.used = self.used.map(|used| (used - least).clamp(-CREDIT, MOST));
+            least = 0;
+        }
         self.ahead = 0;
         for lane in 0..LANES {
-            let used = least.map_or(0, |least| (self.expected(lane) - least).clamp(0, MOST));
-            self.ahead |= u8::from(used > self.lead(lane)) << lane;
-            if known {
-                self.used[lane] = used;
-            }
+            self.ahead |= u8::from(self.expected(lane) - least > self.lead(lane)) << lane;
+        }
+        // Nothing waits for the tasks that yielded while a lane goes before them. Timers need not wait for them either then.
+        let (timer, next) = (Lane::Timer as usize, first(self.ready & !self.ahead));
+        if self.held & !self.ahead & (1 << next) != 0 && self.expected(timer) <= self.expected(next) + LEAD {
+            self.ahead &= !(1 << timer);
         }
     }
 

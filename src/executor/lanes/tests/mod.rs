@@ -1,6 +1,7 @@
 //! Tests of the lanes: shares of time, and order. What is charged to a lane, and when the clock is read, is in `charged`.
 
 mod charged;
+mod credit;
 
 use super::time::*;
 use super::*;
@@ -150,14 +151,6 @@ fn a_lane_with_little_to_do_is_served_at_once() {
 }
 
 #[test]
-fn a_lane_that_was_without_work_has_saved_nothing_up() {
-    let mut lanes = Lanes::default();
-    serve(&mut lanes, [None, None, None, Some(50_000)], 10_000);
-    let got = serve(&mut lanes, [Some(50_000), None, None, Some(50_000)], 1_000);
-    assert_equal(got, &[0, 3]);
-}
-
-#[test]
 fn the_wait_after_one_very_long_poll_is_bounded() {
     let mut lanes = Lanes::default();
     serve(&mut lanes, [Some(1_000), None, None, Some(1_000)], 100);
@@ -176,7 +169,8 @@ fn those_who_yield_go_after_all_who_were_ready_before_them() {
     for stop in [0, 8_000_000] {
         let mut lanes = Lanes::default();
         lanes.begin();
-        serve(&mut lanes, [None, Some(2_000), None, Some(2_000)], 5_000);
+        // No lane has saved time.
+        serve(&mut lanes, [None, Some(2_000), Some(2_000), Some(2_000)], 5_000);
         drain(&mut lanes, 1_000);
         (0..500).for_each(|key| lanes.push(Lane::Woken, key));
         (500..1_000).for_each(|key| lanes.push(Lane::Exhausted, key));
@@ -213,13 +207,13 @@ fn drain(lanes: &mut Lanes, each: u64) -> Vec<u32> {
 }
 
 #[test]
-fn who_yielded_waits_for_ten_milliseconds_of_others_and_for_two_of_timers() {
+fn who_yielded_waits_for_ten_milliseconds_of_others_and_for_a_hundredth_of_that_of_timers() {
     for (lane, tasks, wait) in [
         (Lane::Woken, 400, 400),
         (Lane::Exhausted, 400, 400),
         (Lane::Woken, 2_000, 1_000),
         (Lane::Exhausted, 2_000, 1_000),
-        (Lane::Timer, 2_000, 200),
+        (Lane::Timer, 2_000, 10),
     ] {
         let mut lanes = Lanes::default();
         lanes.begin();
@@ -227,7 +221,7 @@ fn who_yielded_waits_for_ten_milliseconds_of_others_and_for_two_of_timers() {
         lanes.push(Lane::Yielded, 9_999);
         let order = drain(&mut lanes, 10_000);
         let waited = order.iter().position(|key| *key == 9_999).unwrap();
-        assert!(waited.abs_diff(wait) <= wait / 20, "it waited for {waited} of {tasks} in {lane:?}");
+        assert!(waited.abs_diff(wait) <= 1 + wait / 20, "it waited for {waited} of {tasks} in {lane:?}");
         assert_eq!(order.len(), tasks as usize + 1);
     }
 }

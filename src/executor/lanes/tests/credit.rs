@@ -1,0 +1,146 @@
+//! Tests of what a lane without work saves, and of how long those wait who have little to do.
+
+use super::*;
+
+const OF: [Lane; LANES] = [Lane::Timer, Lane::Woken, Lane::Exhausted, Lane::Yielded];
+
+/// The key of a task that has little to do.
+const RARE: u32 = 100;
+
+/// Keeps tasks ready in the lanes given, each poll of which takes the time given, for 20 ms. Now and then, after `pause`, a task with a
+/// poll of a microsecond becomes ready in `lane`. Reads the clock as the runtime does. Returns how long this task has waited at most,
+/// after the first 5 ms.
+fn longest_wait(lane: Lane, pause: u64, busy: &[(Lane, u64)]) -> u64 {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    busy.iter().zip(0..).for_each(|((lane, _), key)| lanes.push(*lane, key));
+    let (mut now, mut read, mut due, mut queued, mut longest) = (0, 0, pause, false, 0);
+    while now < 20_000_000 {
+        if now >= due && !queued {
+            lanes.push(lane, RARE);
+            queued = true;
+        }
+        let mut read_now = false;
+        match next(&mut lanes) {
+            Some(RARE) => {
+                longest = longest.max(if now < 5_000_000 { 0 } else { now - due });
+                now += 1_000;
+                (due, queued) = (now + pause, false);
+            }
+            Some(key) => {
+                let (lane, cost) = busy[key as usize];
+                now += cost;
+                lanes.push(lane, key);
+            }
+            None if lanes.must_look() => lanes.looked(),
+            None => read_now = true,
+        }
+        if now - read >= 20_000 || read_now {
+            lanes.charge(now - read, || 0);
+            read = now;
+        }
+    }
+    longest
+}
+
+#[test]
+fn who_has_little_to_do_waits_for_a_round_of_those_who_never_rest() {
+    let costs = [100, 700, 1_000, 5_000, 20_000];
+    for lane in OF {
+        for first in OF {
+            for second in OF {
+                for (n, cost) in costs.into_iter().enumerate() {
+                    let busy = [(first, cost), (first, cost), (second, costs[4 - n])];
+                    if [first, second].contains(&lane) {
+                        continue;
+                    }
+                    for pause in [200_000, 1_000_000] {
+                        let round: u64 = busy.iter().map(|(_, cost)| cost).sum();
+                        let waited = longest_wait(lane, pause, &busy);
+                        assert!(
+                            waited <= 2 * round + 20_000,
+                            "{waited} ns in {lane:?} beside {busy:?}, after {pause}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lane_without_work_saves_two_milliseconds_and_no_more() {
+    for busy in [200_000, 1_000_000, 50_000_000] {
+        let mut lanes = Lanes::default();
+        serve(&mut lanes, [None, None, None, Some(1_000)], busy / 1_000);
+        // Both have more work than there is time for, from now on.
+        (0..1_000).for_each(|_| lanes.push(Lane::Timer, 0));
+        let before = std::iter::from_fn(|| {
+            let key = loop {
+                match next(&mut lanes) {
+                    Some(key) => break key,
+                    None => lanes.charge(0, || 0),
+                }
+            };
+            lanes.charge(10_000, || 0);
+            (key == 0).then_some(10_000)
+        });
+        let (before, expected) = (before.sum::<i64>(), CREDIT.min(busy as i64) + LEAD);
+        assert!(before.abs_diff(expected) <= 30_000, "{before} ns instead of {expected}");
+    }
+}
+
+#[test]
+fn what_was_saved_is_kept_while_timers_never_rest_and_forgotten_while_the_thread_does() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    for _ in 0..10 {
+        lanes.push(Lane::Timer, 0);
+        assert_eq!(next(&mut lanes), Some(0));
+        lanes.charge(10_000, || 0);
+    }
+    // A look that finds nothing, after which a timer fires.
+    lanes.looked();
+    assert_eq!(lanes.used[Lane::Woken as usize], -100_000);
+    assert!(!lanes.is_uneven(), "no lane has used more than one with work");
+    lanes.forgive(60_000);
+    assert_eq!(lanes.used, [0, -40_000, -40_000, -40_000]);
+    lanes.forgive(60_000);
+    assert_eq!(lanes.used, [0; LANES]);
+}
+
+#[test]
+fn timers_do_not_wait_for_a_task_that_yielded_while_it_waits_for_others() {
+    for (used, waits) in [(LEAD, false), (4 * LEAD, false), (5 * LEAD, false), (5 * LEAD + 1, true)] {
+        let mut lanes = Lanes::default();
+        lanes.begin();
+        lanes.push(Lane::Exhausted, 2);
+        lanes.push(Lane::Yielded, 3);
+        lanes.used = [used, 0, 4 * LEAD, 0];
+        lanes.balance(lanes.working());
+        assert_eq!(lanes.must_wait(Lane::Timer), waits, "they have used {used} ns");
+        assert!(!lanes.must_wait(Lane::Exhausted), "it goes before the task that yielded");
+    }
+}
+
+#[test]
+fn what_is_measured_belongs_to_one_lane_unless_all_is_cheap() {
+    for (costs, reads) in [([5_000, 100], true), ([100, 5_000], true), ([999, 100], false)] {
+        for others in [0, 1] {
+            let mut lanes = Lanes::default();
+            lanes.begin();
+            (lanes.cost[0], lanes.cost[1]) = (costs[0], costs[1]);
+            lanes.push(Lane::Timer, 0);
+            lanes.push(Lane::Woken, 1);
+            // Whether or not another lane has work beside the one that is next.
+            (0..others).for_each(|key| lanes.push(Lane::Woken, key + 2));
+            assert_eq!(next(&mut lanes), Some(0));
+            if reads {
+                assert_eq!(lanes.pop(), Next::Read);
+                lanes.charge(5_000, || 0);
+                assert_eq!(lanes.cost[1], costs[1], "it was not measured");
+            }
+            assert_eq!(next(&mut lanes), Some(1));
+        }
+    }
+}
