@@ -77,8 +77,8 @@ pub(super) struct Lanes {
     used: [i64; LANES],
     /// Polls since the last reading of the clock. Their time is not known yet.
     polls: [u64; LANES],
-    /// The lane of the latest of these polls.
-    latest: usize,
+    /// The lane of the latest of these polls, as a bit; zero while polls are only counted.
+    latest: u8,
     /// What a poll of each lane may well cost, in nanoseconds: what the expensive ones among recent polls cost.
     cost: [u64; LANES],
     /// What a poll of each lane usually costs.
@@ -213,15 +213,15 @@ impl Lanes {
     #[inline]
     pub(super) fn push(&mut self, lane: Lane, key: u32) {
         let lane = if self.single { Lane::Woken } else { lane };
-        let was_empty = self.ready & (1 << lane as u8) == 0;
-        self.ready |= 1 << lane as u8;
-        if lane == Lane::Yielded && self.batch == 0 {
-            // The lane was empty.
-            self.begin_batch(1);
-        }
-        if was_empty && self.used[lane as usize] < 0 {
-            // The lane has saved time: others may be too far ahead of it.
-            self.balance(self.working());
+        if self.ready & (1 << lane as u8) == 0 {
+            self.ready |= 1 << lane as u8;
+            if lane == Lane::Yielded {
+                self.begin_batch(1);
+            }
+            if self.used[lane as usize] < 0 {
+                // The lane has saved time: others may be too far ahead of it.
+                self.balance(self.working());
+            }
         }
         self.queues[lane as usize].push_back(key);
     }
@@ -286,17 +286,11 @@ impl Lanes {
     /// Takes the next key to be polled, and charges its lane with what such a poll costs.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Next<'_> {
-        if self.counting || self.are_several_working() {
+        if self.working() != self.latest || self.ready == 0 {
             return self.pop_slowly();
         }
-        if self.ready == 0 {
-            return Next::Nothing;
-        }
-        // Only one lane has work: it cannot get ahead.
+        // Only one lane has work, and it is the same as before: it cannot get ahead.
         let lane = first(self.ready);
-        if self.is_change(lane) {
-            return Next::Read;
-        }
         self.polls[lane] += 1;
         let key = self.take(lane);
         Next::Poll(key, &self.queues[lane])
@@ -306,17 +300,17 @@ impl Lanes {
     /// polls of several lanes may be measured together.
     #[inline(always)]
     fn is_change(&mut self, lane: usize) -> bool {
-        lane != self.latest && self.change(lane)
+        self.latest != 1 << lane && self.change(lane)
     }
 
     fn change(&mut self, lane: usize) -> bool {
-        self.latest = lane;
+        self.latest = 1 << lane;
         let polled = |lane: &usize| self.polls[*lane] > 0;
         let most = (0..LANES).filter(polled).map(|lane| self.cost[lane]).max();
         most.is_some_and(|most| most.max(self.cost[lane]) >= GUESS)
     }
 
-    /// Like [`pop`](Lanes::pop), if several lanes have work, or polls are only counted.
+    /// Like [`pop`](Lanes::pop), if several lanes have work, or another lane than before, or polls are only counted.
     fn pop_slowly(&mut self) -> Next<'_> {
         if self.ready == 0 {
             return Next::Nothing;
@@ -325,13 +319,19 @@ impl Lanes {
             return self.pop_of_several();
         }
         let lane = first(self.ready);
-        // The polls of the only lane with work are free, unless another lane waits for them: that lane may be without work only
-        // because it has to wait.
-        if self.ahead != 0 {
-            self.used[lane] += self.usual[lane] as i64;
-            self.balance(self.ready);
+        if self.counting {
+            // The polls of the only lane with work are free, unless another lane waits for them: that lane may be without work only
+            // because it has to wait.
+            if self.ahead != 0 {
+                self.used[lane] += self.usual[lane] as i64;
+                self.balance(self.ready);
+            }
+            self.woken += u64::from(lane == Lane::Woken as usize);
+        } else if self.is_change(lane) {
+            return Next::Read;
+        } else {
+            self.polls[lane] += 1;
         }
-        self.woken += u64::from(lane == Lane::Woken as usize);
         let key = self.take(lane);
         Next::Poll(key, &self.queues[lane])
     }

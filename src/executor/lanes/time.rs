@@ -162,6 +162,7 @@ impl Lanes {
         self.cost = [GUESS; LANES];
         self.usual = [GUESS; LANES];
         self.ahead = 0;
+        self.latest = 0;
         self.counting = true;
         self.crossed = false;
     }
