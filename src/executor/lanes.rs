@@ -15,8 +15,8 @@
 //!
 //! A task that yields expects all tasks that were ready before it to go first. So tasks that yielded are taken in
 //! batches. Until the tasks in the lanes `Woken` and `Exhausted` that were there before the batch have had their turn,
-//! these lanes may be ahead by [`HOLD`](time::HOLD), and the lane `Timer` may be as far ahead as the one of them that is next. If
-//! some were in `Woken`, then, as the batch begins, the lane of tasks that yielded gives up the time that it is behind all other
+//! these lanes may be ahead by [`HOLD`](time::HOLD), and the lane `Timer` may be as far ahead as the one of them that is next, up
+//! to [`CREDIT`](time::CREDIT). If some were in `Woken`, then, as the batch begins, the lane of tasks that yielded gives up the time that it is behind all other
 //! lanes, except for [`LEAD`]. So next to tasks that wake each other continuously, a task that only yields has one turn per round,
 //! and not half of the time. (Tasks that exhaust their budgets take as long as they may: time is shared with them. So it is with
 //! tasks that timers wake, and their lane may not be ahead by `HOLD`: it would have more than its share where polls are short.)
@@ -30,7 +30,7 @@
 //!   nothing is next until some of these have been taken in.
 //! * So it has, too, from when it becomes empty beside a lane that is too far ahead, until the next look at the sockets: what its tasks
 //!   have sent may have brought something for it, which only a look can tell. If only lanes that are too far ahead are left, that look
-//!   comes at once.
+//!   comes at once. It is not so if the latest look has found nothing: it would be in vain each time a task that yields wakes another.
 //!
 //! `time.rs` has how the time is counted that the lanes use.
 
@@ -38,7 +38,7 @@ mod time;
 
 use std::collections::VecDeque;
 
-use time::{GUESS, LEAD, MOST};
+use time::{DEAR, GUESS, LEAD, MOST};
 
 /// The initial capacity of each lane, in tasks.
 const ROOM: usize = 4;
@@ -70,6 +70,8 @@ pub(super) struct Lanes {
     more: u8,
     /// [`WOKEN`] if this lane has become empty, beside a lane that is too far ahead, since the last look at the sockets; otherwise zero.
     unseen: u8,
+    /// [`WOKEN`] if the latest look at the sockets has found something; otherwise zero.
+    found: u8,
     /// Which lanes are too far ahead.
     ahead: u8,
     /// How much more time each lane has used than the least served lane with work, in nanoseconds, without the polls below. Less than
@@ -126,6 +128,7 @@ impl Default for Lanes {
             ready: 0,
             more: 0,
             unseen: 0,
+            found: WOKEN,
             ahead: 0,
             used: [0; LANES],
             polls: [0; LANES],
@@ -179,10 +182,12 @@ impl Lanes {
         self.ready & !self.ahead == 0
     }
 
-    /// To be called when the sockets have been looked at. If no lane has work then, none is ahead any more.
+    /// To be called when the sockets have been looked at, and the look has `found` something or not. If no lane has work then, none is
+    /// ahead any more.
     #[inline]
-    pub(super) fn looked(&mut self) {
+    pub(super) fn looked(&mut self, found: bool) {
         self.unseen = 0;
+        self.found = if found { WOKEN } else { 0 };
         if self.working() == 0 {
             self.take_polls();
             self.used = self.used.map(|used| used.min(0));
@@ -307,7 +312,7 @@ impl Lanes {
         self.latest = 1 << lane;
         let polled = |lane: &usize| self.polls[*lane] > 0;
         let most = (0..LANES).filter(polled).map(|lane| self.cost[lane]).max();
-        most.is_some_and(|most| most.max(self.cost[lane]) >= GUESS)
+        most.is_some_and(|most| most.max(self.cost[lane]) >= DEAR)
     }
 
     /// Like [`pop`](Lanes::pop), if several lanes have work, or another lane than before, or polls are only counted.
@@ -365,7 +370,7 @@ impl Lanes {
             && self.ready & self.ahead != 0
             && !self.counting
         {
-            self.unseen = WOKEN;
+            self.unseen = self.found;
         }
         if self.expected(lane) > self.lead(lane) {
             // The task that is polled now may well be ready again at once.

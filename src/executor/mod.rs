@@ -163,9 +163,9 @@ impl Executor {
         self.local.waking(lane)
     }
 
-    /// To be called when the sockets have been looked at.
-    pub(crate) fn looked(&self) {
-        self.local.lanes(Lanes::looked);
+    /// To be called when the sockets have been looked at, and the look has `found` something or not.
+    pub(crate) fn looked(&self, found: bool) {
+        self.local.lanes(|lanes| lanes.looked(found));
     }
 
     /// Returns whether what is ready waits for what a look at the sockets may find.

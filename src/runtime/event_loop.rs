@@ -161,8 +161,8 @@ impl EventLoop {
         if !idle {
             self.end_turn(handle, now);
         }
-        executor.looked();
         self.pace.found = handle.counters().events.get() != events;
+        executor.looked(self.pace.found);
         let must_wait = self.pace.begin(handle, executor, now);
         self.releasing = executor.trim(self.age(handle, now));
         let mut fired = 0;

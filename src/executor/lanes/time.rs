@@ -11,8 +11,8 @@
 //! * Another program may have run during what took unusually long. About very long polls the system says for how long the thread has
 //!   waited for a processor, and that is not charged. Of the rest, which may be all if the system does not say, a [`SPARED`]th of all
 //!   time is forgiven, and no more: otherwise a lane in which one poll in ten is long would have nearly all the time.
-//! * Before the executor changes to another lane, the clock is read, unless polls are cheap. So what is measured belongs to a single
-//!   lane.
+//! * Before the executor changes to another lane, the clock is read, if polls of one of the two take [`DEAR`] or longer. So what is
+//!   measured belongs to a single lane.
 //! * Without readings of the clock the estimates stay as they were, so that lanes take turns by counts, and two runs
 //!   of a program do the same.
 
@@ -53,6 +53,9 @@ pub(super) const SPARED: u64 = 16;
 
 /// What a poll is expected to cost before any poll was measured, in nanoseconds. A poll that costs less is cheap.
 pub(super) const GUESS: u64 = 1_000;
+
+/// If a poll costs at least this, in nanoseconds, it is measured apart from polls of other lanes. A reading takes up to a tenth of that.
+pub(super) const DEAR: u64 = 2_000;
 
 impl Lanes {
     /// Returns whether a lane has used more time than another that has work.
@@ -196,10 +199,12 @@ impl Lanes {
         for lane in 0..LANES {
             self.ahead |= u8::from(self.expected(lane) - least > self.lead(lane)) << lane;
         }
-        // Nothing waits for the tasks that yielded while a lane goes before them. Timers need not wait for them either then.
+        // Nothing waits for the tasks that yielded while a lane goes before them. Timers need not wait for them either then, unless they
+        // would have to wait for long later.
         let (timer, next) = (Lane::Timer as usize, first(self.ready & !self.ahead));
-        if self.held & !self.ahead & (1 << next) != 0 && self.expected(timer) <= self.expected(next) + LEAD {
-            self.ahead &= !(1 << timer);
+        if self.held & !self.ahead & (1 << next) != 0 {
+            let most = (self.expected(next) - least).min(CREDIT) + LEAD;
+            self.ahead &= !(u8::from(self.expected(timer) - least <= most) << timer);
         }
     }
 

@@ -103,7 +103,7 @@ fn settle(executor: &Executor) -> usize {
         if !executor.has_ready() {
             return polls;
         }
-        executor.looked();
+        executor.looked(false);
         polls += run(executor, 64);
     }
     panic!("the executor does not come to rest");

@@ -21,7 +21,7 @@ fn a_lane_that_used_more_than_its_share_beside_its_polls_must_wait_while_others_
     assert_eq!(next(&mut lanes), Some(1), "the lane that is ahead was served");
     lanes.charge(1_000, || 0);
     // No other lane has work.
-    lanes.looked();
+    lanes.looked(false);
     assert_eq!(next(&mut lanes), Some(0));
     assert!(!lanes.must_wait(Lane::Timer));
     let mut lanes = Lanes::default();
@@ -309,6 +309,21 @@ fn the_next_poll_may_cost_what_the_lane_that_is_next_has_cost() {
 }
 
 #[test]
+fn polls_that_are_only_counted_are_not_measured_later() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    for counted in [false, true] {
+        if counted {
+            lanes.count();
+        }
+        lanes.push(Lane::Woken, 1);
+        assert_eq!(next(&mut lanes), Some(1));
+        assert_eq!(lanes.polls, [0, u64::from(!counted), 0, 0]);
+    }
+    assert_eq!(lanes.turns_of_woken(), 2);
+}
+
+#[test]
 fn as_many_polls_fit_as_the_lane_that_is_next_has_tasks_whatever_others_cost() {
     let mut lanes = Lanes::default();
     lanes.begin();
@@ -354,11 +369,11 @@ fn what_was_used_counts_until_a_look_after_which_nothing_is_ready() {
     let mut lanes = Lanes::default();
     lanes.push(Lane::Woken, 1);
     charge_lane(&mut lanes, Lane::Timer, 2 * LEAD as u64);
-    lanes.looked();
+    lanes.looked(false);
     lanes.begin();
     assert!(lanes.must_wait(Lane::Timer), "it was forgotten though another lane has work");
     assert_eq!(next(&mut lanes), Some(1));
-    lanes.looked();
+    lanes.looked(false);
     lanes.begin();
     lanes.push(Lane::Woken, 1);
     assert!(!lanes.must_wait(Lane::Timer));
@@ -395,7 +410,7 @@ fn a_lane_that_is_ahead_waits_for_a_look_when_the_lane_of_what_sockets_wake_beco
         lanes.charge(1_000, || 0);
         assert_eq!(lanes.pop(), Next::Nothing);
         assert!(lanes.must_look() && lanes.must_wait(Lane::Timer));
-        lanes.looked();
+        lanes.looked(found);
         assert!(!lanes.must_look());
         if found {
             lanes.push(Lane::Woken, 2);

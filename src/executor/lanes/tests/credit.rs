@@ -32,7 +32,7 @@ fn longest_wait(lane: Lane, pause: u64, busy: &[(Lane, u64)]) -> u64 {
                 now += cost;
                 lanes.push(lane, key);
             }
-            None if lanes.must_look() => lanes.looked(),
+            None if lanes.must_look() => lanes.looked(false),
             None => read_now = true,
         }
         if now - read >= 20_000 || read_now {
@@ -100,7 +100,7 @@ fn what_was_saved_is_kept_while_timers_never_rest_and_forgotten_while_the_thread
         lanes.charge(10_000, || 0);
     }
     // A look that finds nothing, after which a timer fires.
-    lanes.looked();
+    lanes.looked(false);
     assert_eq!(lanes.used[Lane::Woken as usize], -100_000);
     assert!(!lanes.is_uneven(), "no lane has used more than one with work");
     lanes.forgive(60_000);
@@ -111,12 +111,18 @@ fn what_was_saved_is_kept_while_timers_never_rest_and_forgotten_while_the_thread
 
 #[test]
 fn timers_do_not_wait_for_a_task_that_yielded_while_it_waits_for_others() {
-    for (used, waits) in [(LEAD, false), (4 * LEAD, false), (5 * LEAD, false), (5 * LEAD + 1, true)] {
+    for (used, others, waits) in [
+        (5 * LEAD, 4 * LEAD, false),
+        (5 * LEAD + 1, 4 * LEAD, true),
+        // They would have to wait for that long later.
+        (CREDIT + LEAD, 3 * CREDIT, false),
+        (CREDIT + LEAD + 1, 3 * CREDIT, true),
+    ] {
         let mut lanes = Lanes::default();
         lanes.begin();
         lanes.push(Lane::Exhausted, 2);
         lanes.push(Lane::Yielded, 3);
-        lanes.used = [used, 0, 4 * LEAD, 0];
+        lanes.used = [used, 0, others, 0];
         lanes.balance(lanes.working());
         assert_eq!(lanes.must_wait(Lane::Timer), waits, "they have used {used} ns");
         assert!(!lanes.must_wait(Lane::Exhausted), "it goes before the task that yielded");
@@ -125,7 +131,7 @@ fn timers_do_not_wait_for_a_task_that_yielded_while_it_waits_for_others() {
 
 #[test]
 fn what_is_measured_belongs_to_one_lane_unless_all_is_cheap() {
-    for (costs, reads) in [([5_000, 100], true), ([100, 5_000], true), ([999, 100], false)] {
+    for (costs, reads) in [([5_000, 100], true), ([100, 5_000], true), ([1_999, 100], false)] {
         for others in [0, 1] {
             let mut lanes = Lanes::default();
             lanes.begin();
@@ -142,5 +148,29 @@ fn what_is_measured_belongs_to_one_lane_unless_all_is_cheap() {
             }
             assert_eq!(next(&mut lanes), Some(1));
         }
+    }
+}
+
+/// A task that computes and yields, and wakes another each time, whose lane has saved time.
+#[test]
+fn a_look_that_finds_nothing_is_not_repeated_at_once() {
+    for (found, expected) in [(false, 0..=1), (true, 800..=1_000)] {
+        let mut lanes = Lanes::default();
+        lanes.begin();
+        let mut looks = 0;
+        lanes.push(Lane::Yielded, 3);
+        for _ in 0..1_000 {
+            while next(&mut lanes) != Some(3) {
+                if lanes.must_look() {
+                    looks += 1;
+                    lanes.looked(found);
+                }
+                lanes.charge(100, || 0);
+            }
+            lanes.charge(1_000, || 0);
+            lanes.push(Lane::Woken, 1);
+            lanes.push(Lane::Yielded, 3);
+        }
+        assert!(expected.contains(&looks), "{looks} looks, if these find something: {found}");
     }
 }
