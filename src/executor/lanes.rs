@@ -16,10 +16,11 @@
 //! A task that yields expects all tasks that were ready before it to go first. So tasks that yielded are taken in
 //! batches. Until the tasks in the lanes `Woken` and `Exhausted` that were there before the batch have had their turn,
 //! these lanes may be ahead by [`HOLD`](time::HOLD), and the lane `Timer` may be as far ahead as the one of them that is next, up
-//! to [`CREDIT`](time::CREDIT). If some were in `Woken`, then, as the batch begins, the lane of tasks that yielded gives up the time that it is behind all other
-//! lanes, except for [`LEAD`]. So next to tasks that wake each other continuously, a task that only yields has one turn per round,
-//! and not half of the time. (Tasks that exhaust their budgets take as long as they may: time is shared with them. So it is with
-//! tasks that timers wake, and their lane may not be ahead by `HOLD`: it would have more than its share where polls are short.)
+//! to [`CREDIT`](time::CREDIT). If some were in `Woken`, then, as the batch begins, the lane of tasks that yielded gives up the
+//! time that it is behind all other lanes, except for [`LEAD`]. So next to tasks that wake each other continuously, a task that
+//! only yields has one turn per round, and not half of the time. (Tasks that exhaust their budgets take as long as they may: time
+//! is shared with them. So it is with tasks that timers wake, and their lane may not be ahead by `HOLD`: it would have more than
+//! its share where polls are short.)
 //!
 //! Ground rules:
 //!
