@@ -11,9 +11,9 @@
 //! The stretches end when nothing is ready, when the next deadline has passed, or when it is time to look at the sockets.
 //! That is [`INTERVAL`] after the last look, or at a deadline that comes no more than [`NEAR`] later, because the look would
 //! make the task of that deadline late. While tasks are ready that were ready at the last look, it is not yet time, for up to
-//! [`LONGEST`]: what another look finds goes behind those tasks. It is time at once if only tasks are left whose lanes have had more
-//! than the share of those that the look may find, and the last look has found something. And it is time sooner if the last look has found something, because the tasks that
-//! it woke may talk through a socket: when these have had their turn, the others have as much time as they have had, but no longer
+//! [`LONGEST`]: what another look finds goes behind those tasks. It is sooner time if the last look has found something, because the
+//! tasks that it woke may talk through a socket: at once if only tasks are left whose lanes have had more than the share of those that
+//! another look may find; otherwise, when these have had their turn, the others have as much time as they have had, but no longer
 //! than [`INTERVAL`] after the look. If these have taken that long or longer, the others have [`SOON`], or an eighth of that time:
 //! otherwise tasks that wake each other would have one turn for each look.
 //!
