@@ -302,8 +302,8 @@ impl Lanes {
         Next::Poll(key, &self.queues[lane])
     }
 
-    /// Returns whether the clock is to be read before a poll of this lane, because the polls before it belong to another lane. Cheap
-    /// polls of several lanes may be measured together.
+    /// Returns whether the clock is to be read before a poll of this lane, because the polls before it belong to another lane. Polls
+    /// of several lanes may be measured together if none costs [`DEAR`] or more.
     #[inline(always)]
     fn is_change(&mut self, lane: usize) -> bool {
         self.latest != 1 << lane && self.change(lane)
@@ -356,12 +356,11 @@ impl Lanes {
             }
         }
         let lane = self.next();
-        if !self.counting && self.is_change(lane) {
-            return Next::Read;
-        }
         if self.counting {
             self.used[lane] += self.usual[lane] as i64;
             self.woken += u64::from(lane == Lane::Woken as usize);
+        } else if self.is_change(lane) {
+            return Next::Read;
         } else {
             self.polls[lane] += 1;
         }

@@ -2,8 +2,6 @@
 
 use super::*;
 
-const OF: [Lane; LANES] = [Lane::Timer, Lane::Woken, Lane::Exhausted, Lane::Yielded];
-
 /// The key of a task that has little to do.
 const RARE: u32 = 100;
 
