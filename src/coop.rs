@@ -18,6 +18,9 @@
 //! * Outside a task (a foreign executor, a plain thread) there is no limit. An executor that runs inside a task is recognised
 //!   because it goes on polling although it is refused ([`REFUSALS`] times). From then on it has no limit.
 //! * Only a result that was really taken is charged: a leaf that turns out to be pending is charged nothing.
+//! * When the budget of a poll is used up, one timer that is overdue may end all the same. Otherwise, where a task polls a socket
+//!   that always has something before a timer, the timer would never end. Overdue are timers that the runtime has fired, and queues
+//!   of timers that were refused the last time: there is no end to timers that are ready at once.
 
 use crate::sync::thread_local;
 use mainspring_driver::Nanos;
@@ -305,6 +308,8 @@ struct Budget {
     left: Cell<Left>,
     /// A poll has used up its budget since this flag was last taken.
     exhausted: Cell<bool>,
+    /// A timer has ended since the running poll used up its budget.
+    late: Cell<bool>,
     /// How often the running poll was refused since it used up its budget.
     refused: Cell<u32>,
     /// The time that a result may well take, in nanoseconds: the time that recent results took when they took long.
@@ -323,6 +328,7 @@ thread_local! {
         Budget {
             left: Cell::new(Left::NO_LIMIT),
             exhausted: Cell::new(false),
+            late: Cell::new(false),
             refused: Cell::new(0),
             each: Cell::new(APART / (MOST / 2) as u64),
             every: Cell::new(MOST / 2),
@@ -338,8 +344,10 @@ impl Budget {
     fn spend(&self) {
         let left = self.left.get();
         match left.until_look {
-            // No limit, or a permit that was given before the last result was taken.
-            0 | u32::MAX => {}
+            // No limit.
+            u32::MAX => {}
+            // A timer, or a permit that was given before the last result was taken.
+            0 => self.late.set(true),
             1 => self.look_at_the_clock(left),
             n => self.left.set(Left { until_look: n - 1, ..left }),
         }
@@ -399,6 +407,7 @@ impl Budget {
     /// Marks the budget as used up.
     fn end(&self) {
         self.exhausted.set(true);
+        self.late.set(false);
         self.refused.set(0);
         self.left.set(Left { until_look: 0, after: 0, between: 0 });
     }
@@ -427,6 +436,12 @@ impl Budget {
     fn is_used_up(&self) -> bool {
         self.left.get().until_look == 0
     }
+
+    /// As [`refuse`](Budget::refuse), for a timer.
+    #[cold]
+    fn refuse_timer(&self, is_overdue: impl FnOnce() -> bool) -> bool {
+        (self.late.get() || !is_overdue()) && self.refuse()
+    }
 }
 
 /// Permission to take one result. Spent with [`Permit::spend`] once the result is in hand.
@@ -446,7 +461,18 @@ impl Permit {
 /// turn.
 #[inline]
 pub(crate) fn poll_proceed(cx: &mut Context<'_>) -> Poll<Permit> {
-    if BUDGET.with(|budget| budget.is_used_up() && budget.refuse()) {
+    proceed_unless(BUDGET.with(|budget| budget.is_used_up() && budget.refuse()), cx)
+}
+
+/// As [`poll_proceed`], for a timer. Whether it `is_overdue` is asked only if the budget is used up.
+#[inline]
+pub(crate) fn poll_proceed_timer(cx: &mut Context<'_>, is_overdue: impl FnOnce() -> bool) -> Poll<Permit> {
+    proceed_unless(BUDGET.with(|budget| budget.is_used_up() && budget.refuse_timer(is_overdue)), cx)
+}
+
+#[inline]
+fn proceed_unless(refused: bool, cx: &mut Context<'_>) -> Poll<Permit> {
+    if refused {
         cx.waker().wake_by_ref();
         return Poll::Pending;
     }

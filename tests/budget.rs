@@ -7,13 +7,17 @@
 mod common;
 
 use common::{HOUR, LONG, compute, ms, us, watchdog};
-use futures::future::select_all;
+use futures::future::{Either, select, select_all};
 use futures::{SinkExt, StreamExt, channel::mpsc};
 use mainspring::task::{consume_budget, cooperative, has_budget_remaining, unconstrained, yield_now};
-use mainspring::time::{Instant, StreamExt as _, interval_at, timeout_at};
+use mainspring::time::{
+    DelayQueue, Instant, StreamExt as _, TimerMap, deadline, interval_at, sleep_until_wall, timeout_at,
+    try_sleep, wall_now,
+};
 use mainspring::{block_on, interval, sleep, spawn, timeout};
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -101,6 +105,65 @@ fn a_future_that_uses_the_budget_up_does_not_keep_its_timeout_from_elapsing() {
             }
         };
         assert!(timeout(ms(5), beside).await.is_err());
+    });
+}
+
+/// Takes results for as long as it is let, in each poll.
+fn greedy() -> Pin<Box<dyn Future<Output = ()>>> {
+    Box::pin(async {
+        loop {
+            consume_budget().await;
+        }
+    })
+}
+
+#[test]
+fn a_timer_ends_although_what_is_polled_before_it_uses_the_budget_up() {
+    let _watchdog = watchdog(LONG);
+    macro_rules! ends {
+        ($($timer:expr),* $(,)?) => {$({
+            let timer = pin!(async { $timer.await });
+            assert!(matches!(select(greedy(), timer).await, Either::Right(_)));
+        })*};
+    }
+    block_on(async {
+        let short = ms(2);
+        let mut ticks = interval(short);
+        let mut queue = DelayQueue::new();
+        let mut map = TimerMap::new();
+        for n in 0..40 {
+            queue.insert(n, short);
+            map.insert(n, n, short);
+        }
+        let handle = map.handle();
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(4 * short);
+            handle.insert(40, 40, short).unwrap();
+        });
+        ends! {
+            sleep(short),
+            sleep(Duration::ZERO),
+            try_sleep(short),
+            timeout(short, pending::<()>()),
+            deadline(Instant::now() + short, pending::<()>()),
+            pin!(futures::stream::pending::<()>().timeout(short)).next(),
+            sleep_until_wall(wall_now() + short),
+            async { (ticks.tick().await, ticks.tick().await, ticks.tick().await) },
+            async { for _ in 0..40 { queue.next_expired().await.unwrap(); } },
+            async { for _ in 0..41 { map.next_expired().await.unwrap(); } },
+        }
+        thread.join().unwrap();
+        // What is polled before it may consist of timers, too.
+        let zero = pin!(async {
+            loop {
+                sleep(Duration::ZERO).await;
+            }
+        });
+        assert!(matches!(select(zero, pin!(sleep(short))).await, Either::Right(_)));
+        let stream = futures::stream::repeat(()).then(|()| timeout(Duration::ZERO, pending::<()>()));
+        let mut late = pin!(timeout(short, pending::<()>()));
+        let elapsing = pin!(stream.for_each(async |_| ()));
+        assert!(matches!(select(elapsing, late.as_mut()).await, Either::Right(_)));
     });
 }
 

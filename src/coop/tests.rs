@@ -31,6 +31,24 @@ fn a_poll_takes_exactly_the_limit() {
 }
 
 #[test]
+fn one_overdue_timer_ends_after_the_budget_and_no_other() {
+    let poll_timer = |overdue| poll_proceed_timer(&mut Context::from_waker(noop_waker_ref()), || overdue);
+    fresh(|| {
+        (0..LIMIT).for_each(|_| assert!(poll_timer(false).map(Permit::spend).is_ready()));
+        assert!(!take() && !has_budget_remaining() && poll_timer(false).is_pending());
+        // One that waits uses nothing.
+        (0..LIMIT).for_each(|_| assert!(poll_timer(true).is_ready()));
+        assert!(poll_timer(true).map(Permit::spend).is_ready());
+        assert!(poll_timer(true).is_pending() && poll_timer(false).is_pending() && !take());
+    });
+    fresh(|| {
+        while take() {}
+        assert!(poll_timer(true).map(Permit::spend).is_ready() && poll_timer(true).is_pending());
+    });
+    assert!(take_exhausted());
+}
+
+#[test]
 fn an_unspent_permit_is_free() {
     fresh(|| {
         for _ in 0..10 * LIMIT {

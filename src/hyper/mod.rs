@@ -258,7 +258,7 @@ impl Future for Wait {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        ready!(coop::poll_proceed(cx)).spend();
+        ready!(coop::poll_proceed_timer(cx, || true)).spend();
         Poll::Ready(())
     }
 }

@@ -110,10 +110,11 @@
 //! reader that one read has brought.
 //!
 //! The branches of a `select` or a `join` belong to one task, and share its budget. A branch that always finds
-//! something ready may use it up in each poll, before the branches after it are polled. So where the order is fixed, as
-//! in `futures::future::select`, the branch that must not starve goes first: `select(sleep(limit), serve())`. Signals
-//! and the ends of children are rare, and need no budget: they are noticed in any place. So is the end of a
-//! [`timeout`](crate::time::timeout()) around a branch that uses the budget up.
+//! something ready may use it up in each poll, before the branches after it are polled. Timers are noticed in any place: when
+//! the budget is used up, one timer that the runtime has fired, or one value of a queue, may still end in each poll, as well as a
+//! [`timeout`](crate::time::timeout()) around a branch that uses the budget up. So are signals and the ends of children, which
+//! are rare and need no budget. Of sockets, join handles and closures, where the order is fixed, as in
+//! `futures::future::select`, the one that must not starve goes first.
 //!
 //! Futures of other crates do not know the budget. If such a future may be ready each time, as a channel's may, wrap it
 //! in [`cooperative`], or call [`consume_budget`] once per iteration. An executor that runs inside a task, such as

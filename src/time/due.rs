@@ -22,7 +22,7 @@ use mainspring_driver::{Handle as Timers, Nanos, TimerEntry};
 
 use super::error::{Error, Kind};
 use super::instant::{self, Instant};
-use crate::coop;
+use crate::coop::{self, Permit};
 use crate::runtime::context;
 
 /// The maximum number of entries that one poll moves within the wheel; the others wait for the next poll.
@@ -43,6 +43,8 @@ pub(super) struct Due<T> {
     until: Nanos,
     /// A poll has reported the end, and nothing was inserted since.
     ended: bool,
+    /// The latest poll was refused, because the task's budget was used up.
+    refused: bool,
     made_at: &'static Location<'static>,
 }
 
@@ -58,6 +60,7 @@ impl<T> Due<T> {
             waker: None,
             until: Nanos::ZERO,
             ended: false,
+            refused: false,
             made_at: Location::caller(),
         };
         if let Ok(timers) = context::timers() {
@@ -183,7 +186,25 @@ impl<T> Due<T> {
     /// If an entry has to be waited for, and the runtime was dropped.
     #[track_caller]
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, end: bool) -> Poll<Option<Entry<T>>> {
-        let permit = ready!(coop::poll_proceed(cx));
+        let permit = ready!(self.poll_permit(cx));
+        self.poll_with(permit, cx, end)
+    }
+
+    /// Asks whether the running poll of the task may take an entry.
+    pub(super) fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<Permit> {
+        let permit = coop::poll_proceed_timer(cx, || self.refused);
+        self.refused = permit.is_pending();
+        permit
+    }
+
+    /// As [`poll`](Due::poll), with permission to take an entry.
+    #[track_caller]
+    pub(super) fn poll_with(
+        &mut self,
+        permit: Permit,
+        cx: &mut Context<'_>,
+        end: bool,
+    ) -> Poll<Option<Entry<T>>> {
         let entry = ready!(self.poll_due(cx, end));
         permit.spend();
         self.ended = entry.is_none();

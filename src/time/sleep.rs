@@ -8,6 +8,7 @@
 //! * A sleep of a given length has read the clock when it was made, and its first poll reads it only if the deadline is
 //!   near. A sleep until a given moment reads the clock at its first poll, to learn whether that moment has passed.
 //! * Nothing is registered before the first pending poll.
+//! * A poll without budget begins the wait, too. When the runtime has ended the sleep, such a poll may be ready.
 //! * A result costs the task one unit of its cooperative budget. A `Timeout`, an `Interval` and a `WallSleep` poll their
 //!   sleep without that, and charge for their own results.
 
@@ -24,7 +25,7 @@ use pin_project_lite::pin_project;
 
 use super::error::{Error, Kind};
 use crate::clock::instant::{self, Instant};
-use crate::coop;
+use crate::coop::{self, Permit};
 use crate::runtime::context;
 
 /// Waits until `duration` has passed.
@@ -396,10 +397,26 @@ impl Sleep {
         }
     }
 
+    /// Asks whether the running poll may take the end of this sleep.
+    #[inline]
+    pub(super) fn poll_permit(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Permit> {
+        let permit = coop::poll_proceed_timer(cx, || self.is_elapsed());
+        if permit.is_pending() {
+            self.begin(cx);
+        }
+        permit
+    }
+
+    /// Begins to wait, if the sleep does not yet. What has ended is found again by the next poll.
+    #[cold]
+    fn begin(self: Pin<&mut Self>, cx: &mut Context<'_>) {
+        let _ = self.poll_entry(|entry| entry.poll_fired(cx));
+    }
+
     /// As [`poll_elapsed`](Sleep::poll_elapsed), and charges the budget for the result.
     #[inline]
-    pub(super) fn poll_charged(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        let permit = ready!(coop::poll_proceed(cx));
+    pub(super) fn poll_charged(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let permit = ready!(self.as_mut().poll_permit(cx));
         let result = ready!(self.poll_elapsed(cx));
         permit.spend();
         Poll::Ready(result)
@@ -411,12 +428,15 @@ impl Sleep {
     /// sockets: what that future waits for may have arrived in time.
     #[inline]
     pub(super) fn poll_beside(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         had: bool,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Error>> {
-        let permit =
-            if had && !coop::has_budget_remaining() { None } else { Some(ready!(coop::poll_proceed(cx))) };
+        let permit = if had && !coop::has_budget_remaining() {
+            None
+        } else {
+            Some(ready!(self.as_mut().poll_permit(cx)))
+        };
         let result = ready!(self.poll_entry(|entry| entry.poll_fired(cx)));
         if let Some(permit) = permit {
             permit.spend();
@@ -447,7 +467,7 @@ impl Future for Sleep {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let permit = ready!(coop::poll_proceed(cx));
+        let permit = ready!(self.as_mut().poll_permit(cx));
         // The entry is polled as a future, so that it knows when it is terminated.
         match ready!(self.as_mut().poll_entry(|entry| entry.poll(cx))) {
             Ok(()) => {

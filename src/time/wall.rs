@@ -176,7 +176,6 @@ impl Future for WallSleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let permit = ready!(coop::poll_proceed(cx));
         let mut this = self.project();
         for _ in 0..LOOKS {
             let (now, may_be_set) = this.clock.look();
@@ -184,7 +183,7 @@ impl Future for WallSleep {
             let left = this.deadline.duration_since(now).unwrap_or_default();
             if *this.phase == Phase::Done || left.is_zero() {
                 *this.phase = Phase::Done;
-                permit.spend();
+                ready!(coop::poll_proceed_timer(cx, || this.delay.is_elapsed())).spend();
                 return Poll::Ready(());
             }
             if *this.phase == Phase::Looking {

@@ -59,6 +59,31 @@ fn a_slow_client_is_cut_off_at_the_header_timeout_and_the_others_are_served() {
 }
 
 #[test]
+fn a_client_that_sends_without_pause_is_cut_off_at_the_limit() {
+    let server = Server::start(&["--head", "700ms", "--request", "700ms", "--answer", "700ms"]);
+    // Frames of a type that HTTP/2 does not know, which have to be ignored; empty lines before a request; a body in small pieces.
+    let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let frame = "\0\0\x08\x63\0\0\0\0\0ignored!".repeat(1000);
+    let chunked = "POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    for (first, then) in [(preface, frame), ("", "\r\n".repeat(5000)), (chunked, "1\r\nx\r\n".repeat(2000))] {
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let mut stream = server.connect();
+                let then = then.as_bytes();
+                scope.spawn(move || {
+                    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                    stream.write_all(first.as_bytes()).unwrap();
+                    let start = StdInstant::now();
+                    while stream.write_all(then).is_ok() {
+                        assert!(start.elapsed() < ms(10_000), "{first:?} is not cut off");
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
 fn a_client_that_reads_nothing_is_cut_off_and_counted_and_the_others_are_served() {
     let limit = ms(700);
     let server = Server::start(&["--answer", "700ms"]);

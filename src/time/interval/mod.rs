@@ -25,7 +25,6 @@ use self::schedule::{Jitter, whole_periods};
 use super::error::Error;
 use super::instant::Instant;
 use super::sleep::{Sleep, When};
-use crate::coop;
 
 /// Makes an [`Interval`] that ticks at once, and then every `period`.
 ///
@@ -163,7 +162,7 @@ impl Interval {
     ///
     /// If there is no runtime to bind to, or it was dropped.
     pub fn try_poll_tick(&mut self, cx: &mut Context<'_>) -> Poll<Result<Instant, Error>> {
-        let permit = ready!(coop::poll_proceed(cx));
+        let permit = ready!(self.delay.as_mut().poll_permit(cx));
         if let Err(error) = ready!(self.delay.as_mut().poll_elapsed(cx)) {
             permit.spend();
             return Poll::Ready(Err(error));

@@ -14,7 +14,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::hash::Hash;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
@@ -24,7 +24,6 @@ use mainspring_driver::agenda;
 
 use super::due::Due;
 use super::instant::{self, Instant};
-use crate::coop;
 
 pub use entries::Drain;
 pub use handle::TimerMapHandle;
@@ -456,10 +455,9 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
     #[track_caller]
     pub fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<Option<(K, V)>> {
         if let Some(inbox) = self.inbox.as_mut().filter(|inbox| inbox.may_let_out()) {
-            match self.due.poll(cx, false) {
+            let permit = ready!(self.due.poll_permit(cx));
+            match self.due.poll_with(permit, cx, false) {
                 Poll::Ready(entry) => return Poll::Ready(self.come_out(entry)),
-                // The task's budget is used up.
-                Poll::Pending if !coop::has_budget_remaining() => return Poll::Pending,
                 Poll::Pending => inbox.settle(),
             }
         }
