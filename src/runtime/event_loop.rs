@@ -320,6 +320,14 @@ impl EventLoop {
         self.backlog || self.releasing
     }
 
+    /// Returns whether a timer is due: it had to wait, because timers have had more than their share, or has become due since. True,
+    /// too, if a cancelled one would be: the next turn finds that out.
+    pub(super) fn is_due(&self) -> bool {
+        let timers = self.driver.handle();
+        // The latest reading: a turn ends with one.
+        timers.earliest_due() <= timers.latest()
+    }
+
     /// Takes the turn of an idle runtime whose time is paused: advances time, if it may be advanced.
     fn step(&mut self, handle: &Handle, executor: &Executor, most: Duration) {
         let clock = handle.virtual_time();

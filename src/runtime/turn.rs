@@ -90,7 +90,7 @@ impl Runtime {
         // There is no root that could run.
         self.run_ready(&mut event_loop, || ControlFlow::Continue(()));
         event_loop.end(self.handle());
-        self.executor.has_ready() || event_loop.has_backlog()
+        self.executor.has_ready() || event_loop.has_backlog() || event_loop.is_due()
     }
 
     /// Returns how long the thread may sleep before the next [`turn`](Runtime::turn), and prepares for that sleep. Zero if

@@ -110,6 +110,20 @@ fn timers_that_one_turn_does_not_fire_are_more_to_do() {
     assert!(tasks.iter().all(|task| task.is_finished()));
 }
 
+/// Otherwise a host that sleeps for a frame then makes the timer a frame late.
+#[test]
+fn a_turn_after_which_a_timer_is_due_says_so() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let sleeps = runtime.spawn(sleep(ms(2)));
+    rest(&runtime);
+    let computes = runtime.spawn(async { thread::sleep(ms(4)) });
+    assert!(runtime.turn(Duration::ZERO));
+    assert!(computes.is_finished());
+    rest(&runtime);
+    assert!(sleeps.is_finished());
+}
+
 #[test]
 fn paused_time_moves_by_turns_and_not_without_them() {
     let _watchdog = watchdog(LONG);
