@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
-use mainspring_driver::{Clock, Driver, Nanos};
+use mainspring_driver::{Clock, Driver, Nanos, TestClock};
 use probe::{Fixture, Probe, poll};
 
 const MS: u64 = 1_000_000;
@@ -118,4 +118,29 @@ fn to_pause_and_to_resume_unparks_the_driver() {
     driver.handle().pause();
     driver.handle().resume();
     assert_eq!(unparks.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn timers_that_were_put_off_cost_few_wake_ups() {
+    let clock = TestClock::new(Nanos::ZERO);
+    let mut driver = Driver::new(clock.clock(), || ());
+    let mut timers: Vec<_> =
+        (0..3_000).map(|n| Box::pin(driver.handle().sleep_until(Nanos::new((300 + n) * MS)))).collect();
+    timers.iter_mut().for_each(|timer| assert!(poll(timer, Waker::noop()).is_pending()));
+    // From here on they are in the wheel.
+    assert!(driver.next_wake().is_some());
+    let end = 100_000 * MS;
+    timers.iter_mut().for_each(|timer| timer.as_mut().reset(Nanos::new(end)));
+    let mut wake_ups = 0;
+    while let Some(at) = driver.next_wake().filter(|at| *at < Nanos::new(end)) {
+        clock.set(at);
+        assert_eq!(driver.process(at, 1024).fired, 0);
+        wake_ups += 1;
+    }
+    assert!(wake_ups < 200, "{wake_ups} wake-ups for nothing");
+    clock.set(Nanos::new(end));
+    let mut fired = 0;
+    while fired < timers.len() {
+        fired += driver.process(Nanos::new(end), 1024).fired;
+    }
 }

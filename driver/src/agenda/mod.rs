@@ -85,6 +85,9 @@ pub struct Agenda<T> {
     slack: SlackPolicy,
     /// The slack of each entry, if it does not follow from the tolerance.
     fixed: Option<Slack>,
+    /// The earliest entry, as it was found last, and its deadline. No entry is due before that. It is still the earliest as long as it
+    /// is there and has that deadline.
+    first: Option<(Key, Nanos)>,
 }
 
 #[derive(Debug)]
@@ -145,6 +148,7 @@ impl<T> Agenda<T> {
             tag: TAGS.fetch_add(1, Ordering::Relaxed),
             slack,
             fixed: None,
+            first: None,
         }
     }
 
@@ -233,7 +237,9 @@ impl<T> Agenda<T> {
         self.wheel.get_or_insert_with(|| Wheel::new(self.latest));
         let (wheel, mut owners) = self.parts().expect("made above");
         wheel.insert(&mut owners, index, deadline, rank);
-        Key { number, index, tag: self.tag }
+        let key = Key { number, index, tag: self.tag };
+        self.note_first(key, deadline);
+        key
     }
 
     /// Removes and returns an entry; `None` if it is not there any more.
@@ -257,6 +263,7 @@ impl<T> Agenda<T> {
             let (wheel, mut owners) = self.parts().expect("an entry has a wheel");
             let found = wheel.refile(&mut owners, key.index, deadline, slack);
             assert!(found, "the wheel does not find an entry");
+            self.note_first(key, deadline);
         }
         true
     }
@@ -311,11 +318,25 @@ impl<T> Agenda<T> {
         Some((park.wake, park.most.saturating_duration_since(park.wake)))
     }
 
-    /// Returns the earliest deadline, exactly. It takes longer than [`earliest`](Agenda::earliest) after entries
-    /// were moved or removed.
+    /// Returns the earliest deadline, exactly. It takes longer than [`earliest`](Agenda::earliest) after the earliest entry
+    /// was moved or removed, or came out.
     pub fn next_deadline(&mut self) -> Option<Nanos> {
-        let (wheel, mut owners) = self.parts()?;
-        wheel.next_deadline(&mut owners)
+        let is_there = |(key, deadline): &(Key, Nanos)| self.deadline(*key) == Some(*deadline);
+        if let Some((_, deadline)) = self.first.filter(is_there) {
+            return Some(deadline);
+        }
+        let key = self.peek()?;
+        let deadline = self.deadline(key)?;
+        self.first = Some((key, deadline));
+        Some(deadline)
+    }
+
+    /// Notes an entry that is new, or was moved to an earlier time, if none is due before it.
+    #[inline]
+    fn note_first(&mut self, key: Key, deadline: Nanos) {
+        if self.first.is_some_and(|(_, first)| deadline <= first) {
+            self.first = Some((key, deadline));
+        }
     }
 
     /// Removes and returns the next entry that is due at `now`. Time does not go back: a `now` before the latest time that this

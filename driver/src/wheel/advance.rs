@@ -5,10 +5,13 @@
 //!
 //! * A sleep never outlasts the earliest deadline-plus-slack. It is computed from the bounds of the slots, which are never too late. They
 //!   are too early after timers were cancelled or moved; then a sleep ends early, once, and no timer is affected.
-//! * [`Wheel::next_deadline`] is exact. It walks a slot for that, and changes nothing.
+//! * Where one timer that was put off is filed again, those that follow it are, too, before their old deadlines: the thread would wake up
+//!   for each of them.
+//! * [`Wheel::next_deadline`] is exact. It walks slots for that, as far as their order does not make it needless, and changes nothing.
 
 use super::level::SlotId;
 use super::row::{BLOCK, Timer};
+use super::slot::Slot;
 use super::{Rank, Store, Wheel};
 use crate::Nanos;
 
@@ -16,6 +19,8 @@ use crate::Nanos;
 const SORTED: usize = 32;
 /// A move into the tree counts as so many more.
 const INTO_TREE: usize = 2;
+/// At most so many timers that were put off are filed again before their old deadlines.
+const PUT_OFF: usize = 64;
 
 /// What [`Wheel::next_due`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +51,41 @@ pub(crate) struct Park {
     pub(crate) most: Nanos,
 }
 
+/// The first timer that was found so far: its true deadline, its rank and its key.
+struct First<K>(Option<((Nanos, Rank), K)>);
+
+impl<K: Copy + Eq> First<K> {
+    /// Whether a timer that is filed under `when` may come before it.
+    fn may_precede(&self, when: Nanos) -> bool {
+        self.0.as_ref().is_none_or(|((found, _), _)| when <= *found)
+    }
+
+    /// Looks at another timer. Returns whether one that is filed behind that may still be the first. Of timers that are filed under one
+    /// deadline, which may be many, only the first is asked for its own.
+    fn look(&mut self, timer: Timer<K>, deadline_of: &mut impl FnMut(K, Nanos) -> Option<Nanos>) -> bool {
+        if self.0.as_ref().is_some_and(|(first, _)| *first <= timer.order()) {
+            return false;
+        }
+        if let Some(deadline) = deadline_of(timer.key, timer.when) {
+            let order = (deadline, timer.rank);
+            if self.0.as_ref().is_none_or(|(first, _)| order < *first) {
+                self.0 = Some((order, timer.key));
+            }
+        }
+        true
+    }
+
+    /// Looks at the timers of a slot. Where they are in order, it stops at the first one that comes too late.
+    fn look_at<const SHORT: usize>(
+        &mut self,
+        slot: &Slot<K, SHORT>,
+        deadline_of: &mut impl FnMut(K, Nanos) -> Option<Nanos>,
+    ) {
+        let out_of_order = slot.ordered_from as usize;
+        slot.timers().all(|(index, timer)| self.look(timer, deadline_of) || index < out_of_order);
+    }
+}
+
 impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// Removes and returns the next timer that is due at `now`, by (deadline, sequence number). Advances the wheel to `now`.
     ///
@@ -58,6 +98,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         if now < self.elapsed {
             return Due::Idle;
         }
+        let mut put_off = false;
         while *moves > 0 {
             let head = self.head();
             if let Some((when, source)) = head.filter(|&(when, _)| when <= now.min(self.clear_until)) {
@@ -73,6 +114,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
                     self.debug_check();
                     return Due::Fire { key: timer.key, deadline, rank: timer.rank };
                 }
+                put_off |= when > Nanos::ZERO;
                 let in_tree = self.tree.len();
                 self.file(store, Timer { when: deadline, ..timer });
                 self.moved += 1;
@@ -91,6 +133,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
                     if head.is_none_or(|(when, _)| when > now) {
                         self.elapsed = now;
                         self.pool.release_some(now);
+                        if put_off {
+                            self.file_put_off(store, moves);
+                        }
                         self.deal(store, moves);
                         self.debug_check();
                         return Due::Idle;
@@ -99,6 +144,23 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             }
         }
         Due::Exhausted
+    }
+
+    /// Files the first timers of the open slots again that were put off, too: otherwise the caller would wake up for each of them.
+    #[inline(never)]
+    fn file_put_off(&mut self, store: &mut impl Store<K>, moves: &mut usize) {
+        for _ in 0..PUT_OFF.min(*moves) {
+            let Some((when, source)) = self.head() else { return };
+            let first = self.slots.get(source.index()).and_then(Slot::first);
+            let Some(timer) = first.filter(|timer| timer.when == when) else { return };
+            let deadline = store.deadline(timer.key, when);
+            if deadline <= when || self.expire(store, source).is_none() {
+                return;
+            }
+            self.file(store, Timer { when: deadline, ..timer });
+            self.moved += 1;
+            *moves -= 1;
+        }
     }
 
     /// Removes any timer, and returns its key and its cached deadline: to empty a wheel that is no longer needed.
@@ -198,34 +260,36 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// [`next_due`](Wheel::next_due) returns next, once it is due, unless timers are inserted, removed or reset before. Changes
     /// nothing. It reads all timers of the slots that may hold it.
     pub(crate) fn first(&self, mut deadline_of: impl FnMut(K, Nanos) -> Option<Nanos>) -> Option<(Nanos, K)> {
-        type Best<K> = Option<((Nanos, Rank), K)>;
-        let is_ahead = |best: &Best<K>, when| best.is_none_or(|((found, _), _)| when <= found);
-        // Returns whether a timer that is filed later may still be the first.
-        let mut look = |best: &mut Best<K>, timer: Timer<K>| {
-            if !is_ahead(best, timer.when) {
-                return false;
-            }
-            if let Some(deadline) = deadline_of(timer.key, timer.when) {
-                let order = (deadline, timer.rank);
-                *best = best.filter(|(first, _)| *first < order).or(Some((order, timer.key)));
-            }
-            true
-        };
-        let mut best = None;
-        self.tree.iter().all(|(&(when, rank), &key)| look(&mut best, Timer { when, rank, key }));
-        for slot in self.open_slots().chain(self.dealt()).map(|id| &self.slots[id.index()]) {
-            slot.timers().all(|(_, timer)| look(&mut best, timer) || slot.cascades());
-        }
+        let mut best = First(None);
+        // What is open is read when nothing that waits is due before it: otherwise all timers of an open slot that were moved to later
+        // times would be read for each timer that is due before that slot.
+        let mut opened = Some(self.head().map_or(Nanos::NEVER, |(when, _)| when));
         for slot in self.occupied.iter().map(|id| &self.slots[id.index()]) {
-            if !is_ahead(&best, slot.earliest) {
+            if opened.take_if(|when| *when <= slot.earliest).is_some() {
+                self.look_at_opened(&mut best, &mut deadline_of);
+            }
+            if !best.may_precede(slot.earliest) {
                 if self.has_next_round() {
                     continue;
                 }
                 break;
             }
-            slot.timers().for_each(|(_, timer)| _ = look(&mut best, timer));
+            best.look_at(slot, &mut deadline_of);
         }
-        best.map(|((deadline, _), key)| (deadline, key))
+        if opened.is_some() {
+            self.look_at_opened(&mut best, &mut deadline_of);
+        }
+        best.0.map(|((deadline, _), key)| (deadline, key))
+    }
+
+    /// Looks at the timers of the tree and of open slots, as far as one of them may be the first.
+    fn look_at_opened(&self, best: &mut First<K>, deadline_of: &mut impl FnMut(K, Nanos) -> Option<Nanos>) {
+        self.tree.iter().all(|(&(when, rank), &key)| best.look(Timer { when, rank, key }, deadline_of));
+        for slot in self.open_slots().chain(self.dealt()).map(|id| &self.slots[id.index()]) {
+            if best.may_precede(slot.earliest) {
+                best.look_at(slot, deadline_of);
+            }
+        }
     }
 
     /// When the earliest of the first timers of all open slots and the tree is due, and where it is. Zero, if holes have to be skipped

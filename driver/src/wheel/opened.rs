@@ -64,6 +64,11 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         self.row.live_at(head).map(Timer::order).or_else(hole)
     }
 
+    /// The first timer, unless the first cell is a hole.
+    pub(super) fn first(&self) -> Option<Timer<K>> {
+        self.row.live_at(self.head as usize).copied()
+    }
+
     /// Removes the first timer. If the first cell is a hole, skips holes instead, and returns `None`.
     #[inline]
     pub(super) fn pop(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) -> Option<Timer<K>> {

@@ -418,3 +418,33 @@ fn a_sleep_does_not_outlast_what_is_left_of_a_crowd_that_is_being_dealt() {
     }
     assert!(now.get() <= start + 1024 && looks >= 30);
 }
+
+#[test]
+fn the_next_deadline_that_was_found_is_forgotten_when_its_entry_leaves_or_moves_or_another_comes_first() {
+    let at = Nanos::new;
+    let mut agenda = Agenda::new();
+    let keys: Vec<_> = (0..1_000_u64).map(|n| agenda.insert(n, at(1_000 + n * 7_919 % 1_009))).collect();
+    assert_eq!(agenda.next_deadline(), Some(at(1_000)));
+    // Others leave and move.
+    assert!(agenda.reset(keys[1], at(5_000)) && agenda.remove(keys[2]).is_some());
+    assert_eq!(agenda.next_deadline(), Some(at(1_000)));
+    assert!(agenda.reset(keys[0], at(6_000)));
+    let second = agenda.next_deadline().unwrap();
+    assert!(second > at(1_000) && second < at(1_020));
+    // One that comes to the same moment, to an earlier one, or moves there; and another at the index of one that has left.
+    let same = agenda.insert(0, second);
+    assert_eq!(agenda.next_deadline(), Some(second));
+    assert!(agenda.reset(keys[3], at(500)));
+    assert_eq!(agenda.next_deadline(), Some(at(500)));
+    let first = agenda.insert(0, at(400));
+    assert_eq!(agenda.next_deadline(), Some(at(400)));
+    assert!(agenda.remove(first).is_some() && agenda.remove(keys[3]).is_some());
+    assert_ne!(agenda.insert(0, at(7_000)), first);
+    assert_eq!(agenda.next_deadline(), Some(second));
+    assert!(agenda.remove(same).is_some());
+    assert_eq!(agenda.next_deadline(), Some(second));
+    assert_eq!(agenda.pop_due(second).map(|entry| entry.deadline), Some(second));
+    assert!(agenda.next_deadline() > Some(second));
+    let rest = agenda.take_all();
+    assert_eq!((agenda.next_deadline(), rest.len()), (None, 1_000 - 3 + 1));
+}

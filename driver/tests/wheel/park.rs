@@ -113,6 +113,23 @@ fn who_waits_in_a_later_slot_is_not_asked_for_the_next_deadline() {
 }
 
 #[test]
+fn of_a_crowd_with_one_deadline_one_timer_is_asked_for_the_next_deadline() {
+    let crowd = (1 << 28) + (1 << 27);
+    // It waits, and it is open. (If it is sorted, it was out of order.)
+    for (now, first) in [(0, crowd), (1 << 28, crowd), (1 << 28, crowd + 1)] {
+        let mut bench = Bench::of([first].into_iter().chain((0..2_000).map(|_| crowd)));
+        assert!(bench.advance(now, 10_000).is_empty());
+        assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(at(crowd)));
+        assert!(now == 0 && first > crowd || bench.owners.asked <= 2, "{} are asked", bench.owners.asked);
+        // One that is due before it is the only one.
+        bench.add(now + 100);
+        bench.owners.asked = 0;
+        assert_eq!(bench.wheel.next_deadline(&mut bench.owners), Some(at(now + 100)));
+        assert_eq!(bench.owners.asked, 1);
+    }
+}
+
+#[test]
 fn a_reset_brings_the_new_slack() {
     // To a time within its slot, and to another slot.
     for to in [(5 << 20) - 100, 3 << 20] {
