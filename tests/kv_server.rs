@@ -325,6 +325,26 @@ fn what_was_set_outlives_the_server_with_the_time_that_it_has_left() {
     fs::remove_file(file).unwrap();
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_that_only_its_owner_may_read_stays_so() {
+    use std::os::unix::fs::PermissionsExt;
+    let file = path("private");
+    // One that the owner may not write, which an interrupted write leaves, is no obstacle.
+    for mode in [0o600, 0o400, 0o600] {
+        run(secs(0), Some(file.clone()), async |kv| {
+            let (mut client, _) = kv.connect();
+            client.asks(&[(&format!("SET key{mode} value"), "OK"), ("SAVE", "OK")]).await;
+            fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            client.asks(&[("SET other value", "OK"), ("SAVE", "OK")]).await;
+            assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, mode);
+            fs::copy(&file, format!("{}.new", file.display())).unwrap();
+            client.asks(&[("DEL other", "OK"), ("SAVE", "OK")]).await;
+        });
+    }
+    fs::remove_file(file).unwrap();
+}
+
 #[test]
 fn save_answers_when_all_is_on_the_disk() {
     let file = path("save");

@@ -10,7 +10,6 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::rc::Rc;
@@ -20,7 +19,7 @@ use futures::channel::{mpsc, oneshot};
 use futures::future::{Either, select};
 use futures::{FutureExt, StreamExt};
 use mainspring::sleep;
-use mainspring::task::unblock;
+use mainspring::task::try_unblock;
 
 use crate::store::{Saved, Store};
 
@@ -145,13 +144,9 @@ pub(crate) async fn load(path: PathBuf) -> io::Result<(Vec<Saved>, Stamp)> {
 ///
 /// # Errors
 ///
-/// If the system has no thread for it. `unblock` panics then; but that may be over soon, and a panic would end the task that
-/// writes.
+/// If the system has no thread for it. That may be over soon.
 async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    let started = catch_unwind(AssertUnwindSafe(|| unblock(work)));
-    let work =
-        started.map_err(|_| io::Error::new(ErrorKind::WouldBlock, "the system has no thread for it now"))?;
-    Ok(work.await)
+    Ok(try_unblock(work)?.await)
 }
 
 /// Returns the file's text, if there is a file. If there is none, one can be created.
@@ -202,7 +197,13 @@ fn write(path: &Path, stamp: &mut Stamp, entries: Vec<Saved>) -> io::Result<()> 
     }
     let mut new = path.to_owned().into_os_string();
     new.push(".new");
+    // One that an interrupted write has left may not be writable.
+    let _ = fs::remove_file(&new);
     let mut file = File::create(&new)?;
+    // Who may not read the old one may not read the new one.
+    if let Ok(about) = fs::metadata(path) {
+        file.set_permissions(about.permissions())?;
+    }
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(new, path)?;

@@ -31,10 +31,12 @@ impl Progress {
     /// Shows a bar for a run of this length, if standard error is a terminal.
     pub(crate) fn start(length: Duration) -> Progress {
         let counts = Arc::new(Counts::default());
-        let thread = io::stderr().is_terminal().then(|| {
+        let start = || {
             let counts = Arc::clone(&counts);
-            thread::spawn(move || show(&counts, length))
-        });
+            // Where the system has no thread for it, there is no bar.
+            thread::Builder::new().spawn(move || show(&counts, length)).ok()
+        };
+        let thread = if io::stderr().is_terminal() { start() } else { None };
         Progress { counts, thread }
     }
 

@@ -32,7 +32,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 
-/// A future of the result of a closure that runs on another thread. Made by [`unblock`].
+/// A future of the result of a closure that runs on another thread. Made by [`unblock`] and [`try_unblock`].
 ///
 /// It may be awaited on any thread and by any executor.
 ///
@@ -62,7 +62,8 @@ pub struct Unblock<T> {
 ///
 /// # Panics
 ///
-/// If the system cannot create a thread and the pool has none. Panics of the closure go to the future.
+/// If the system cannot create a thread and the pool has none; [`try_unblock`] returns an error instead. Panics of the closure go to
+/// the future.
 ///
 /// # Examples
 ///
@@ -97,7 +98,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    match start(closure) {
+    match try_unblock(closure) {
         Ok(started) => started,
         Err(error) => panic!("{error}"),
     }
@@ -128,12 +129,24 @@ where
     task
 }
 
-/// Like [`unblock`], but returns an error instead of panicking.
+/// Like [`unblock`], but returns an error instead of panicking: for programs that go on although the system has no thread for
+/// them now.
 ///
 /// # Errors
 ///
-/// If the system cannot create a thread and the pool has none.
-pub(crate) fn start<T, F>(closure: F) -> io::Result<Unblock<T>>
+/// If the system cannot create a thread and the pool has none. The closure is dropped.
+///
+/// ```
+/// use mainspring::task::try_unblock;
+///
+/// mainspring::block_on(async {
+///     let sum = try_unblock(|| (1..=100).sum::<u32>())?.await;
+///     assert_eq!(sum, 5050);
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+pub fn try_unblock<T, F>(closure: F) -> io::Result<Unblock<T>>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
@@ -141,7 +154,7 @@ where
     submitted(queue(closure, hold()))
 }
 
-/// Like [`start`], but paused time does not wait for the closure.
+/// Like [`try_unblock`], but paused time does not wait for the closure.
 #[cfg(all(unix, feature = "process"))]
 pub(crate) fn start_beside<T, F>(closure: F) -> io::Result<Unblock<T>>
 where

@@ -10,5 +10,5 @@ use std::net::{SocketAddr, ToSocketAddrs};
 /// Looks up the addresses of `host`. Also fails if the system cannot make a thread.
 pub(super) async fn lookup(host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
     let look_up = move || (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-    blocking::start(look_up)?.await
+    blocking::try_unblock(look_up)?.await
 }

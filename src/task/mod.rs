@@ -177,7 +177,7 @@ pub use abort_on_drop::AbortOnDrop;
 pub use builder::Builder;
 pub use join_set::JoinSet;
 
-pub use crate::blocking::{Unblock, unblock};
+pub use crate::blocking::{Unblock, try_unblock, unblock};
 pub use crate::coop::{
     Cooperative, Unconstrained, consume_budget, cooperative, has_budget_remaining, unconstrained, yield_now,
 };
