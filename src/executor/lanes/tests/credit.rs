@@ -89,6 +89,18 @@ fn a_lane_without_work_saves_two_milliseconds_and_no_more() {
 }
 
 #[test]
+fn a_lane_that_has_saved_time_goes_first_as_soon_as_it_has_work() {
+    for (saved, expected) in [(2 * LEAD, 1), (LEAD, 0), (0, 0)] {
+        let mut lanes = Lanes::default();
+        lanes.begin();
+        lanes.used[Lane::Woken as usize] = -saved;
+        lanes.push(Lane::Timer, 0);
+        lanes.push(Lane::Woken, 1);
+        assert_eq!(next(&mut lanes), Some(expected), "after {saved} ns");
+    }
+}
+
+#[test]
 fn what_was_saved_is_kept_while_timers_never_rest_and_forgotten_while_the_thread_does() {
     let mut lanes = Lanes::default();
     lanes.begin();
@@ -145,6 +157,25 @@ fn what_is_measured_belongs_to_one_lane_unless_all_is_cheap() {
                 assert_eq!(lanes.cost[1], costs[1], "it was not measured");
             }
             assert_eq!(next(&mut lanes), Some(1));
+        }
+    }
+}
+
+#[test]
+fn polls_of_the_same_lane_are_measured_together() {
+    // Tasks that yielded take turns with those that were ready before.
+    for lane in [Lane::Timer, Lane::Woken, Lane::Exhausted] {
+        for other in OF {
+            let mut lanes = Lanes::default();
+            lanes.begin();
+            lanes.cost = [DEAR; LANES];
+            (0..3).for_each(|_| lanes.push(lane, 0));
+            if other != lane {
+                lanes.push(other, 1);
+            }
+            let first = next(&mut lanes).unwrap();
+            let of_one = if first == 0 { 2 } else { 0 };
+            (0..of_one).for_each(|_| assert_eq!(next(&mut lanes), Some(0), "{lane:?} beside {other:?}"));
         }
     }
 }

@@ -314,3 +314,28 @@ fn each_lane_is_first_in_first_out_and_a_single_one_is_so_for_all() {
         assert!(lanes.is_empty());
     }
 }
+
+#[test]
+fn a_lane_has_work_if_tasks_are_in_it_or_wait_for_it_or_may_be_found() {
+    let mut lanes = Lanes::default();
+    for (ready, more, unseen) in (0..8).map(|n| (n & 1 > 0, n & 2 > 0, n & 4 > 0)) {
+        lanes.set_more(more);
+        lanes.unseen = if unseen { WOKEN } else { 0 };
+        lanes.ready = if ready { WOKEN } else { 0 };
+        assert_eq!(lanes.working(), if ready || more || unseen { WOKEN } else { 0 });
+    }
+}
+
+#[test]
+fn turns_of_woken_tasks_are_counted_beside_others_and_without_the_clock() {
+    for counting in [true, false] {
+        let mut lanes = Lanes::default();
+        if !counting {
+            lanes.begin();
+        }
+        (0..3).for_each(|key| lanes.push(Lane::Woken, key));
+        (3..5).for_each(|key| lanes.push(Lane::Timer, key));
+        assert_eq!((0..5).filter_map(|_| next(&mut lanes)).count(), 5);
+        assert_eq!((lanes.turns_of_woken(), lanes.is_counting()), (3, counting));
+    }
+}
