@@ -108,6 +108,21 @@ fn a_future_that_uses_the_budget_up_does_not_keep_its_timeout_from_elapsing() {
     });
 }
 
+#[test]
+fn a_timer_that_is_refused_is_not_terminated() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut wall = pin!(sleep_until_wall(wall_now() - ms(1)));
+        for _ in 0..128 {
+            consume_budget().await;
+        }
+        futures::select! {
+            () = wall => {}
+            complete => panic!("it was never ready"),
+        }
+    });
+}
+
 /// Takes results for as long as it is let, in each poll.
 fn greedy() -> Pin<Box<dyn Future<Output = ()>>> {
     Box::pin(async {
@@ -148,6 +163,7 @@ fn a_timer_ends_although_what_is_polled_before_it_uses_the_budget_up() {
             deadline(Instant::now() + short, pending::<()>()),
             pin!(futures::stream::pending::<()>().timeout(short)).next(),
             sleep_until_wall(wall_now() + short),
+            sleep_until_wall(wall_now() - short),
             async { (ticks.tick().await, ticks.tick().await, ticks.tick().await) },
             async { for _ in 0..40 { queue.next_expired().await.unwrap(); } },
             async { for _ in 0..41 { map.next_expired().await.unwrap(); } },

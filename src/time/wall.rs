@@ -114,12 +114,15 @@ pin_project! {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     /// The delay has to be set.
     Looking,
     /// The delay waits for a part of the time that was left.
     Waiting,
+    /// A poll has found the end, and was refused: the task's budget was used up.
+    Over,
+    /// A poll was ready.
     Done,
 }
 
@@ -157,7 +160,7 @@ impl WallSleep {
 
     /// Returns whether a poll has found that the sleep has ended.
     pub fn is_elapsed(&self) -> bool {
-        self.phase == Phase::Done
+        self.phase >= Phase::Over
     }
 
     /// Lets the runtime end this sleep up to `most` late; see [`Sleep::tolerance`]. A look at the wall clock before that is
@@ -181,9 +184,12 @@ impl Future for WallSleep {
             let (now, may_be_set) = this.clock.look();
             // An error means that the deadline has passed.
             let left = this.deadline.duration_since(now).unwrap_or_default();
-            if *this.phase == Phase::Done || left.is_zero() {
+            if *this.phase >= Phase::Over || left.is_zero() {
+                // What was found by an earlier poll, which was refused, is overdue, as what the runtime has ended.
+                let is_overdue = *this.phase >= Phase::Over || this.delay.is_elapsed();
+                *this.phase = (*this.phase).max(Phase::Over);
+                ready!(coop::poll_proceed_timer(cx, || is_overdue)).spend();
                 *this.phase = Phase::Done;
-                ready!(coop::poll_proceed_timer(cx, || this.delay.is_elapsed())).spend();
                 return Poll::Ready(());
             }
             if *this.phase == Phase::Looking {
@@ -210,7 +216,7 @@ impl Future for WallSleep {
 /// Terminated once a poll was ready.
 impl FusedFuture for WallSleep {
     fn is_terminated(&self) -> bool {
-        self.is_elapsed()
+        self.phase == Phase::Done
     }
 }
 
