@@ -37,6 +37,9 @@
 # do not compile, 215 caught, 21 hang, 20 missed; of these 10 are on the list, 3 were in code that was not needed, and the others
 # got a test. Also when a turn ends (24 of src/runtime/pace.rs), with the unit tests: 18 caught, 4 hang, 1 does not compile, and
 # one changes only how often the clock is read.
+#
+# 2026-11-28: the lanes as rebuilt (353), with their own unit tests: 3 do not compile, 276 caught, 48 hang, 26 missed; of these 9
+# are on the list, 4 are in what only other code asks for, and the other 13 got a test.
 set -eu
 
 cd "$(dirname "$0")/.."

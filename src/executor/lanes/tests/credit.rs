@@ -128,15 +128,30 @@ fn timers_do_not_wait_for_a_task_that_yielded_while_it_waits_for_others() {
         (CREDIT + LEAD, 3 * CREDIT, false),
         (CREDIT + LEAD + 1, 3 * CREDIT, true),
     ] {
-        let mut lanes = Lanes::default();
-        lanes.begin();
-        lanes.push(Lane::Exhausted, 2);
-        lanes.push(Lane::Yielded, 3);
-        lanes.used = [used, 0, others, 0];
-        lanes.balance(lanes.working());
-        assert_eq!(lanes.must_wait(Lane::Timer), waits, "they have used {used} ns");
-        assert!(!lanes.must_wait(Lane::Exhausted), "it goes before the task that yielded");
+        // All is relative to the least, also while the time of a poll is not known yet.
+        for (least, polls) in [(0, 0), (3 * CREDIT, 1)] {
+            let mut lanes = Lanes::default();
+            lanes.begin();
+            lanes.push(Lane::Exhausted, 2);
+            lanes.push(Lane::Yielded, 3);
+            lanes.polls[Lane::Yielded as usize] = polls;
+            lanes.used = [least + used, 0, least + others, least - (polls * GUESS) as i64];
+            lanes.balance(lanes.working());
+            assert_eq!(lanes.must_wait(Lane::Timer), waits, "they have used {used} ns");
+            assert!(!lanes.must_wait(Lane::Exhausted), "it goes before the task that yielded");
+        }
     }
+}
+
+#[test]
+fn timers_wait_if_the_lane_that_is_next_goes_before_no_task_that_yielded() {
+    let mut lanes = Lanes::default();
+    lanes.begin();
+    lanes.push(Lane::Woken, 1);
+    lanes.push(Lane::Exhausted, 2);
+    lanes.used = [LEAD + 1, LEAD, 0, 0];
+    lanes.balance(lanes.working());
+    assert!(lanes.must_wait(Lane::Timer) && !lanes.must_wait(Lane::Woken));
 }
 
 #[test]
