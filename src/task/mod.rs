@@ -111,8 +111,9 @@
 //!
 //! The branches of a `select` or a `join` belong to one task, and share its budget. A branch that always finds
 //! something ready may use it up in each poll, before the branches after it are polled. Timers are noticed in any place: when
-//! the budget is used up, one timer that the runtime has fired, or one value of a queue, may still end in each poll, as well as a
-//! [`timeout`](crate::time::timeout()) around a branch that uses the budget up. So are signals and the ends of children, which
+//! the budget is used up, one timer that is overdue, or one value of a queue, may still end in each poll, as well as a
+//! [`timeout`](crate::time::timeout()) around a branch that uses the budget up. (It is the first that is polled: a loop of sleeps of
+//! length zero before it would always be that one.) So are signals and the ends of children, which
 //! are rare and need no budget. Of sockets, join handles and closures, where the order is fixed, as in
 //! `futures::future::select`, the one that must not starve goes first.
 //!
