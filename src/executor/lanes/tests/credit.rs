@@ -156,22 +156,26 @@ fn timers_wait_if_the_lane_that_is_next_goes_before_no_task_that_yielded() {
 
 #[test]
 fn what_is_measured_belongs_to_one_lane_unless_all_is_cheap() {
-    for (costs, reads) in [([5_000, 100], true), ([100, 5_000], true), ([1_999, 100], false)] {
-        for others in [0, 1] {
-            let mut lanes = Lanes::default();
-            lanes.begin();
-            (lanes.cost[0], lanes.cost[1]) = (costs[0], costs[1]);
-            lanes.push(Lane::Timer, 0);
-            lanes.push(Lane::Woken, 1);
-            // Whether or not another lane has work beside the one that is next.
-            (0..others).for_each(|key| lanes.push(Lane::Woken, key + 2));
-            assert_eq!(next(&mut lanes), Some(0));
-            if reads {
-                assert_eq!(lanes.pop(), Next::Read);
-                lanes.charge(5_000, || 0);
-                assert_eq!(lanes.cost[1], costs[1], "it was not measured");
+    for (first, second) in
+        [(Lane::Timer, Lane::Woken), (Lane::Timer, Lane::Exhausted), (Lane::Woken, Lane::Exhausted)]
+    {
+        for (costs, reads) in [([5_000, 100], true), ([100, 5_000], true), ([1_999, 100], false)] {
+            for others in [0, 1] {
+                let mut lanes = Lanes::default();
+                lanes.begin();
+                (lanes.cost[first as usize], lanes.cost[second as usize]) = (costs[0], costs[1]);
+                lanes.push(first, 0);
+                lanes.push(second, 1);
+                // Whether or not another lane has work beside the one that is next.
+                (0..others).for_each(|key| lanes.push(second, key + 2));
+                assert_eq!(next(&mut lanes), Some(0));
+                if reads {
+                    assert_eq!(lanes.pop(), Next::Read, "{first:?}, then {second:?}");
+                    lanes.charge(5_000, || 0);
+                    assert_eq!(lanes.cost[second as usize], costs[1], "it was not measured");
+                }
+                assert_eq!(next(&mut lanes), Some(1));
             }
-            assert_eq!(next(&mut lanes), Some(1));
         }
     }
 }
