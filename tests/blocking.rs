@@ -6,7 +6,7 @@ use common::{Dropped, HOUR, LONG, ms, panicked, paused, watchdog};
 use futures::FutureExt;
 use futures::future::{FusedFuture, join_all};
 use mainspring::runtime::Handle;
-use mainspring::task::{Unblock, spawn_blocking, try_unblock, unblock, yield_now};
+use mainspring::task::{Unblock, spawn_blocking, unblock, yield_now};
 use mainspring::time::{Instant, advance, sleep, timeout};
 use mainspring::{Runtime, block_on, spawn};
 use std::panic::{RefUnwindSafe, UnwindSafe, panic_any};
@@ -525,7 +525,7 @@ fn where_the_system_makes_no_thread_at_all_it_is_said() {
             assert!(panic.message.starts_with("no thread for blocking work"), "{panic:?}");
             assert!(panic.file.ends_with("blocking.rs"));
             let token = dropped.token();
-            let error = try_unblock(move || drop(token)).map(drop).unwrap_err();
+            let error = mainspring::task::try_unblock(move || drop(token)).map(drop).unwrap_err();
             assert!(error.to_string().starts_with("no thread for blocking work"), "{error}");
             assert_eq!(dropped.count(), 2 * (n + 1));
             #[cfg(feature = "net")]
