@@ -115,10 +115,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
                     return Due::Fire { key: timer.key, deadline, rank: timer.rank };
                 }
                 put_off |= when > Nanos::ZERO;
-                let in_tree = self.tree.len();
-                self.file(store, Timer { when: deadline, ..timer });
-                self.moved += 1;
-                *moves = moves.saturating_sub(1 + INTO_TREE * (self.tree.len() - in_tree));
+                self.file_again(store, timer, deadline, moves);
                 self.debug_check();
                 continue;
             }
@@ -146,20 +143,27 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         Due::Exhausted
     }
 
+    /// Files a timer that has left its slot, under its true deadline. Costs moves.
+    #[inline]
+    fn file_again(&mut self, store: &mut impl Store<K>, timer: Timer<K>, deadline: Nanos, moves: &mut usize) {
+        let in_tree = self.tree.len();
+        self.file(store, Timer { when: deadline, ..timer });
+        self.moved += 1;
+        *moves = moves.saturating_sub(1 + INTO_TREE * (self.tree.len() - in_tree));
+    }
+
     /// Files the first timers of the open slots again that were put off, too: otherwise the caller would wake up for each of them.
     #[inline(never)]
     fn file_put_off(&mut self, store: &mut impl Store<K>, moves: &mut usize) {
-        for _ in 0..PUT_OFF.min(*moves) {
-            let Some((when, source)) = self.head() else { return };
+        for _ in 0..PUT_OFF {
+            let Some((when, source)) = self.head().filter(|_| *moves > 0) else { return };
             let first = self.slots.get(source.index()).and_then(Slot::first);
             let Some(timer) = first.filter(|timer| timer.when == when) else { return };
             let deadline = store.deadline(timer.key, when);
             if deadline <= when || self.expire(store, source).is_none() {
                 return;
             }
-            self.file(store, Timer { when: deadline, ..timer });
-            self.moved += 1;
-            *moves -= 1;
+            self.file_again(store, timer, deadline, moves);
         }
     }
 
