@@ -113,9 +113,9 @@
 //! something ready may use it up in each poll, before the branches after it are polled. Timers are noticed in any place: when
 //! the budget is used up, one timer that is overdue, or one value of a queue, may still end in each poll, as well as a
 //! [`timeout`](crate::time::timeout()) around a branch that uses the budget up. (It is the first that is polled: a loop of sleeps of
-//! length zero before it would always be that one.) So are signals and the ends of children, which
-//! are rare and need no budget. Of sockets, join handles and closures, where the order is fixed, as in
-//! `futures::future::select`, the one that must not starve goes first.
+//! length zero before it would always be that one.) So are signals and the ends of children, which are rare and need no budget.
+//! Of sockets, join handles and closures, where the order is fixed, as in `futures::future::select`, the one that must not starve
+//! goes first.
 //!
 //! Futures of other crates do not know the budget. If such a future may be ready each time, as a channel's may, wrap it
 //! in [`cooperative`], or call [`consume_budget`] once per iteration. An executor that runs inside a task, such as

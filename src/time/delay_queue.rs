@@ -300,7 +300,7 @@ impl<T> DelayQueue<T> {
     }
 
     /// Returns the key of the value that comes out next. This takes longer the more values are due at about the same
-    /// time.
+    /// time, if they were inserted in another order.
     pub fn peek(&self) -> Option<Key> {
         self.due.agenda.peek().map(Key)
     }

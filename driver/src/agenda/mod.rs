@@ -284,7 +284,7 @@ impl<T> Agenda<T> {
     }
 
     /// Returns the entry that is due next. It searches the wheel's first slots, which takes longer the more entries
-    /// are due at about the same time or have been moved to later times.
+    /// are due at about the same time, in another order than that in which they were inserted, or have been moved to later times.
     pub fn peek(&self) -> Option<Key> {
         // A cell without an entry is that of one that is leaving.
         let deadline_of = |index, _| self.entries.get(index).map(|slot| slot.deadline);

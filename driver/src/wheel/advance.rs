@@ -158,7 +158,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         for _ in 0..PUT_OFF {
             let Some((when, source)) = self.head().filter(|_| *moves > 0) else { return };
             let first = self.slots.get(source.index()).and_then(Slot::first);
-            let Some(timer) = first.filter(|timer| timer.when == when) else { return };
+            let Some(&timer) = first.filter(|timer| timer.when == when) else { return };
             let deadline = store.deadline(timer.key, when);
             if deadline <= when || self.expire(store, source).is_none() {
                 return;
@@ -210,8 +210,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         self.head().map_or(waiting, |(when, _)| waiting.min(when))
     }
 
-    /// The earliest deadline of all, exactly. It reads all timers of the slots that may hold it, while
-    /// [`next_wake`](Wheel::next_wake) takes a handful of steps.
+    /// The earliest deadline of all, exactly. It reads the timers of the slots that may hold it, where they are in order only as far as
+    /// is needed, while [`next_wake`](Wheel::next_wake) takes a handful of steps.
     pub fn next_deadline(&self, store: &mut impl Store<K>) -> Option<Nanos> {
         self.first(|key, filed| Some(store.deadline(key, filed))).map(|(deadline, _)| deadline)
     }
@@ -262,7 +262,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// The timer that is due next, and its deadline. `deadline_of` is given a key and the deadline under which it is filed, and returns
     /// the true one, which is not earlier, or `None` if the timer does not count. It is the timer that
     /// [`next_due`](Wheel::next_due) returns next, once it is due, unless timers are inserted, removed or reset before. Changes
-    /// nothing. It reads all timers of the slots that may hold it.
+    /// nothing.
     pub(crate) fn first(&self, mut deadline_of: impl FnMut(K, Nanos) -> Option<Nanos>) -> Option<(Nanos, K)> {
         let mut best = First(None);
         // What is open is read when nothing that waits is due before it: otherwise all timers of an open slot that were moved to later

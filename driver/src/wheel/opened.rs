@@ -59,14 +59,14 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// When the first timer is due, and its rank. A hole in front is due at once: it has to be skipped.
     #[inline]
     pub(super) fn head(&self) -> Option<(Nanos, Rank)> {
-        let head = self.head as usize;
-        let hole = || self.row.get(head).map(|_| (Nanos::ZERO, Rank::new(0, Slack::ZERO)));
-        self.row.live_at(head).map(Timer::order).or_else(hole)
+        let hole = || self.row.get(self.head as usize).map(|_| (Nanos::ZERO, Rank::new(0, Slack::ZERO)));
+        self.first().map(Timer::order).or_else(hole)
     }
 
     /// The first timer, unless the first cell is a hole.
-    pub(super) fn first(&self) -> Option<Timer<K>> {
-        self.row.live_at(self.head as usize).copied()
+    #[inline]
+    pub(super) fn first(&self) -> Option<&Timer<K>> {
+        self.row.live_at(self.head as usize)
     }
 
     /// Removes the first timer. If the first cell is a hole, skips holes instead, and returns `None`.
