@@ -80,6 +80,7 @@ impl Remote {
     }
 
     /// Whether this thread is in a turn of the executor.
+    #[inline]
     pub(crate) fn is_entered(self: &Arc<Self>) -> bool {
         entered::is_current(self)
     }

@@ -159,10 +159,12 @@ impl Handle {
     }
 
     /// Whether this thread runs the runtime.
+    #[inline]
     pub(crate) fn is_running_here(&self) -> bool {
         self.remote().is_entered()
     }
 
+    #[inline]
     pub(super) fn remote(&self) -> &Arc<Remote> {
         &self.shared.remote
     }

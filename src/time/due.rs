@@ -23,14 +23,14 @@ use mainspring_driver::{Handle as Timers, Nanos, TimerEntry};
 use super::error::{Error, Kind};
 use super::instant::{self, Instant};
 use crate::coop::{self, Permit};
-use crate::runtime::context;
+use crate::runtime::Handle;
 
 /// The maximum number of entries that one poll moves within the wheel; the others wait for the next poll.
 const MOVES_PER_POLL: usize = 4096;
 
 pub(super) struct Due<T> {
     pub(super) agenda: Agenda<T>,
-    timers: Option<Timers>,
+    runtime: Option<Handle>,
     /// Made by the first poll that has to wait.
     alarm: Option<Pin<Box<TimerEntry>>>,
     /// How late the alarm may ring.
@@ -53,7 +53,7 @@ impl<T> Due<T> {
     pub(super) fn with_capacity(capacity: usize) -> Due<T> {
         let mut due = Due {
             agenda: Agenda::with_capacity(capacity),
-            timers: None,
+            runtime: None,
             alarm: None,
             slack: Duration::ZERO,
             asked: false,
@@ -63,8 +63,8 @@ impl<T> Due<T> {
             refused: false,
             made_at: Location::caller(),
         };
-        if let Ok(timers) = context::timers() {
-            due.join(timers);
+        if let Ok(runtime) = Handle::try_current() {
+            due.join(runtime);
         }
         due
     }
@@ -77,11 +77,11 @@ impl<T> Due<T> {
     }
 
     /// Binds it to this runtime, from now on.
-    fn join(&mut self, timers: Timers) {
+    fn join(&mut self, runtime: Handle) {
         if !self.asked {
-            self.agenda.set_tolerance(timers.tolerance());
+            self.agenda.set_tolerance(runtime.timers().tolerance());
         }
-        self.timers = Some(timers);
+        self.runtime = Some(runtime);
     }
 
     /// The timers of its runtime.
@@ -91,18 +91,18 @@ impl<T> Due<T> {
     /// If there is no runtime yet and this thread is in none.
     #[track_caller]
     pub(super) fn timers(&mut self) -> &Timers {
-        if self.timers.is_none() {
-            match context::timers() {
-                Ok(timers) => self.join(timers),
+        if self.runtime.is_none() {
+            match Handle::try_current() {
+                Ok(runtime) => self.join(runtime),
                 Err(_) => self.fail(Error(Kind::NoRuntime)),
             }
         }
-        self.timers.as_ref().expect("set above")
+        self.runtime.as_ref().expect("set above").timers()
     }
 
     /// The latest reading of its runtime's clock, if it has a runtime yet.
     pub(super) fn latest(&self) -> Option<Nanos> {
-        self.timers.as_ref().map(Timers::latest)
+        self.runtime.as_ref().map(|runtime| runtime.timers().latest())
     }
 
     #[track_caller]
@@ -143,10 +143,9 @@ impl<T> Due<T> {
     /// Tells the agenda the time: an entry that is inserted or reset now has a share of the time from now on as its
     /// slack. On the runtime's thread the latest reading is of this turn. On another it may be from before a long park.
     fn tell_time(&mut self) {
-        if let Some(timers) = &self.timers {
-            let here =
-                context::with(|handle| handle.timers().same_driver(timers) && handle.is_running_here());
-            self.agenda.note(if here.is_ok_and(|here| here) { timers.latest() } else { timers.now() });
+        if let Some(runtime) = &self.runtime {
+            let timers = runtime.timers();
+            self.agenda.note(if runtime.is_running_here() { timers.latest() } else { timers.now() });
         }
     }
 
