@@ -77,8 +77,6 @@ pub(super) struct Pace {
     counted: bool,
     /// Polls left in this turn.
     left: usize,
-    /// The number of polls after which, at the earliest, nothing is ready any more that was ready at the look at the sockets.
-    ready: usize,
     /// When the sockets were looked at, and the turn began.
     pub(super) looked: Nanos,
     /// The latest reading of the clock.
@@ -109,7 +107,6 @@ impl Pace {
             test_clock,
             counted: false,
             left: 0,
-            ready: 0,
             hosted: false,
             looked: Nanos::ZERO,
             read: Nanos::ZERO,
@@ -148,9 +145,7 @@ impl Pace {
             }
         }
         self.ended_for = None;
-        let woken = executor.woken();
-        self.ready = if self.hosted { 0 } else { woken };
-        self.last = executor.turns_of_woken().wrapping_add(woken as u64);
+        self.last = executor.turns_of_woken().wrapping_add(executor.woken() as u64);
         self.looked = now;
         self.read = now;
         self.due = None;
@@ -186,8 +181,9 @@ impl Pace {
         let fit = |end: Nanos| executor.fit(end.get().saturating_sub(self.read.get())) as usize;
         let mut polls = fit(self.end(self.interval(), due));
         // Only what was ready at the look has more time.
-        if polls < self.most.min(self.ready) {
-            polls = polls.max(fit(self.end(LONGEST, due)).min(self.ready));
+        let ready = if self.hosted { 0 } else { self.yet_to_run(executor) };
+        if polls < self.most.min(ready) {
+            polls = polls.max(fit(self.end(LONGEST, due)).min(ready));
         }
         // At least one; and no more than `most`, a small number.
         polls.clamp(1, self.most).min(self.left)
@@ -198,7 +194,6 @@ impl Pace {
         self.rested = false;
         // At least one: the stretch may have ended before it took any.
         self.left = self.left.saturating_sub(taken.max(1));
-        self.ready = self.ready.saturating_sub(taken.max(1));
         if self.counted {
             return self.left == 0;
         }
@@ -211,16 +206,15 @@ impl Pace {
         handle.remote().polling().set_since(now.get());
         self.read = now;
         self.most = (2 * self.most).min(MOST);
-        // Tasks that wake each other may go on forever: the lane need not become empty.
-        let have_run = || executor.turns_of_woken() >= self.last || !executor.is_waiting(Lane::Woken);
-        if self.found && self.soon.is_none() && have_run() {
+        let have_run = self.yet_to_run(executor) == 0;
+        if self.found && self.soon.is_none() && have_run {
             let used = now.get().saturating_sub(self.looked.get());
             let most = INTERVAL.max(used + SOON.max(used / 8));
             self.soon = Some((2 * used).clamp(SOON, most));
         }
         let due = self.next_deadline(handle, executor);
         self.due = Some(due);
-        let interval = if self.ready > 0 { LONGEST } else { self.interval() };
+        let interval = if have_run || self.hosted { self.interval() } else { LONGEST };
         let end = self.end(interval, due);
         // A poll that would hardly fit belongs to the next turn: to come closer in ever smaller steps is not worth it. A turn
         // that a deadline ends lasts until that deadline, less the time that the look at the sockets takes.
@@ -243,6 +237,17 @@ impl Pace {
             executor.charge(now.get().saturating_sub(self.read.get()));
             self.read = now;
         }
+    }
+
+    /// How many of the tasks that were ready at the look have yet to have their turn, at most. (Tasks that wake each other may go on
+    /// forever: their lane need not become empty.)
+    fn yet_to_run(&self, executor: &Executor) -> usize {
+        let turns = if executor.is_waiting(Lane::Woken) {
+            self.last.saturating_sub(executor.turns_of_woken())
+        } else {
+            0
+        };
+        turns as usize
     }
 
     /// How long the turn may last for tasks that were not ready at the look.

@@ -17,6 +17,7 @@ const POLL: Duration = Duration::from_micros(40);
 fn polls(runtime: &Runtime, clock: &TestClock, ready: usize, hosted: bool) -> usize {
     let (handle, executor) = (runtime.handle(), &runtime.executor);
     let tasks: Vec<_> = (0..ready).map(|_| runtime.spawn(std::future::pending::<()>())).collect();
+    let entered = executor.enter();
     // The clock is read as if it were the system's.
     let mut pace = Pace::new(None, false);
     pace.enter(hosted);
@@ -24,12 +25,18 @@ fn polls(runtime: &Runtime, clock: &TestClock, ready: usize, hosted: bool) -> us
     let mut polls = 0;
     loop {
         let stretch = pace.stretch(handle, executor);
-        clock.advance(POLL * stretch as u32);
-        polls += stretch;
-        if pace.is_over(handle, executor, stretch) {
+        // Once these tasks have run, others would.
+        let taken = executor.run(stretch, || ControlFlow::Continue(())).taken;
+        let taken = if taken == 0 { stretch } else { taken };
+        clock.advance(POLL * taken as u32);
+        polls += taken;
+        if pace.is_over(handle, executor, taken) {
             break;
         }
     }
+    drop(entered);
+    // As the runtime itself does, because it has a test clock.
+    executor.begin_counting();
     tasks.iter().for_each(|task| task.abort());
     runtime.block_on(yield_now());
     polls
@@ -49,6 +56,51 @@ fn a_turn_has_time_for_what_was_ready_at_the_look_and_little_for_anything_else()
     let most = polls(&runtime, &clock, 1_000, false);
     // Polls in which no time passed would have been expected to take less.
     assert!((25..25 + MOST).contains(&most), "{most}");
+}
+
+#[test]
+fn a_turn_has_time_for_what_was_ready_at_the_look_also_if_tasks_of_another_lane_run_between() {
+    let (runtime, clock) = runtime();
+    let (handle, executor) = (runtime.handle(), &runtime.executor);
+    let _entered = executor.enter();
+    let mut pace = Pace::new(None, false);
+    let mut turn = || {
+        pace.begin(handle, executor, handle.timers().now());
+        loop {
+            let taken = executor.run(pace.stretch(handle, executor), || ControlFlow::Continue(())).taken;
+            if pace.is_over(handle, executor, taken) {
+                break;
+            }
+        }
+    };
+    // Each poll of this task exhausts its budget.
+    let (greedy, time) = (Rc::new(Cell::new(0)), clock.clone());
+    let polls = greedy.clone();
+    let exhausting = runtime.spawn(poll_fn(move |cx| {
+        time.advance(POLL);
+        polls.set(polls.get() + 1);
+        loop {
+            let Poll::Ready(permit) = coop::poll_proceed(cx) else { return Poll::<()>::Pending };
+            permit.spend();
+        }
+    }));
+    turn();
+    greedy.set(0);
+    let turns = Rc::new(Cell::new(0));
+    let tasks: Vec<_> = (0..10)
+        .map(|_| {
+            let (turns, time) = (turns.clone(), clock.clone());
+            runtime.spawn(poll_fn(move |_| {
+                time.advance(POLL);
+                turns.set(turns.get() + 1);
+                Poll::<()>::Pending
+            }))
+        })
+        .collect();
+    turn();
+    assert!(greedy.get() > 1, "{} turns between", greedy.get());
+    assert_eq!(turns.get(), 10, "beside {} of the other lane", greedy.get());
+    tasks.iter().chain([&exhausting]).for_each(|task| task.abort());
 }
 
 #[test]
