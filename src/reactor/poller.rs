@@ -111,7 +111,7 @@ impl Io {
 
     /// Makes the poller's descriptor readable, and so ends a sleep on it.
     #[cold]
-    pub(super) fn end_sleep(&self) {
+    pub(crate) fn end_sleep(&self) {
         if let Some(poller) = self.poller() {
             #[cfg(test)]
             self.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

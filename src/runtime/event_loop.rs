@@ -77,6 +77,8 @@ pub(super) struct EventLoop {
     releasing: bool,
     /// Whether paused time moves automatically.
     auto_advance: bool,
+    /// A sleep in another event loop was prepared, and no turn has been taken there since.
+    is_lent: bool,
     /// The turn under way: how many polls there had been before, and how many timers it has fired. `pace` knows when it began.
     polls_before: u64,
     fired: usize,
@@ -96,6 +98,7 @@ impl EventLoop {
             backlog: false,
             releasing: false,
             auto_advance: builder.auto_advance,
+            is_lent: false,
             polls_before: 0,
             fired: 0,
             longest: Duration::ZERO,
@@ -105,6 +108,7 @@ impl EventLoop {
     /// Begins a `block_on`, or, if `hosted`, a turn in another event loop. What the thread did before is not part of a turn.
     pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor, hosted: bool) {
         self.reactor.take_back();
+        self.is_lent &= !hosted;
         self.pace.enter(hosted);
         let now = self.driver.handle().now();
         self.begin_turn(handle, now, 0);
@@ -289,6 +293,7 @@ impl EventLoop {
     pub(super) fn lend(&mut self, handle: &Handle, executor: &Executor) -> Option<Duration> {
         // From here on, what another thread sends or arms is noticed below, or keeps the descriptor readable.
         self.reactor.take_back();
+        self.is_lent = true;
         let now = self.driver.handle().now();
         let until = if executor.has_ready() || self.has_backlog() {
             Until::Now
@@ -304,6 +309,11 @@ impl EventLoop {
             Until::Time { timeout, .. } => Some(timeout),
             Until::Event => None,
         }
+    }
+
+    /// Returns whether another event loop has prepared its sleep, and relies on that.
+    pub(super) fn is_lent(&self) -> bool {
+        self.is_lent
     }
 
     /// Returns whether a step would move paused time, or timers are due that no turn has fired yet.

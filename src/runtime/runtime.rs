@@ -207,6 +207,7 @@ impl Runtime {
         let _no_deadline = DeadlineScope::leave();
         let _local = self.executor.enter();
         let mut event_loop = self.event_loop.borrow_mut();
+        let _returns = event_loop.is_lent().then(|| ReturnsToHost(&self.handle));
         let counters = self.handle.counters();
 
         let root = self.executor.begin_root();
@@ -307,6 +308,16 @@ impl Drop for Counted<'_> {
         let Runtime { executor, handle, .. } = self.runtime;
         handle.counters().polls.add(executor.polls().wrapping_sub(self.before));
         handle.counters().tasks.set(executor.alive() as u64);
+    }
+}
+
+/// Asks the other event loop for a turn when a `block_on` ends, also with a panic: what that loop had prepared for its sleep,
+/// the `block_on` has consumed.
+struct ReturnsToHost<'a>(&'a Handle);
+
+impl Drop for ReturnsToHost<'_> {
+    fn drop(&mut self) {
+        self.0.io().end_sleep();
     }
 }
 

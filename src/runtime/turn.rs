@@ -18,6 +18,8 @@
 //!   sleep.
 //! * The look of the next turn consumes what makes the descriptor readable, even in a turn that does not sleep. So a host
 //!   that watches the descriptor level-triggered does not spin.
+//! * A `block_on` between `next_wake` and the next turn consumes what was prepared. So it makes the descriptor readable when it
+//!   ends.
 //! * A turn for which the host has woken up begins as a `block_on` does: it sees everything that was announced before it
 //!   began.
 
@@ -46,6 +48,7 @@ impl Runtime {
     /// use std::time::Duration;
     /// use mainspring::{Runtime, sleep};
     /// use rustix::event::{PollFd, PollFlags, poll};
+    /// use rustix::io::Errno;
     ///
     /// let runtime = Runtime::new()?;
     /// let task = runtime.spawn(sleep(Duration::from_millis(20)));
@@ -57,7 +60,11 @@ impl Runtime {
     ///         break;
     ///     }
     ///     let timeout = runtime.next_wake().map(|left| left.try_into().expect("no timer is centuries away"));
-    ///     poll(&mut [PollFd::new(&runtime, PollFlags::IN)], timeout.as_ref())?;
+    ///     match poll(&mut [PollFd::new(&runtime, PollFlags::IN)], timeout.as_ref()) {
+    ///         // A signal ends the sleep, and is no reason to stop.
+    ///         Ok(_) | Err(Errno::INTR) => {}
+    ///         Err(error) => return Err(error.into()),
+    ///     }
     /// }
     /// # }
     /// # Ok::<(), std::io::Error>(())
@@ -99,7 +106,8 @@ impl Runtime {
     /// seconds, the result is a second at most.
     ///
     /// From now until the next turn the runtime's descriptor becomes readable when a turn is needed: when a socket has an
-    /// event, when another thread wakes or spawns a task or arms an earlier timer, when a task is spawned on this thread; and
+    /// event, when another thread wakes or spawns a task or arms an earlier timer, when a task is spawned on this thread, when a
+    /// [`block_on`](Runtime::block_on) on this thread ends, because that consumes what was prepared; and
     /// on Linux when the time is up, to within some tens of microseconds, so that on Linux the host can sleep without a
     /// timeout, unless the process had no descriptor left for that when this was called. Elsewhere it needs the
     /// timeout. A timeout in whole milliseconds must be rounded up: if it were rounded down, the loop would spin.

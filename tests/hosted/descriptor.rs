@@ -1,5 +1,6 @@
 //! With the descriptor: the host waits for it, and it reports everything that needs a turn.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::mpsc;
 use std::thread;
@@ -156,6 +157,50 @@ fn it_tells_of_what_this_thread_does_between_turns() {
     while probe.wakes() == 0 {
         runtime.turn(HOUR);
     }
+}
+
+#[test]
+fn it_tells_of_a_block_on_that_has_taken_what_was_prepared() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let told = |what| assert!(readable(&runtime, Some(Duration::ZERO)), "{what}");
+
+    prepare(&runtime);
+    runtime.block_on(sleep(ms(1)));
+    told("one that slept");
+
+    // Its end has been told, but by a turn only.
+    runtime.block_on(sleep(ms(1)));
+    told("another one");
+
+    prepare(&runtime);
+    let unwound = catch_unwind(AssertUnwindSafe(|| {
+        runtime.block_on(async {
+            sleep(ms(1)).await;
+            panic!("of the future");
+        });
+    }));
+    assert!(unwound.is_err());
+    told("one that panicked");
+
+    // What is ready already is told once; this takes it, and it is told again.
+    let ticks = runtime.spawn(async {
+        loop {
+            sleep(ms(2)).await;
+        }
+    });
+    assert_eq!(runtime.next_wake(), Some(Duration::ZERO));
+    runtime.block_on(sleep(ms(3)));
+    told("one that began as something was ready");
+
+    // After that the host's sleeps end by themselves again, and a `block_on` outside of them costs nothing.
+    prepare(&runtime);
+    assert!(readable(&runtime, None));
+    rest(&runtime);
+    ticks.abort();
+    rest(&runtime);
+    runtime.block_on(sleep(ms(1)));
+    assert!(!readable(&runtime, Some(Duration::ZERO)), "no sleep had been prepared");
 }
 
 #[test]
