@@ -490,6 +490,22 @@ mod process {
     }
 
     #[test]
+    fn a_client_whose_line_is_too_long_gets_all_answers_before_it_and_the_reason() {
+        let mut server = Running::of(example::Running::start("kv_server", &["--listen", "127.0.0.1:0"]));
+        let value = "v".repeat(60_000);
+        assert_eq!(server.ask(&format!("SET key {value}")), "OK");
+        // Most of the line is still on its way when the server finds that it is too long.
+        let requests = format!("{}{}\n", "GET key\n".repeat(20), "x".repeat(300_000));
+        let sent = server.1.write_all(requests.as_bytes());
+        let mut answers = String::new();
+        let ended = server.1.read_to_string(&mut answers);
+        let expected =
+            format!("{}ERROR a line has at most 65536 bytes\n", format!("VALUE {value}\n").repeat(20));
+        assert!(answers == expected, "{} bytes of {}: {sent:?}, {ended:?}", answers.len(), expected.len());
+        server.stop();
+    }
+
+    #[test]
     fn the_file_is_written_also_after_an_error_that_nobody_reads() {
         let directory = path("unread");
         // A run that failed may have left it.

@@ -13,6 +13,9 @@ use crate::disk::Disk;
 use crate::protocol::{LONGEST, Request, parse};
 use crate::store::Store;
 
+/// How long a client may send nothing after the server has said its last word.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// The state that all sessions share.
 pub(crate) struct Server {
     pub(crate) store: Rc<Store>,
@@ -84,6 +87,14 @@ pub(crate) async fn serve(
         writer.close().await
     })
     .await?;
+    // If a socket is closed while its client still sends, the system resets the connection, and answers that are on their way
+    // are lost. A client that goes on sending is cut off at the limit for a line.
+    let mut unwanted = [0; 1024];
+    let rest = async {
+        // The client has closed its direction, too, or is gone, once nothing is read.
+        while let Ok(Ok(1..)) = timeout(LAST_WORDS, reader.read(&mut unwanted)).await {}
+    };
+    let _elapsed = timeout(server.idle, rest).await;
     Ok(ending)
 }
 
