@@ -20,7 +20,11 @@ use tower_service::Service;
 /// Everything that is needed in place of `axum::serve`.
 async fn serve(listener: TcpListener, router: Router) {
     loop {
-        let (stream, _) = listener.accept().await.unwrap();
+        // An error is seldom the listener's: a client has gone, or no descriptor is left just now.
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(Duration::from_millis(100)).await;
+            continue;
+        };
         let router = router.clone();
         let service = service_fn(move |request: Request<Incoming>| router.clone().call(request));
         let mut builder = hyper::server::conn::http1::Builder::new();
@@ -63,5 +67,22 @@ fn axum_routes_extracts_and_answers_and_its_handlers_use_our_timers() {
         assert_eq!(answer, (StatusCode::OK, "100000".to_owned()));
         let answer = request(addr, to("/nowhere").body(Body::empty()).unwrap()).await;
         assert_eq!(answer.0, StatusCode::NOT_FOUND);
+
+        // Clients that take all descriptors do not end the server. No other test runs in this process.
+        #[cfg(unix)]
+        {
+            use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+            let limit = getrlimit(Resource::Nofile);
+            setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..limit }).unwrap();
+            let mut clients = Vec::new();
+            while let Ok(client) = std::net::TcpStream::connect(addr) {
+                clients.push(client);
+            }
+            sleep(Duration::from_millis(10)).await;
+            drop(clients);
+            setrlimit(Resource::Nofile, limit).unwrap();
+            let answer = request(addr, to("/greet/again").body(Body::empty()).unwrap()).await;
+            assert_eq!(answer, (StatusCode::OK, "hello, again".to_owned()));
+        }
     });
 }
