@@ -242,12 +242,10 @@ impl Pace {
     /// How many of the tasks that were ready at the look have yet to have their turn, at most. (Tasks that wake each other may go on
     /// forever: their lane need not become empty.)
     fn yet_to_run(&self, executor: &Executor) -> usize {
-        let turns = if executor.is_waiting(Lane::Woken) {
-            self.last.saturating_sub(executor.turns_of_woken())
-        } else {
-            0
-        };
-        turns as usize
+        if !executor.is_waiting(Lane::Woken) {
+            return 0;
+        }
+        self.last.saturating_sub(executor.turns_of_woken()) as usize
     }
 
     /// How long the turn may last for tasks that were not ready at the look.
