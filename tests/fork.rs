@@ -4,10 +4,11 @@
 
 mod common;
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::UdpSocket as StdSocket;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use common::{LONG, ms, watchdog};
 use futures::channel::oneshot;
@@ -18,6 +19,7 @@ use mainspring::net::unix::UnixStream;
 use mainspring::net::{TcpStream, UdpSocket};
 use mainspring::task::yield_now;
 use mainspring::time::{Instant, sleep, timeout};
+use rustix::event::{PollFd, PollFlags, poll};
 
 /// Returns zero in the child, whose panics are not reported.
 fn fork() -> libc::pid_t {
@@ -84,6 +86,7 @@ fn a_child_is_told_and_its_parent_notices_nothing() {
     by_the_drop_of_a_writing_half();
     inside_of_a_block_on();
     inside_of_a_block_on_that_never_sleeps();
+    inside_of_a_block_on_under_a_host();
     #[cfg(feature = "process")]
     with_a_child_process();
     #[cfg(feature = "process")]
@@ -241,6 +244,32 @@ fn inside_of_a_block_on_that_never_sleeps() {
     }
     assert!(received, "the child has taken an event of its parent's");
     assert_eq!(wait_for(child), 0, "the child was not told");
+}
+
+/// A child leaves a `block_on` without a look at anything; its parent sleeps in another event loop then.
+fn inside_of_a_block_on_under_a_host() {
+    let runtime = Runtime::new().unwrap();
+    let now = Duration::ZERO.try_into().unwrap();
+    let readable = || poll(&mut [PollFd::new(&runtime, PollFlags::IN)], Some(&now)).unwrap() > 0;
+    let (mut ours, mut childs) = std::os::unix::net::UnixStream::pair().unwrap();
+    assert_eq!(runtime.next_wake(), None);
+    let child = runtime.block_on(async {
+        let child = fork();
+        if child == 0 {
+            // Until the parent's sleep is prepared.
+            childs.read_exact(&mut [0]).unwrap();
+        }
+        child
+    });
+    if child == 0 {
+        exit(0);
+    }
+    while runtime.turn(Duration::ZERO) {}
+    assert_eq!(runtime.next_wake(), None);
+    assert!(!readable());
+    ours.write_all(b"x").unwrap();
+    assert_eq!(wait_for(child), 0);
+    assert!(!readable(), "the child has ended its parent's sleep");
 }
 
 /// A child has a copy of an object that will kill a process of its parent's when it is dropped.

@@ -317,7 +317,10 @@ struct ReturnsToHost<'a>(&'a Handle);
 
 impl Drop for ReturnsToHost<'_> {
     fn drop(&mut self) {
-        self.0.io().end_sleep();
+        // A child by `fork` would end its parent's sleep.
+        if !self.0.io().forsake_in_child() {
+            self.0.io().end_sleep();
+        }
     }
 }
 
