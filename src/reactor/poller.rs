@@ -109,9 +109,11 @@ impl Io {
         })
     }
 
-    /// Makes the poller's descriptor readable, and so ends a sleep on it.
+    /// Makes the poller's descriptor readable, and so ends a sleep on it. In a child by `fork` it does nothing: it would end the
+    /// parent's sleep.
     #[cold]
     pub(crate) fn end_sleep(&self) {
+        self.forsake_in_child();
         if let Some(poller) = self.poller() {
             #[cfg(test)]
             self.writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -77,8 +77,8 @@ pub(super) struct EventLoop {
     releasing: bool,
     /// Whether paused time moves automatically.
     auto_advance: bool,
-    /// A sleep in another event loop was prepared, and no turn has been taken there since.
-    is_lent: bool,
+    /// Another event loop has prepared its sleep, and has taken no turn since.
+    awaits_turn: bool,
     /// The turn under way: how many polls there had been before, and how many timers it has fired. `pace` knows when it began.
     polls_before: u64,
     fired: usize,
@@ -98,7 +98,7 @@ impl EventLoop {
             backlog: false,
             releasing: false,
             auto_advance: builder.auto_advance,
-            is_lent: false,
+            awaits_turn: false,
             polls_before: 0,
             fired: 0,
             longest: Duration::ZERO,
@@ -108,7 +108,9 @@ impl EventLoop {
     /// Begins a `block_on`, or, if `hosted`, a turn in another event loop. What the thread did before is not part of a turn.
     pub(super) fn begin(&mut self, handle: &Handle, executor: &Executor, hosted: bool) {
         self.reactor.take_back();
-        self.is_lent &= !hosted;
+        if hosted {
+            self.awaits_turn = false;
+        }
         self.pace.enter(hosted);
         let now = self.driver.handle().now();
         self.begin_turn(handle, now, 0);
@@ -293,7 +295,7 @@ impl EventLoop {
     pub(super) fn lend(&mut self, handle: &Handle, executor: &Executor) -> Option<Duration> {
         // From here on, what another thread sends or arms is noticed below, or keeps the descriptor readable.
         self.reactor.take_back();
-        self.is_lent = true;
+        self.awaits_turn = true;
         let now = self.driver.handle().now();
         let until = if executor.has_ready() || self.has_backlog() {
             Until::Now
@@ -311,9 +313,9 @@ impl EventLoop {
         }
     }
 
-    /// Returns whether another event loop has prepared its sleep, and relies on that.
-    pub(super) fn is_lent(&self) -> bool {
-        self.is_lent
+    /// Returns whether another event loop has prepared its sleep, and has taken no turn since.
+    pub(super) fn awaits_turn(&self) -> bool {
+        self.awaits_turn
     }
 
     /// Returns whether a step would move paused time, or timers are due that no turn has fired yet.

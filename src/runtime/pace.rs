@@ -181,9 +181,8 @@ impl Pace {
         let fit = |end: Nanos| executor.fit(end.get().saturating_sub(self.read.get())) as usize;
         let mut polls = fit(self.end(self.interval(), due));
         // Only what was ready at the look has more time.
-        let ready = if self.hosted { 0 } else { self.yet_to_run(executor) };
-        if polls < self.most.min(ready) {
-            polls = polls.max(fit(self.end(LONGEST, due)).min(ready));
+        if polls < self.most && !self.hosted {
+            polls = polls.max(fit(self.end(LONGEST, due)).min(self.yet_to_run(executor)));
         }
         // At least one; and no more than `most`, a small number.
         polls.clamp(1, self.most).min(self.left)

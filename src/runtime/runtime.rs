@@ -207,7 +207,7 @@ impl Runtime {
         let _no_deadline = DeadlineScope::leave();
         let _local = self.executor.enter();
         let mut event_loop = self.event_loop.borrow_mut();
-        let _returns = event_loop.is_lent().then(|| ReturnsToHost(&self.handle));
+        let _asks = event_loop.awaits_turn().then(|| AsksForTurn(&self.handle));
         let counters = self.handle.counters();
 
         let root = self.executor.begin_root();
@@ -313,14 +313,11 @@ impl Drop for Counted<'_> {
 
 /// Asks the other event loop for a turn when a `block_on` ends, also with a panic: what that loop had prepared for its sleep,
 /// the `block_on` has consumed.
-struct ReturnsToHost<'a>(&'a Handle);
+struct AsksForTurn<'a>(&'a Handle);
 
-impl Drop for ReturnsToHost<'_> {
+impl Drop for AsksForTurn<'_> {
     fn drop(&mut self) {
-        // A child by `fork` would end its parent's sleep.
-        if !self.0.io().forsake_in_child() {
-            self.0.io().end_sleep();
-        }
+        self.0.io().end_sleep();
     }
 }
 
