@@ -1,7 +1,7 @@
 //! M: how much memory a sleep takes: on its own; boxed and live; and together with its task. Each part runs in a
 //! process of its own, so that memory which an earlier part has freed does not hide what a later part takes.
 
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -56,7 +56,9 @@ pub(crate) fn tasks<P: Peer>(scale: &Scale) -> Metrics {
                 let sleep = main.sleep(rng.duration(FAR, FARTHER));
                 main.detach(sleep);
             }
-            // When this task has run a few times, every other task has run.
+            // New tasks have their first turns in order, so when one more has ended, every other task sleeps. (A task that only
+            // sleeps a few times itself would go before many of them.)
+            main.spawn(ready(())).await;
             for _ in 0..3 {
                 main.sleep(Duration::from_millis(1)).await;
             }
