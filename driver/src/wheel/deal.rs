@@ -120,7 +120,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         is_free.then_some(to)
     }
 
-    /// To be called when a slot that waits may have become a crowd.
+    /// To be called when a slot that waits may have become a crowd, or the timers of a crowd are due at more times than before.
     #[inline]
     pub(super) fn note_crowd(&mut self, id: SlotId) {
         if self.slots[id.index()].is_crowd() {
@@ -216,7 +216,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let ahead = self.slot_ahead(timer.when).filter(|_| stays);
         let Some(id) = ahead else { return self.file(store, timer) };
         let slot = &mut self.slots[id.index()];
-        if !slot.push_at_once(store, timer) {
+        if !slot.push_at_once(store, timer) && !slot.fill(store, timer) {
             slot.push(store, timer, &mut self.pool);
             self.occupied.set(id);
         }
@@ -255,5 +255,29 @@ mod tests {
         assert!(wheel.remove_all(&mut places, &leave));
         wheel.check(|key| places.0[key]);
         assert_eq!((wheel.len(), wheel.occupancy().timers()), (10, 10));
+    }
+
+    #[test]
+    fn a_crowd_that_has_grown_by_filling_holes_is_dealt() {
+        let mut wheel = Wheel::<usize, 64>::with_short(Nanos::ZERO);
+        let mut places = Places(vec![Place::NOWHERE; 420]);
+        let start = 5 * width(3);
+        let mut insert = |wheel: &mut Wheel<_, 64>, places: &mut Places, keys: std::ops::Range<usize>| {
+            for key in keys {
+                // In no order.
+                let deadline = start + (key as u64 * 167 % 420) * (width(3) / 420);
+                wheel.insert(places, key, Nanos::new(deadline), Rank::new(key as u64, Slack::ZERO));
+            }
+        };
+        insert(&mut wheel, &mut places, 0..280);
+        let gone = (0..280).filter(|key| key % 5 != 0);
+        assert!(gone.into_iter().all(|key| wheel.remove(&mut places, key)));
+        // Those that are left are no crowd when one would be dealt.
+        let dealt = Nanos::new(start - width(2));
+        assert_eq!((wheel.next_due(&mut places, dealt, &mut 1_000), wheel.moved()), (Due::Idle, 0));
+        insert(&mut wheel, &mut places, 280..380);
+        assert_eq!(wheel.next_due(&mut places, dealt, &mut 1_000), Due::Idle);
+        assert!(wheel.moved() > 0, "{:?}", wheel.occupancy());
+        wheel.check(|key| places.0[key]);
     }
 }

@@ -432,6 +432,14 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             self.slots.resize_with(SlotId::TREE.index(), Slot::new);
         }
         while let Some(slot) = self.slots.get_mut(id.index()) {
+            let near = slot.near;
+            if slot.fill(store, timer) {
+                // Once for each block is often enough: it takes as long as all the rest.
+                if slot.near != near {
+                    self.note_crowd(id);
+                }
+                return;
+            }
             if self.tree.len() >= STRAGGLERS || !slot.is_upset_by(&timer) {
                 slot.push(store, timer, &mut self.pool);
                 self.occupied.set(id);

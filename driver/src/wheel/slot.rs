@@ -49,7 +49,7 @@ pub(super) struct Slot<K, const SHORT: usize> {
     /// No timer wants the park to end before this.
     pub(super) wake: Nanos,
     /// The block in which the search for a hole begins.
-    near: u32,
+    pub(super) near: u32,
     /// From this cell on the timers are in order: it is one of the first few, the first of one of the first blocks, or [`NO_ORDER`].
     pub(super) ordered_from: u32,
     /// How many cells have been consumed. None while the slot waits.
@@ -114,21 +114,27 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         has_pushed
     }
 
-    /// Puts a timer behind the last one or into a hole, and tells its owner.
+    /// Puts a timer behind the last one and tells its owner.
     #[inline]
     pub(super) fn push(&mut self, store: &mut impl Store<K>, timer: Timer<K>, pool: &mut Pool<K>) {
         self.restore_order();
         if !self.is_last(&timer) {
             self.upset(self.row.len());
         }
-        let hole = if self.has_order() { None } else { self.hole() };
-        let index = hole.unwrap_or(self.row.len());
+        let index = self.row.len();
         assert!(index + SHORT < IN_TREE as usize, "a slot holds fewer than 2^31 timers");
-        match hole {
-            Some(hole) => self.row.fill(hole, timer),
-            None => self.row.push(timer, pool),
-        }
+        self.row.push(timer, pool);
         self.placed(store, &timer, index);
+    }
+
+    /// Puts a timer into a hole and tells its owner, if the slot is out of order and has many holes. Returns whether it did.
+    #[inline]
+    pub(super) fn fill(&mut self, store: &mut impl Store<K>, timer: Timer<K>) -> bool {
+        let hole = if self.has_order() { None } else { self.hole() };
+        let Some(index) = hole else { return false };
+        self.row.fill(index, timer);
+        self.placed(store, &timer, index);
+        true
     }
 
     /// Widens the bounds by a timer that was put at `index`, and tells its owner.
@@ -401,8 +407,10 @@ mod tests {
         fn comes(&mut self, when: u64) {
             let key = self.places.0.len();
             self.places.0.push(Place::NOWHERE);
-            let rank = Rank::new(key as u64, Slack::ZERO);
-            self.slot.push(&mut self.places, Timer { when: Nanos::new(when), rank, key }, &mut self.pool);
+            let timer = Timer { when: Nanos::new(when), rank: Rank::new(key as u64, Slack::ZERO), key };
+            if !self.slot.fill(&mut self.places, timer) {
+                self.slot.push(&mut self.places, timer, &mut self.pool);
+            }
         }
 
         fn leaves(&mut self, key: usize) {
