@@ -298,7 +298,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
 
     /// When the earliest of the first timers of all open slots and the tree is due, and where it is. Zero, if holes have to be skipped
     /// before that is known, or if a slot cascades: it has no order.
-    #[inline]
+    #[inline(always)]
     fn head(&self) -> Option<(Nanos, SlotId)> {
         if let Some(id) = self.cascading {
             return Some((Nanos::ZERO, id));

@@ -262,7 +262,7 @@ mod tests {
         let mut wheel = Wheel::<usize, 64>::with_short(Nanos::ZERO);
         let mut places = Places(vec![Place::NOWHERE; 420]);
         let start = 5 * width(3);
-        let mut insert = |wheel: &mut Wheel<_, 64>, places: &mut Places, keys: std::ops::Range<usize>| {
+        let insert = |wheel: &mut Wheel<_, 64>, places: &mut Places, keys: std::ops::Range<usize>| {
             for key in keys {
                 // In no order.
                 let deadline = start + (key as u64 * 167 % 420) * (width(3) / 420);

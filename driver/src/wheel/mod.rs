@@ -416,7 +416,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     fn file(&mut self, store: &mut impl Store<K>, timer: Timer<K>) {
         let Timer { when, rank, key } = timer;
         let id = SlotId::of(self.elapsed, when).unwrap_or(SlotId::TREE);
-        if !self.slots.get_mut(id.index()).is_some_and(|slot| slot.push_at_once(store, timer)) {
+        let slot = self.slots.get_mut(id.index());
+        if !slot.is_some_and(|slot| slot.push_at_once(store, timer) || slot.fill_at_once(store, timer)) {
             self.file_slowly(store, id, when, rank, key);
         }
     }
@@ -432,13 +433,8 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             self.slots.resize_with(SlotId::TREE.index(), Slot::new);
         }
         while let Some(slot) = self.slots.get_mut(id.index()) {
-            let near = slot.near;
             if slot.fill(store, timer) {
-                // Once for each block is often enough: it takes as long as all the rest.
-                if slot.near != near {
-                    self.note_crowd(id);
-                }
-                return;
+                return self.note_crowd(id);
             }
             if self.tree.len() >= STRAGGLERS || !slot.is_upset_by(&timer) {
                 slot.push(store, timer, &mut self.pool);

@@ -70,7 +70,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     }
 
     /// Removes the first timer. If the first cell is a hole, skips holes instead, and returns `None`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) -> Option<Timer<K>> {
         let head = self.head as usize;
         self.row.prefetch(head + 2 * AHEAD);

@@ -150,14 +150,6 @@ impl<K: Copy> Row<K> {
         }
     }
 
-    /// The first hole of the block with this number.
-    #[inline]
-    pub(super) fn hole_in(&self, number: usize) -> Option<usize> {
-        let cells = self.len().saturating_sub(number * BLOCK);
-        let holes = !self.bits(number) & ones(cells);
-        (holes != 0).then(|| number * BLOCK + holes.trailing_zeros() as usize)
-    }
-
     /// Whether the cells of the full block with this number are in order, holes included.
     pub(super) fn is_in_order(&self, number: usize) -> bool {
         let cells = self.block(number).and_then(|block| block.cells.as_ref());
@@ -218,6 +210,19 @@ impl<K: Copy> Row<K> {
             *live |= bit(index);
             self.live += 1;
         }
+    }
+
+    /// Puts a timer into the first hole of the block with this number. Returns its index.
+    #[inline]
+    pub(super) fn fill_in(&mut self, number: usize, timer: Timer<K>) -> Option<usize> {
+        let cells = self.len().saturating_sub(number * BLOCK);
+        let Some(Block { live, cells: Some(block) }) = self.block_mut(number) else { return None };
+        let holes = !*live & ones(cells);
+        let index = holes.trailing_zeros() as usize;
+        *block.get_mut(index)? = timer;
+        *live |= bit(index);
+        self.live += 1;
+        Some(number * BLOCK + index)
     }
 
     /// Removes the timer at `index`, if there is one, and if it is that of `key` where a key is given. Returns whether it did.
@@ -417,16 +422,11 @@ mod tests {
         assert!(!row.remove(200, None) && !row.remove(1_000, None), "they lie behind the end");
         assert_eq!(keys(&row), (0..200).filter(|index| !holes.contains(index)).collect::<Vec<_>>());
         assert!((0..1_000).all(|i| row.live_at(i).is_some() == (i < 200 && !holes.contains(&i))));
-        assert_eq!(
-            (0..5).map(|block| row.hole_in(block)).collect::<Vec<_>>(),
-            [Some(0), Some(64), Some(128), Some(192), None]
-        );
-        // They are filled one by one, and then there is none; nor behind the end.
+        // The first of a block is filled first, and when there is none any more, nothing is; nor behind the end.
         for &index in &holes {
-            assert_eq!(row.hole_in(index / BLOCK), Some(index));
-            row.fill(index, timer(index));
+            assert_eq!(row.fill_in(index / BLOCK, timer(index)), Some(index));
         }
-        assert!((0..5).all(|block| row.hole_in(block).is_none()));
+        assert!((0..5).all(|block| row.fill_in(block, timer(0)).is_none()));
         assert_eq!((keys(&row), row.live()), (Vec::from_iter(0..200), 200));
     }
 

@@ -49,7 +49,7 @@ pub(super) struct Slot<K, const SHORT: usize> {
     /// No timer wants the park to end before this.
     pub(super) wake: Nanos,
     /// The block in which the search for a hole begins.
-    pub(super) near: u32,
+    near: u32,
     /// From this cell on the timers are in order: it is one of the first few, the first of one of the first blocks, or [`NO_ORDER`].
     pub(super) ordered_from: u32,
     /// How many cells have been consumed. None while the slot waits.
@@ -102,8 +102,8 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     /// be filled instead. Returns whether it did. This is the fast path: all of it is inlined.
     #[inline]
     pub(super) fn push_at_once(&mut self, store: &mut impl Store<K>, timer: Timer<K>) -> bool {
-        let (has_order, has_many_holes) = (self.has_order(), self.has_many_holes());
-        let allows = |last: &Timer<K>| if has_order { last.order() < timer.order() } else { !has_many_holes };
+        let (has_order, fills_holes) = (self.has_order(), self.fills_holes());
+        let allows = |last: &Timer<K>| if has_order { last.order() < timer.order() } else { !fills_holes };
         let index = self.row.len();
         // Whoever makes a short row long, in tests, does it slowly.
         let is_full = SHORT % BLOCK != 0 && index == SHORT;
@@ -127,14 +127,32 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         self.placed(store, &timer, index);
     }
 
-    /// Puts a timer into a hole and tells its owner, if the slot is out of order and has many holes. Returns whether it did.
+    /// Whether new timers fill holes: it is out of order and has many.
     #[inline]
-    pub(super) fn fill(&mut self, store: &mut impl Store<K>, timer: Timer<K>) -> bool {
-        let hole = if self.has_order() { None } else { self.hole() };
-        let Some(index) = hole else { return false };
-        self.row.fill(index, timer);
+    fn fills_holes(&self) -> bool {
+        !self.has_order() && 3 * self.live() <= 2 * self.row.len()
+    }
+
+    /// Puts a timer into a hole and tells its owner, if holes are to be filled, and there is one where the last was. Returns whether it
+    /// did. This is the other fast path.
+    #[inline]
+    pub(super) fn fill_at_once(&mut self, store: &mut impl Store<K>, timer: Timer<K>) -> bool {
+        let filled = if self.fills_holes() { self.row.fill_in(self.near as usize, timer) } else { None };
+        let Some(index) = filled else { return false };
         self.placed(store, &timer, index);
         true
+    }
+
+    /// Like [`fill_at_once`](Slot::fill_at_once), but goes on to the next block if there is no hole.
+    pub(super) fn fill(&mut self, store: &mut impl Store<K>, timer: Timer<K>) -> bool {
+        let blocks = if self.fills_holes() { self.row.len().div_ceil(BLOCK) as u32 } else { 0 };
+        for _ in 0..blocks.min(NEAR) {
+            if self.fill_at_once(store, timer) {
+                return true;
+            }
+            self.near = if self.near + 1 < blocks { self.near + 1 } else { 0 };
+        }
+        false
     }
 
     /// Widens the bounds by a timer that was put at `index`, and tells its owner.
@@ -190,27 +208,6 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         let straggler = *self.row.live_at(last).filter(|_| before.order() < timer.order())?;
         self.remove(last as u32, None, pool);
         Some(straggler)
-    }
-
-    #[inline]
-    fn has_many_holes(&self) -> bool {
-        3 * self.live() <= 2 * self.row.len()
-    }
-
-    /// A hole for the next timer of a slot that is out of order.
-    fn hole(&mut self) -> Option<usize> {
-        if !self.has_many_holes() {
-            return None;
-        }
-        let blocks = self.row.len().div_ceil(BLOCK) as u32;
-        for _ in 0..blocks.min(NEAR) {
-            let hole = self.row.hole_in(self.near as usize);
-            if hole.is_some() {
-                return hole;
-            }
-            self.near = if self.near + 1 < blocks { self.near + 1 } else { 0 };
-        }
-        None
     }
 
     /// Removes the timer at `index`, if there is one, and if it is that of `key` where a key is given. Returns whether it did. The
@@ -270,11 +267,11 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     fn shorten(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) {
         let last = self.row.len() - 1;
         let Some(&timer) = self.row.live_at(last) else { return self.row.trim(pool) };
-        let Some(hole) = self.hole() else { return };
         self.ordered_from = NO_ORDER;
+        if !self.fill(store, timer) {
+            return;
+        }
         self.row.remove(last, None);
-        self.row.fill(hole, timer);
-        store.set_place(timer.key, Place { when: timer.when, index: hole as u32 });
         self.row.trim(pool);
         if let Some(next) = last.checked_sub(AHEAD).and_then(|next| self.row.live_at(next)) {
             store.prefetch(next.key);
