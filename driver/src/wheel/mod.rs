@@ -270,8 +270,12 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let place = store.place(key);
         let id = SlotId::of(self.elapsed, place.when);
         let same = id.filter(|_| id == SlotId::of(self.elapsed, deadline));
-        if let Some(slot) = same.and_then(|id| self.slots.get_mut(id.index())) {
+        if let Some((id, slot)) = same.and_then(|id| Some((id, self.slots.get_mut(id.index())?))) {
+            let bounds = (slot.earliest, slot.latest);
             if slot.edit(store, key, place.index, deadline, slack) {
+                if (slot.earliest, slot.latest) != bounds {
+                    self.note_crowd(id);
+                }
                 self.debug_check();
                 return true;
             }

@@ -31,7 +31,7 @@ pub(super) const HOLES: usize = 32;
 pub(super) const AHEAD: usize = 16;
 /// An `ordered_from` that lies behind every cell: no timers are in order.
 pub(super) const NO_ORDER: u32 = u32::MAX;
-/// Up to this cell, the order of a row may begin anew with a block: no more cells cascade before it than are sorted at once.
+/// The order of a row may begin anew with a block that begins up to here: no more cells cascade before it than are sorted at once.
 const RESTORED: usize = LONGEST;
 /// So many blocks are searched for a hole.
 const NEAR: u32 = 2;
@@ -184,7 +184,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     #[inline]
     fn restore_order(&mut self) {
         let len = self.row.len();
-        let is_due = !self.has_order() && len > 0 && len % BLOCK == 0 && len <= RESTORED;
+        let is_due = !self.has_order() && len > 0 && len % BLOCK == 0 && len - BLOCK <= RESTORED;
         if is_due && self.row.is_in_order(len / BLOCK - 1) {
             self.ordered_from = (len - BLOCK) as u32;
         }

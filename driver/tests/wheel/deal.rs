@@ -49,6 +49,27 @@ fn nobody_waits_for_a_crowd_whatever_its_order() {
 }
 
 #[test]
+fn a_crowd_that_was_reset_to_many_times_is_dealt() {
+    // Out of order, and due at about the same time, so it would not be dealt. Then each is brought forward, in the same slot.
+    let (mut bench, mut random, start) = (Usual::new(0), Random(1), 2 * width(5));
+    for _ in 0..5_000 {
+        bench.add(start + width(5) - 1 - random.below(1_000_000) as u64);
+    }
+    for key in 0..5_000 {
+        bench.refile(key, start + key as u64 * 1_667 % 5_000 * (width(5) / 5_001));
+    }
+    let (mut fired, mut most) = (0, 0);
+    while fired < 5_000 {
+        let now = bench.next_wake().expect("there are timers").max(bench.wheel.elapsed());
+        let mut moves = 1_000_000;
+        fired += usize::from(bench.wheel.next_due(&mut bench.owners, now, &mut moves) != Due::Idle);
+        most = most.max(1_000_000 - moves);
+    }
+    assert!(most <= 400, "{most} moves in one step");
+    bench.check();
+}
+
+#[test]
 fn a_park_ends_when_a_crowd_is_to_be_dealt() {
     let start = 5 * width(3);
     let deadline = |key: u64| start + 2 * width(2) + (key * 7 % 20) * width(2);

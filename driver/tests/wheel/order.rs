@@ -2,7 +2,7 @@
 
 use mainspring_driver::wheel::Due;
 
-use crate::bench::{Bench, LEVELS, at, width};
+use crate::bench::{Bench, LEVELS, Usual, at, width};
 
 #[test]
 fn a_crowd_that_has_its_slots_to_itself_is_neither_moved_nor_sorted() {
@@ -85,6 +85,26 @@ fn who_was_there_before_a_crowd_cascades_alone() {
         let moved = fires_in_order(bench, start, &before, &crowd);
         // Through two levels at the most. The order begins with a block of the crowd.
         assert!((1..=2 * cells).contains(&moved), "{moved} moves");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "thousands of timers take Miri long")]
+fn as_many_as_are_sorted_may_be_there_before_a_crowd() {
+    // Also when a part of their cells are holes, which the first of the crowd fill.
+    for before in [1_984, 1_985, 2_047, 2_048_usize] {
+        for every in [before, 3, 2] {
+            let (mut bench, start) = (Usual::new(0), width(5));
+            (0..before).for_each(|i| _ = bench.add(start + 11_451_500 - 600 * i as u64));
+            (0..before).filter(|key| key % every == 1).for_each(|key| bench.cancel(key));
+            (0..10_000).for_each(|i| _ = bench.add(start + 1_000 * (i + 1)));
+            bench.check();
+            while let Some(wake) = bench.next_wake() {
+                bench.next(wake.get());
+            }
+            // Through two levels at the most.
+            assert!(bench.wheel.moved() <= 2 * 2_048, "{before}, {every}: {} moves", bench.wheel.moved());
+        }
     }
 }
 
