@@ -319,6 +319,10 @@ fn nothing_is_allocated_before_the_first_entry() {
     let mut agenda = Agenda::<u64>::new();
     assert!(agenda.pop_due(Nanos::new(1 << 40)).is_none() && agenda.peek().is_none());
     assert_eq!((agenda.next_wake(), agenda.next_deadline(), agenda.allocated_bytes()), (None, None, 0));
+    // Then it takes as much as its documentation says.
+    agenda.insert(1, Nanos::new(1 << 40));
+    let bytes = agenda.allocated_bytes();
+    assert!((50_000..65_000).contains(&bytes), "{bytes} bytes");
 }
 
 /// Entries that come due 20 µs apart, in the order in which they were put in: returns the number of looks until all have come

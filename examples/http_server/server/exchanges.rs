@@ -5,21 +5,25 @@
 //! they may wait in hyper before, until the client's window has room for them, and no other limit applies to them there.
 
 use std::cell::{Cell, RefCell};
-use std::future::{pending, poll_fn};
+use std::collections::BTreeSet;
+use std::future::pending;
 use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::body::{Buf, Bytes};
-use mainspring::time::{Instant, TimerMap, timeout};
+use mainspring::time::{Instant, sleep, sleep_until, timeout};
 
 /// The least wait for a client that seems to have been idle for too long: until the sockets have been looked at.
 const LOOK: Duration = Duration::from_micros(100);
 
 pub(super) struct Exchanges {
-    /// Those under way, by their number. Each is due when its answer must have been written.
-    under_way: RefCell<TimerMap<u64, ()>>,
     /// How many have begun.
     begun: Cell<u64>,
+    /// How many of them are under way.
+    under_way: Cell<u64>,
+    /// When the answers must have been written that there are, each with the number of its exchange. (A `TimerMap` would do more than
+    /// that, and take more memory than the rest of a connection.)
+    unsent: RefCell<BTreeSet<(Instant, u64)>>,
     /// When the last one ended, or else the connection began.
     last: Cell<Instant>,
 }
@@ -28,8 +32,9 @@ impl Exchanges {
     /// Those of a connection that begins now.
     pub(super) fn new() -> Rc<Self> {
         Rc::new(Exchanges {
-            under_way: RefCell::default(),
             begun: Cell::new(0),
+            under_way: Cell::new(0),
+            unsent: RefCell::default(),
             last: Cell::new(Instant::now()),
         })
     }
@@ -38,9 +43,9 @@ impl Exchanges {
     pub(super) fn begin(self: &Rc<Self>) -> Exchange {
         let number = self.begun.get();
         self.begun.set(number + 1);
+        self.under_way.set(self.under_way.get() + 1);
         // The time until there is an answer has its own limit.
-        self.under_way.borrow_mut().insert(number, (), Duration::MAX);
-        Exchange { number, all: Rc::clone(self) }
+        Exchange { number, due: None, all: Rc::clone(self) }
     }
 
     /// Whether there ever was one.
@@ -53,7 +58,7 @@ impl Exchanges {
     pub(super) async fn idle(&self, limit: Duration) {
         let mut waited_since = None;
         loop {
-            let idle = self.under_way.borrow().is_empty();
+            let idle = self.under_way.get() == 0;
             let since = if idle { self.last.get() } else { Instant::now() };
             if waited_since == Some(since) {
                 return;
@@ -64,29 +69,44 @@ impl Exchanges {
         }
     }
 
-    /// Waits until an answer could not be written in time.
-    pub(super) async fn overdue(&self) {
-        poll_fn(|cx| self.under_way.borrow_mut().poll_expired(cx)).await;
+    /// Waits until an answer could not be written within this time, which is the limit of all answers.
+    pub(super) async fn overdue(&self, limit: Duration) {
+        loop {
+            let first = self.unsent.borrow().first().map(|(due, _)| *due);
+            match first {
+                Some(due) if due <= Instant::now() => return,
+                Some(due) => sleep_until(due).await,
+                // An answer that comes meanwhile is due later than that.
+                None => sleep(limit.max(LOOK)).await,
+            }
+        }
     }
 }
 
 /// An exchange, which ends when this is dropped.
 pub(super) struct Exchange {
     number: u64,
+    /// When its answer must have been written, once there is one.
+    due: Option<Instant>,
     all: Rc<Exchanges>,
 }
 
 impl Exchange {
     /// Answers with these bytes, which must have been written within this time.
-    pub(super) fn answer(self, bytes: Bytes, limit: Duration) -> Unsent {
-        self.all.under_way.borrow_mut().reset(&self.number, limit);
+    pub(super) fn answer(mut self, bytes: Bytes, limit: Duration) -> Unsent {
+        let due = Instant::now() + limit;
+        self.due = Some(due);
+        self.all.unsent.borrow_mut().insert((due, self.number));
         Unsent { bytes, _exchange: self }
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.all.under_way.borrow_mut().remove(&self.number);
+        if let Some(due) = self.due {
+            self.all.unsent.borrow_mut().remove(&(due, self.number));
+        }
+        self.all.under_way.set(self.all.under_way.get() - 1);
         self.all.last.set(Instant::now());
     }
 }

@@ -163,7 +163,7 @@ async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<()
             let serving = until(stop, connection, |connection| connection.graceful_shutdown());
             // A client that is idle has the same time once more to let the connection end.
             let still_idle = pin!(exchanges.idle(head.saturating_mul(2)));
-            unless_late(serving, select(pin!(exchanges.overdue()), select(still_idle, left))).await
+            unless_late(serving, select(pin!(exchanges.overdue(answer)), select(still_idle, left))).await
         }
     }
 }

@@ -53,6 +53,8 @@ const COMMANDS_PER_POLL: usize = 1024;
 /// * No memory is allocated while entries come and go in similar numbers, except where entries that are due within the
 ///   same 16 ns, or overdue, are inserted in another order. A removed entry is gone at once. Memory that was not needed
 ///   for a second or two is released in small steps, as the map is polled, and is allocated again when it is needed.
+/// * While it has entries, a map takes about 60 kB beside them: one for a server takes less than one for each connection. A few
+///   deadlines take less as sleeps.
 /// * One timer of the runtime serves the whole map. Resetting to a later time touches nothing else.
 ///
 /// A map belongs to the runtime in which it was made or, if it was made outside a runtime, in which it is first used.
