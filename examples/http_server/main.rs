@@ -105,7 +105,7 @@ async fn run(options: &Options) -> io::Result<()> {
     let limits = Limits { head, request, answer, drain, body };
     let cut_off = serve(listener, limits, options.upstream.clone(), asked_to_end).await?;
     let _ = match cut_off {
-        0 => say("ended; every request was answered"),
+        0 => say("ended; every connection had finished"),
         n => say(format_args!("ended; {n} connections had not finished after {drain:?} and were cut off")),
     };
     Ok(())

@@ -25,7 +25,7 @@ fn ctrl_c_lets_what_is_under_way_be_answered_and_refuses_what_is_new() {
         server.process.wait_for("no new connections");
         // The listener is closed right after that line.
         refuses_what_is_new_and_answers(&server, under_way);
-        server.process.wait_for("ended; every request was answered");
+        server.process.wait_for("ended; every connection had finished");
         assert!(server.process.ended().success());
     }
 }
@@ -58,6 +58,23 @@ fn what_is_not_finished_in_time_is_cut_off() {
     server.process.wait_for("ended; 1 connections had not finished after 200ms");
     assert!(server.process.ended().success());
     assert!(matches!(under_way.read(&mut [0]), Ok(0) | Err(_)));
+}
+
+/// The answer's own limit ended the connection, and the server said that every request was answered.
+#[test]
+fn the_end_does_not_claim_that_an_unread_answer_was_given() {
+    let mut server = Server::start(&["--drain", "1h", "--answer", "200ms", "--body", "33554432"]);
+    let mut unread = server.connect();
+    // More than the system's buffers take.
+    let body = vec![b'a'; 32 << 20];
+    write!(unread, "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len()).unwrap();
+    unread.write_all(&body).unwrap();
+    server.process.signal(Signal::INT);
+    server.process.wait_for("ended; every connection had finished");
+    assert!(server.process.ended().success());
+    let mut answer = Vec::new();
+    let _ = unread.read_to_end(&mut answer);
+    assert!(answer.len() < body.len());
 }
 
 /// While the server paused because it could accept nothing, it took two Ctrl-C for one: the second ended nothing.

@@ -84,3 +84,58 @@ fn another_protocol_that_a_further_server_takes_up_is_not_passed_on() {
         switching.await.unwrap();
     });
 }
+
+/// Asks for a page of a further server that sends `sent` and ends its direction, and returns the answer of the server before it.
+async fn asked_before(sent: Vec<u8>) -> (hyper::http::response::Parts, Vec<u8>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let further = listener.local_addr().unwrap();
+    let answering = spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        // The whole request comes at once.
+        assert!(stream.read(&mut [0; 512]).await.unwrap() > 0);
+        // The reader may have enough before the end.
+        if stream.write_all(&sent).await.is_ok() {
+            let _ = stream.close().await;
+        }
+        while stream.read(&mut [0; 512]).await.is_ok_and(|n| n > 0) {}
+    });
+    let (address, _end, _server) = serve_before(Some(further)).await;
+    let (mut sender, connection) = client::conn::http1::handshake(connect(address).await).await.unwrap();
+    spawn(connection).detach();
+    let request = Request::get("/upstream/").header("host", "x").body(String::new()).unwrap();
+    let (head, body) = sender.send_request(request).await.unwrap().into_parts();
+    answering.await.unwrap();
+    (head, body.collect().await.unwrap().to_bytes().to_vec())
+}
+
+#[test]
+fn the_encoding_of_a_further_servers_answer_is_passed_on() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let _still = stand_still();
+        let sent = b"HTTP/1.1 200 OK\r\ncontent-encoding: x\r\ncontent-length: 1\r\n\r\ny";
+        let (head, body) = asked_before(sent.to_vec()).await;
+        assert_eq!((head.status.as_u16(), &*body), (200, &b"y"[..]));
+        assert_eq!(head.headers["content-encoding"], "x");
+    });
+}
+
+#[test]
+fn a_client_is_told_why_there_is_no_whole_answer_of_a_further_server() {
+    let _watchdog = watchdog(LONG);
+    paused().block_on(async {
+        let _still = stand_still();
+        for (sent, why) in [
+            (
+                &b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhel"[..],
+                "end of file before message length reached",
+            ),
+            (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n", "Invalid chunk size"),
+            (&[&b"HTTP/1.1 200 OK\r\n\r\n"[..], &[b'a'; (1 << 20) + 1]].concat(), "may have 1048576 bytes"),
+        ] {
+            let (head, body) = asked_before(sent.to_vec()).await;
+            let body = String::from_utf8(body).unwrap();
+            assert!(head.status == 502 && body.contains(why), "{why}: {body}");
+        }
+    });
+}

@@ -1,6 +1,7 @@
 //! The answers to requests.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::rc::Rc;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -104,7 +105,14 @@ async fn hand_on(request: &Request<Incoming>, state: &State) -> Answer {
     let path = path.strip_prefix("/upstream").unwrap_or(path);
     match upstream::ask(server, path, state.limits.body).await {
         Ok(answer) => answer,
-        Err(error) => text(StatusCode::BAD_GATEWAY, format!("no answer from {server}: {error}\n")),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let most = state.limits.body;
+            text(StatusCode::BAD_GATEWAY, format!("an answer from {server} may have {most} bytes\n"))
+        }
+        Err(error) => {
+            let error = with_cause(&*error);
+            text(StatusCode::BAD_GATEWAY, format!("no whole answer from {server}: {error}\n"))
+        }
     }
 }
 
@@ -115,8 +123,19 @@ async fn echo(body: Incoming, most: usize, limit: Instant) -> Answer {
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             text(StatusCode::PAYLOAD_TOO_LARGE, format!("a body may have {most} bytes\n"))
         }
-        Ok(Err(error)) => text(StatusCode::BAD_REQUEST, format!("the body did not arrive: {error}\n")),
+        Ok(Err(error)) => {
+            let error = with_cause(&*error);
+            text(StatusCode::BAD_REQUEST, format!("the body did not arrive: {error}\n"))
+        }
         Err(_elapsed) => text(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n"),
+    }
+}
+
+/// Says an error, and its cause: hyper's errors leave that out.
+fn with_cause(error: &(dyn Error + Send + Sync + 'static)) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
     }
 }
 

@@ -15,7 +15,7 @@ use mainspring::{spawn, time};
 
 use super::{deadline, target};
 
-/// Asks `server` for `path`, and returns its answer: status, type and body, which may have up to `most` bytes.
+/// Asks `server` for `path`, and returns its answer: status, type, encoding and body, which may have up to `most` bytes.
 ///
 /// # Errors
 ///
@@ -41,8 +41,11 @@ pub(super) async fn ask(
         return Err(format!("it switches to another protocol: {}", answer.status()).into());
     }
     let mut handed_on = Response::builder().status(answer.status());
-    if let Some(kind) = answer.headers().get(header::CONTENT_TYPE) {
-        handed_on = handed_on.header(header::CONTENT_TYPE, kind);
+    // Without its encoding a body is another one. A server may encode it although it was not asked to.
+    for name in [header::CONTENT_TYPE, header::CONTENT_ENCODING] {
+        for value in answer.headers().get_all(&name) {
+            handed_on = handed_on.header(&name, value);
+        }
     }
     let body = Limited::new(answer.into_body(), most).collect().await?.to_bytes();
     Ok(handed_on.body(body)?)
