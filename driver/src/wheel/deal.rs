@@ -13,6 +13,9 @@
 //! * A crowd is dealt from when the last slot of the level below is the current one. All other slots of that level are free, and are filled
 //!   for the next round. What belongs to the last one stays, and what belongs to the first, which lies lower still: a sixty-fourth each.
 //!   If that is a crowd again, it is dealt when the level below has come to its last slot.
+//! * Whether a slot is a crowd is not asked for each timer, but when its row takes another block, when holes are filled in another
+//!   block, when it loses its order, and when a reset makes its bounds wider. So it may be a few timers more than the longest row that
+//!   is sorted.
 //! * So a slot behind its level's current one belongs to the next round, which starts with the slot that was dealt. Until then the
 //!   earliest slot is searched for on all levels, and a slot's bounds say nothing about those behind it.
 //! * To deal a slot is to exchange it for an empty one, in which new timers wait, and to take its timers from the front. Its cells keep
