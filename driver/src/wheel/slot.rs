@@ -184,7 +184,8 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     #[inline]
     fn restore_order(&mut self) {
         let len = self.row.len();
-        let is_due = !self.has_order() && len > 0 && len % BLOCK == 0 && len - BLOCK <= RESTORED;
+        // An empty row has an order.
+        let is_due = !self.has_order() && len % BLOCK == 0 && len - BLOCK <= RESTORED;
         if is_due && self.row.is_in_order(len / BLOCK - 1) {
             self.ordered_from = (len - BLOCK) as u32;
         }
