@@ -3,12 +3,13 @@
 //! Run it with `cargo run --example http_get --features hyper -- http://example.org/`. A failure is reported on standard error,
 //! and by the exit status: 1 if there was no answer, or if the answer is an error.
 
+#[path = "common/cause.rs"]
+mod cause;
 #[path = "common/duration.rs"]
 mod duration;
 #[path = "common/target.rs"]
 mod target;
 
-use std::error::Error;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -57,10 +58,7 @@ impl fmt::Display for Failure {
             Failure::Connect(host, address, error) => {
                 write!(f, "cannot connect to {host} at {address}: {error}")
             }
-            Failure::Http(error) => match error.source() {
-                Some(cause) => write!(f, "no whole answer: {error}: {cause}"),
-                None => write!(f, "no whole answer: {error}"),
-            },
+            Failure::Http(error) => write!(f, "no whole answer: {}", cause::with_cause(error)),
             Failure::Status(status, Some(location)) => write!(f, "the answer is {status}: see {location}"),
             Failure::Status(status, None) => write!(f, "the answer is {status}"),
             Failure::Output(error) => write!(f, "cannot write the page: {error}"),

@@ -1,6 +1,5 @@
 //! A connection to the server, and a request over it.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -13,6 +12,7 @@ use mainspring::net::{TcpStream, lookup_host};
 use mainspring::spawn;
 use mainspring::task::AbortOnDrop;
 
+use crate::cause::with_cause;
 use crate::target;
 
 /// The URL that is requested, and the server's address.
@@ -40,10 +40,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Connect(error) => write!(f, "cannot connect: {error}"),
-            Failure::Broken(error) => match error.source() {
-                Some(cause) => write!(f, "no whole answer: {error}: {cause}"),
-                None => write!(f, "no whole answer: {error}"),
-            },
+            Failure::Broken(error) => write!(f, "no whole answer: {}", with_cause(error)),
         }
     }
 }

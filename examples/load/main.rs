@@ -19,6 +19,8 @@
 //! | `options`  | the command line                                     |
 
 mod arrivals;
+#[path = "../common/cause.rs"]
+mod cause;
 mod client;
 #[path = "../common/duration.rs"]
 mod duration;

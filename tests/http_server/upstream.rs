@@ -1,9 +1,12 @@
 //! Another server behind this one: how much time it is told, and that it may be missing.
 
+use std::net::SocketAddr;
+
 use crate::common::{LONG, ms, paused, watchdog};
 use crate::{connect, serve, serve_before};
 use futures::{AsyncReadExt, AsyncWriteExt};
 use http_body_util::BodyExt;
+use hyper::http::response::Parts;
 use hyper::{Request, client};
 use mainspring::net::{TcpListener, TcpSocket};
 use mainspring::spawn;
@@ -51,12 +54,7 @@ fn a_further_server_that_cannot_be_reached_or_is_not_there_is_told_to_the_client
         let closed = TcpSocket::new_v4().unwrap();
         closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         for (upstream, status) in [(Some(closed.local_addr().unwrap()), 502), (None, 404)] {
-            let (address, _end, _server) = serve_before(upstream).await;
-            let (mut sender, connection) =
-                client::conn::http1::handshake(connect(address).await).await.unwrap();
-            spawn(connection).detach();
-            let request = Request::get("/upstream/").header("host", "x").body(String::new()).unwrap();
-            assert_eq!(sender.send_request(request).await.unwrap().status(), status);
+            assert_eq!(asked_before(upstream).await.0.status, status);
         }
     });
 }
@@ -76,17 +74,23 @@ fn another_protocol_that_a_further_server_takes_up_is_not_passed_on() {
             // Until the other has gone, with all that it has sent.
             while stream.read(&mut [0; 512]).await.is_ok_and(|n| n > 0) {}
         });
-        let (address, _end, _server) = serve_before(Some(further)).await;
-        let (mut sender, connection) = client::conn::http1::handshake(connect(address).await).await.unwrap();
-        spawn(connection).detach();
-        let request = Request::get("/upstream/").header("host", "x").body(String::new()).unwrap();
-        assert_eq!(sender.send_request(request).await.unwrap().status(), 502);
+        assert_eq!(asked_before(Some(further)).await.0.status, 502);
         switching.await.unwrap();
     });
 }
 
-/// Asks for a page of a further server that sends `sent` and ends its direction, and returns the answer of the server before it.
-async fn asked_before(sent: Vec<u8>) -> (hyper::http::response::Parts, Vec<u8>) {
+/// Asks a server for a page of the further server behind it, and returns the answer.
+async fn asked_before(further: Option<SocketAddr>) -> (Parts, Vec<u8>) {
+    let (address, _end, _server) = serve_before(further).await;
+    let (mut sender, connection) = client::conn::http1::handshake(connect(address).await).await.unwrap();
+    spawn(connection).detach();
+    let request = Request::get("/upstream/").header("host", "x").body(String::new()).unwrap();
+    let (head, body) = sender.send_request(request).await.unwrap().into_parts();
+    (head, body.collect().await.unwrap().to_bytes().to_vec())
+}
+
+/// The same, if the further server sends `sent` and ends its direction.
+async fn answered_behind(sent: Vec<u8>) -> (Parts, Vec<u8>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let further = listener.local_addr().unwrap();
     let answering = spawn(async move {
@@ -99,13 +103,9 @@ async fn asked_before(sent: Vec<u8>) -> (hyper::http::response::Parts, Vec<u8>) 
         }
         while stream.read(&mut [0; 512]).await.is_ok_and(|n| n > 0) {}
     });
-    let (address, _end, _server) = serve_before(Some(further)).await;
-    let (mut sender, connection) = client::conn::http1::handshake(connect(address).await).await.unwrap();
-    spawn(connection).detach();
-    let request = Request::get("/upstream/").header("host", "x").body(String::new()).unwrap();
-    let (head, body) = sender.send_request(request).await.unwrap().into_parts();
+    let answer = asked_before(Some(further)).await;
     answering.await.unwrap();
-    (head, body.collect().await.unwrap().to_bytes().to_vec())
+    answer
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn the_encoding_of_a_further_servers_answer_is_passed_on() {
     paused().block_on(async {
         let _still = stand_still();
         let sent = b"HTTP/1.1 200 OK\r\ncontent-encoding: x\r\ncontent-length: 1\r\n\r\ny";
-        let (head, body) = asked_before(sent.to_vec()).await;
+        let (head, body) = answered_behind(sent.to_vec()).await;
         assert_eq!((head.status.as_u16(), &*body), (200, &b"y"[..]));
         assert_eq!(head.headers["content-encoding"], "x");
     });
@@ -133,7 +133,7 @@ fn a_client_is_told_why_there_is_no_whole_answer_of_a_further_server() {
             (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nx\r\n", "Invalid chunk size"),
             (&[&b"HTTP/1.1 200 OK\r\n\r\n"[..], &[b'a'; (1 << 20) + 1]].concat(), "may have 1048576 bytes"),
         ] {
-            let (head, body) = asked_before(sent.to_vec()).await;
+            let (head, body) = answered_behind(sent.to_vec()).await;
             let body = String::from_utf8(body).unwrap();
             assert!(head.status == 502 && body.contains(why), "{why}: {body}");
         }

@@ -24,17 +24,20 @@ pub(super) struct Exchanges {
     /// When the answers must have been written that there are, each with the number of its exchange. (A `TimerMap` would do more than
     /// that, and take more memory than the rest of a connection.)
     unsent: RefCell<BTreeSet<(Instant, u64)>>,
+    /// How long it may take to write an answer.
+    limit: Duration,
     /// When the last one ended, or else the connection began.
     last: Cell<Instant>,
 }
 
 impl Exchanges {
-    /// Those of a connection that begins now.
-    pub(super) fn new() -> Rc<Self> {
+    /// Those of a connection that begins now, and whose answers must each be written within this time.
+    pub(super) fn new(limit: Duration) -> Rc<Self> {
         Rc::new(Exchanges {
             begun: Cell::new(0),
             under_way: Cell::new(0),
             unsent: RefCell::default(),
+            limit,
             last: Cell::new(Instant::now()),
         })
     }
@@ -69,15 +72,15 @@ impl Exchanges {
         }
     }
 
-    /// Waits until an answer could not be written within this time, which is the limit of all answers.
-    pub(super) async fn overdue(&self, limit: Duration) {
+    /// Waits until an answer could not be written in time.
+    pub(super) async fn overdue(&self) {
         loop {
             let first = self.unsent.borrow().first().map(|(due, _)| *due);
             match first {
                 Some(due) if due <= Instant::now() => return,
                 Some(due) => sleep_until(due).await,
                 // An answer that comes meanwhile is due later than that.
-                None => sleep(limit.max(LOOK)).await,
+                None => sleep(self.limit.max(LOOK)).await,
             }
         }
     }
@@ -92,9 +95,9 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Answers with these bytes, which must have been written within this time.
-    pub(super) fn answer(mut self, bytes: Bytes, limit: Duration) -> Unsent {
-        let due = Instant::now() + limit;
+    /// Answers with these bytes, which must be written within the limit from now on.
+    pub(super) fn answer(mut self, bytes: Bytes) -> Unsent {
+        let due = Instant::now() + self.all.limit;
         self.due = Some(due);
         self.all.unsent.borrow_mut().insert((due, self.number));
         Unsent { bytes, _exchange: self }

@@ -8,6 +8,8 @@
 
 #[path = "../../common/accept.rs"]
 pub(crate) mod accept;
+#[path = "../../common/cause.rs"]
+mod cause;
 pub(crate) mod deadline;
 #[path = "../../common/duration.rs"]
 pub(crate) mod duration;
@@ -131,7 +133,7 @@ async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<()
     // An answer is written as a whole: waiting for more data would only delay it.
     stream.set_nodelay(true)?;
     let Limits { head, answer, .. } = state.limits;
-    let exchanges = Exchanges::new();
+    let exchanges = Exchanges::new(answer);
     // While no request is in progress there is nothing to wait for.
     let detected = match select(pin!(timeout(head, prefix::detect(stream))), stop.clone()).await {
         Either::Left((detected, _)) => detected,
@@ -163,7 +165,7 @@ async fn converse(stream: TcpStream, state: &Rc<State>, stop: Stop) -> Result<()
             let serving = until(stop, connection, |connection| connection.graceful_shutdown());
             // A client that is idle has the same time once more to let the connection end.
             let still_idle = pin!(exchanges.idle(head.saturating_mul(2)));
-            unless_late(serving, select(pin!(exchanges.overdue(answer)), select(still_idle, left))).await
+            unless_late(serving, select(pin!(exchanges.overdue()), select(still_idle, left))).await
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The answers to requests.
 
 use std::convert::Infallible;
-use std::error::Error;
 use std::rc::Rc;
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -10,6 +9,7 @@ use hyper::{Method, Request, Response, StatusCode, header};
 use mainspring::time::{self, Instant, timeout_at};
 use mainspring::{Handle, sleep};
 
+use super::cause::with_cause;
 use super::exchanges::{Exchange, Unsent};
 use super::{State, deadline, duration, metrics, upstream};
 
@@ -39,7 +39,7 @@ pub(super) async fn answer(
     if for_head {
         drop_body(&mut answer);
     }
-    Ok(answer.map(|bytes| Full::new(exchange.answer(bytes, state.limits.answer))))
+    Ok(answer.map(|bytes| Full::new(exchange.answer(bytes))))
 }
 
 /// Answers within the time that the server gives, or that the client gives if it is less. Everything that the handler calls and
@@ -128,14 +128,6 @@ async fn echo(body: Incoming, most: usize, limit: Instant) -> Answer {
             text(StatusCode::BAD_REQUEST, format!("the body did not arrive: {error}\n"))
         }
         Err(_elapsed) => text(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time\n"),
-    }
-}
-
-/// Says an error, and its cause: hyper's errors leave that out.
-fn with_cause(error: &(dyn Error + Send + Sync + 'static)) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
     }
 }
 

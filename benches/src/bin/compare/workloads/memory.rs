@@ -59,6 +59,7 @@ pub(crate) fn tasks<P: Peer>(scale: &Scale) -> Metrics {
             // New tasks have their first turns in order, so when one more has ended, every other task sleeps. (A task that only
             // sleeps a few times itself would go before many of them.)
             main.spawn(ready(())).await;
+            // What a runtime has put off counts, too.
             for _ in 0..3 {
                 main.sleep(Duration::from_millis(1)).await;
             }
