@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use hyper::{Request, StatusCode, Uri, client, header};
 use mainspring::net::{TcpStream, lookup_host};
 use mainspring::{Runtime, spawn, timeout};
@@ -72,8 +73,6 @@ fn main() -> ExitCode {
     let runtime = Runtime::new().map_err(Failure::Runtime);
     match runtime.and_then(|runtime| runtime.block_on(run(&options))) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader has stopped reading, which is not an error.
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
             let _ = writeln!(io::stderr(), "http_get: {failure}");
             ExitCode::FAILURE
@@ -110,18 +109,26 @@ async fn fetch(url: &Uri, step: &mut &'static str) -> Result<(), Failure> {
     let location = answer.headers().get(header::LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
 
     *step = "the page";
-    let mut body = answer.into_body();
+    match write(answer.into_body()).await {
+        // The reader has stopped reading, which is not an error.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        written => written?,
+    }
+    drop(sender);
+    driver.detach();
+    if status.is_success() { Ok(()) } else { Err(Failure::Status(status, location)) }
+}
+
+/// Writes the page to standard output.
+async fn write(mut page: Incoming) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    while let Some(frame) = body.frame().await {
+    while let Some(frame) = page.frame().await {
         // A frame without data has trailers.
         if let Ok(data) = frame.map_err(Failure::Http)?.into_data() {
             out.write_all(&data).map_err(Failure::Output)?;
         }
     }
-    out.flush().map_err(Failure::Output)?;
-    drop(sender);
-    driver.detach();
-    if status.is_success() { Ok(()) } else { Err(Failure::Status(status, location)) }
+    out.flush().map_err(Failure::Output)
 }
 
 /// Connects to the first address that answers. The error is that of the last address.

@@ -255,7 +255,11 @@ where
         if let (0, Some(end)) = (self.left, self.end) {
             let sleep =
                 self.sleep.get_or_insert_with(|| Box::pin(time::sleep_until(end).made_at(self.made_at)));
-            ready!(sleep.as_mut().poll(cx));
+            if ready!(sleep.as_mut().poll_charged(cx)).is_err() {
+                // The runtime of an earlier wait is gone, or there is none.
+                sleep.set(time::sleep_until(end).made_at(self.made_at));
+                ready!(sleep.as_mut().poll(cx));
+            }
             // The next period begins with the next request.
             (self.left, self.end) = (self.number, None);
         }

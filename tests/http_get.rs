@@ -4,13 +4,13 @@ mod example;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mainspring::net::TcpSocket;
 
-use example::{PATIENCE, run, stderr, stdout};
+use example::{PATIENCE, binary, run, stderr, stdout};
 
 /// Listens, and passes the first connection to `serve` once the head of a request has come over it. Returns what came, when
 /// the thread is joined.
@@ -83,6 +83,27 @@ fn what_is_no_whole_answer_is_said_to_be_none() {
     for answer in ["", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhello", "SSH-2.0-OpenSSH_9.2\r\n\r\n"] {
         let (output, _, _) = with_answer(answer, "/");
         fails_with(&output, "no whole answer: ");
+    }
+}
+
+#[test]
+fn an_answer_that_is_an_error_is_one_although_its_page_is_not_read_to_the_end() {
+    for (answer, is_error) in [("200 OK", false), ("404 Not Found", true)] {
+        let (address, thread) = server(move |stream| {
+            let head = format!("HTTP/1.1 {answer}\r\ncontent-length: 1000000\r\n\r\n");
+            // The client may leave before the end.
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&[b'x'; 1_000_000]));
+        });
+        let mut command = Command::new(binary("http_get"));
+        command.arg(format!("http://{address}/")).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut client = command.spawn().unwrap();
+        drop(client.stdout.take());
+        let output = client.wait_with_output().unwrap();
+        thread.join().unwrap();
+        match is_error {
+            true => fails_with(&output, "the answer is 404 Not Found"),
+            false => assert!(output.status.success() && stderr(&output).is_empty(), "{}", stderr(&output)),
+        }
     }
 }
 

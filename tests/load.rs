@@ -5,6 +5,8 @@
 
 #[path = "../examples/load/arrivals.rs"]
 mod arrivals;
+#[path = "../examples/common/cause.rs"]
+mod cause;
 mod common;
 mod example;
 
@@ -202,6 +204,27 @@ fn a_server_that_goes_away_in_the_middle_leaves_errors_and_a_report() {
     // One request may be on its way when the server goes.
     let (refused, broken) = (report.errors("cannot connect: "), report.errors("no whole answer: "));
     assert!(refused + broken == 35 && broken <= 1, "{report:?}");
+}
+
+#[test]
+fn an_error_is_told_with_all_of_its_causes() {
+    #[derive(Debug)]
+    struct Layer(&'static str, Option<Box<Layer>>);
+    impl std::fmt::Display for Layer {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+    impl std::error::Error for Layer {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            self.1.as_deref().map(|cause| cause as _)
+        }
+    }
+    let reset = Layer("reset by peer", None);
+    assert_eq!(cause::with_cause(&reset), "reset by peer");
+    // As hyper has it for a request that it has not sent when the connection breaks.
+    let canceled = Layer("canceled", Some(Box::new(Layer("connection error", Some(Box::new(reset))))));
+    assert_eq!(cause::with_cause(&canceled), "canceled: connection error: reset by peer");
 }
 
 #[test]

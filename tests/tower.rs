@@ -144,6 +144,21 @@ fn who_stops_waiting_for_a_rate_limit_takes_nothing_from_the_next() {
 }
 
 #[test]
+fn a_rate_limit_goes_on_in_another_runtime_when_its_own_is_gone() {
+    let _watchdog = watchdog(LONG);
+    let mut limited = RateLimit::new(service_fn(nap), 1, ms(1));
+    for _ in 0..3 {
+        block_on(async {
+            for _ in 0..2 {
+                limited.ready().await.unwrap().call(Duration::ZERO).await.unwrap();
+            }
+            // A wait that ends with the runtime.
+            let _ = poll!(limited.ready());
+        });
+    }
+}
+
+#[test]
 fn dumps_and_panics_say_where_a_service_or_its_layer_was_made() {
     paused().block_on(async {
         let (line, limited) = (line!(), RateLimit::new(service_fn(nap), 1, HOUR));

@@ -1,11 +1,10 @@
-//! Says an error together with its cause, which hyper's errors leave out.
+//! Says an error together with its causes, which hyper's errors leave out.
 
 use std::error::Error;
+use std::iter::successors;
 
-/// Returns the text of an error, and that of its cause behind it, if it has one.
+/// Returns the text of an error, with those of its causes behind it.
 pub(crate) fn with_cause(error: &(dyn Error + 'static)) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
-    }
+    let causes = successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

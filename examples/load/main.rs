@@ -35,7 +35,7 @@ mod svg;
 #[path = "../common/target.rs"]
 mod target;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -163,13 +163,14 @@ async fn connect(options: &Options) -> Result<(Target, Vec<Connection>), String>
     let limit = options.timeout;
     let slow = |_| format!("connecting took more than the {} there were", format_duration(limit));
     let (target, first) = timeout(limit, Target::find(&options.url)).await.map_err(slow)??;
-    let others = stream::iter(1..options.connections).map(|number| {
-        let connecting = timeout(limit, target.connect());
-        async move {
-            let connected = connecting.await.map_err(slow)?;
-            connected
-                .map_err(|error| format!("{error}, after {number} connections; ask for fewer --connections"))
-        }
+    let open = Cell::new(1);
+    let others = stream::iter(1..options.connections).map(|_| async {
+        let connected = timeout(limit, target.connect()).await.map_err(slow)?;
+        let connected = connected.map_err(|error| {
+            format!("{error}, after {} connections; ask for fewer --connections", open.get())
+        })?;
+        open.set(open.get() + 1);
+        Ok::<_, String>(connected)
     });
     let mut connections: Vec<Connection> = others.buffer_unordered(AT_ONCE).try_collect().await?;
     connections.push(first);

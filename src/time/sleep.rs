@@ -415,7 +415,7 @@ impl Sleep {
 
     /// As [`poll_elapsed`](Sleep::poll_elapsed), and charges the budget for the result.
     #[inline]
-    pub(super) fn poll_charged(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    pub(crate) fn poll_charged(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let permit = ready!(self.as_mut().poll_permit(cx));
         let result = ready!(self.poll_elapsed(cx));
         permit.spend();
