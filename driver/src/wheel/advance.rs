@@ -157,7 +157,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     fn file_put_off(&mut self, store: &mut impl Store<K>, moves: &mut usize) {
         for _ in 0..PUT_OFF {
             let Some((when, source)) = self.head().filter(|_| *moves > 0) else { return };
-            let first = self.slots.get(source.index()).and_then(Slot::first);
+            let first = self.slots.get(source).and_then(Slot::first);
             let Some(&timer) = first.filter(|timer| timer.when == when) else { return };
             let deadline = store.deadline(timer.key, when);
             if deadline <= when || self.expire(store, source).is_none() {
@@ -177,7 +177,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             }
         }
         let id = self.occupied.earliest()?;
-        let slot = &mut self.slots[id.index()];
+        let slot = &mut self.slots[id];
         let taken = slot.pop_last(&mut self.pool)?;
         self.len -= 1;
         if slot.is_untidy() {
@@ -220,7 +220,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     pub fn for_each(&self, mut each: impl FnMut(K, Rank)) {
         self.tree.iter().for_each(|((_, rank), key)| each(*key, *rank));
         for id in self.open_slots().chain(self.occupied.iter()).chain(self.dealt()) {
-            self.slots[id.index()].timers().for_each(|(_, timer)| each(timer.key, timer.rank));
+            self.slots[id].timers().for_each(|(_, timer)| each(timer.key, timer.rank));
         }
     }
 
@@ -235,9 +235,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         }
         // What is in the tree is due within nanoseconds, or there are few: their slack is not used.
         let first = self.tree.first_key_value().map_or(Nanos::NEVER, |((when, _), _)| *when);
-        let mut most = self.open_slots().fold(first, |most, id| self.slots[id.index()].wake_until(most));
+        let mut most = self.open_slots().fold(first, |most, id| self.slots[id].wake_until(most));
         // An agenda sleeps while a crowd is being dealt.
-        most = self.dealt().map_or(most, |id| most.min(self.slots[id.index()].wake));
+        most = self.dealt().map_or(most, |id| most.min(self.slots[id].wake));
         let (mut last, mut before) = (None, None);
         for id in self.occupied.iter() {
             if id.start(self.elapsed) > most {
@@ -246,16 +246,16 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
                 }
                 break;
             }
-            most = most.min(self.slots[id.index()].wake);
+            most = most.min(self.slots[id].wake);
             (before, last) = (last, Some(id));
         }
         if most <= due {
             return Some(Park { due, wake: most, most });
         }
-        let opened = self.open_slots().filter_map(|id| self.slots[id.index()].last_opened_until(most));
+        let opened = self.open_slots().filter_map(|id| self.slots[id].last_opened_until(most));
         // All timers of the slot before the last one are due before the last one begins, so no other slot has to be asked.
         let mut waiting = [last, before].into_iter().flatten();
-        let waiting = waiting.find_map(|id| self.slots[id.index()].last_until(most));
+        let waiting = waiting.find_map(|id| self.slots[id].last_until(most));
         Some(Park { due, wake: opened.chain(waiting).fold(due, Nanos::max), most })
     }
 
@@ -268,7 +268,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         // What is open is read when nothing that waits is due before it: otherwise all timers of an open slot that were moved to later
         // times would be read for each timer that is due before that slot.
         let mut opened = Some(self.head().map_or(Nanos::NEVER, |(when, _)| when));
-        for slot in self.occupied.iter().map(|id| &self.slots[id.index()]) {
+        for slot in self.occupied.iter().map(|id| &self.slots[id]) {
             if opened.take_if(|when| *when <= slot.earliest).is_some() {
                 self.look_at_opened(&mut best, &mut deadline_of);
             }
@@ -289,7 +289,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// Looks at the timers of the tree and of open slots, as far as one of them may be the first.
     fn look_at_opened(&self, best: &mut First<K>, deadline_of: &mut impl FnMut(K, Nanos) -> Option<Nanos>) {
         self.tree.iter().all(|(&(when, rank), &key)| best.look(Timer { when, rank, key }, deadline_of));
-        for slot in self.open_slots().chain(self.dealt()).map(|id| &self.slots[id.index()]) {
+        for slot in self.open_slots().chain(self.dealt()).map(|id| &self.slots[id]) {
             if best.may_precede(slot.earliest) {
                 best.look_at(slot, deadline_of);
             }
@@ -306,7 +306,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let is_one_at_most = self.open & self.open.wrapping_sub(1) == 0;
         if is_one_at_most && self.tree.is_empty() {
             let id = self.open_slots().next()?;
-            return self.slots[id.index()].head().map(|(when, _)| (when, id));
+            return self.slots[id].head().map(|(when, _)| (when, id));
         }
         self.head_of_many()
     }
@@ -314,7 +314,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     #[inline(never)]
     fn head_of_many(&self) -> Option<(Nanos, SlotId)> {
         let first = self.tree.first_key_value().map(|(order, _)| (*order, SlotId::TREE));
-        let heads = self.open_slots().filter_map(|id| Some((self.slots[id.index()].head()?, id)));
+        let heads = self.open_slots().filter_map(|id| Some((self.slots[id].head()?, id)));
         // (With `min_by_key` this takes nearly twice as many instructions.)
         let first = heads.fold(first, |first, head| first.filter(|first| first.0 < head.0).or(Some(head)));
         first.map(|((when, _), source)| (when, source))
@@ -323,7 +323,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// Removes the head of `source`; `None` if it is a hole.
     #[inline]
     fn expire(&mut self, store: &mut impl Store<K>, source: SlotId) -> Option<Timer<K>> {
-        let Some(slot) = self.slots.get_mut(source.index()) else {
+        let Some(slot) = self.slots.get_mut(source) else {
             return self.tree.pop_first().map(|((when, rank), key)| Timer { when, rank, key });
         };
         let block = slot.head as usize / BLOCK;
@@ -340,7 +340,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         debug_assert!(self.open & (1 << id.level()) == 0, "a level has two open slots");
         let (has_next_round, was_dealt) = (self.has_next_round(), self.was_dealt(id));
         let dealt = self.dealt().filter(|_| was_dealt);
-        let slot = &mut self.slots[id.index()];
+        let slot = &mut self.slots[id];
         // Nothing is due before the slot's `earliest`, so the wheel can advance to it at once. Then timers that cascade go to lower
         // levels, with fewer moves left.
         let earliest = if has_next_round { start } else { slot.earliest };

@@ -22,15 +22,12 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// It takes O(n).
     pub fn check(&self, place_of: impl Fn(K) -> Place) {
         for id in (0..LEVELS).flat_map(|l| (0..SLOTS).map(move |s| SlotId::new(l, s))) {
-            let empty = self.slots.get(id.index()).filter(|slot| slot.is_empty());
+            let slot = self.slots.get(id);
+            let has_timers = slot.is_some_and(|slot| !slot.is_empty());
             let is_open = self.open_slots().any(|open| open == id);
             assert!(!is_open || !self.occupied.contains(id), "{id:?} is open and waits");
-            assert_eq!(
-                is_open || self.occupied.contains(id),
-                !self.slots.is_empty() && empty.is_none(),
-                "the bit of {id:?} is wrong"
-            );
-            assert!(empty.is_none_or(Slot::is_as_new), "{id:?} is empty, and not as new");
+            assert_eq!(is_open || self.occupied.contains(id), has_timers, "the bit of {id:?} is wrong");
+            assert!(has_timers || slot.is_none_or(Slot::is_as_new), "{id:?} is empty, and not as new");
         }
         let mut open = self.open_slots().chain(self.dealt());
         assert!(self.cascading.is_none_or(|id| open.any(|open| open == id)), "nothing cascades");
@@ -50,7 +47,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         };
         let mut len = self.tree.len();
         for id in self.occupied.iter() {
-            let slot = &self.slots[id.index()];
+            let slot = &self.slots[id];
             let live = slot.live();
             assert!(live > 0, "the bit of {id:?} is wrong");
             assert_eq!(slot.timers().count(), live, "{id:?} counts wrong");
@@ -70,7 +67,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             len += live;
         }
         for id in self.open_slots().chain(self.dealt()) {
-            let slot = &self.slots[id.index()];
+            let slot = &self.slots[id];
             assert!(!slot.is_empty(), "{id:?} is open and has no timers");
             assert!(is_ordered(slot), "{id:?} is open and out of order");
             assert!(slot.cascades() || self.cascading != Some(id), "{id:?} is in order and cascades");
@@ -91,7 +88,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         assert_eq!(waiting, earliest.map(|(_, start)| start), "a slot waits that starts earlier");
         assert_eq!(len, self.len, "the count is wrong");
         let slots = self.occupied.iter().chain(self.open_slots()).chain(self.dealt());
-        let timers = slots.flat_map(|id| self.slots[id.index()].timers());
+        let timers = slots.flat_map(|id| self.slots[id].timers());
         let wake = timers.map(|(_, timer)| timer.wake()).chain(self.tree.keys().map(|(when, _)| *when)).min();
         assert!(self.next_park().is_none_or(|park| Some(park.most) <= wake), "a park is too long");
     }

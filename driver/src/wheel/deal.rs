@@ -27,6 +27,7 @@
 use super::level::{LEVELS, SLOTS, SlotId, width};
 use super::pool::LONGEST;
 use super::row::Timer;
+use super::slot::Slot;
 use super::{Park, Store, Wheel};
 use crate::Nanos;
 
@@ -68,7 +69,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// Where timers that have yet to be dealt lie, if there are any.
     #[inline]
     pub(super) fn dealt(&self) -> Option<SlotId> {
-        self.slots.get(SlotId::DEALT.index()).filter(|slot| !slot.is_empty()).map(|_| SlotId::DEALT)
+        self.slots.get(SlotId::DEALT).filter(|slot| !slot.is_empty()).map(|_| SlotId::DEALT)
     }
 
     /// The slot on a level to which these timers belong, or any other slot itself.
@@ -105,7 +106,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// No timer that waits is due before this.
     #[inline]
     pub(super) fn earliest_waiting(&self) -> Nanos {
-        let earliest = |id: SlotId| self.slots[id.index()].earliest;
+        let earliest = |id: SlotId| self.slots[id].earliest;
         if self.has_next_round() {
             let slots = self.occupied.iter().chain(self.dealt());
             return slots.map(earliest).min().unwrap_or(Nanos::NEVER);
@@ -126,21 +127,21 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// To be called when a slot that waits may have become a crowd, or the timers of a crowd are due at more times than before.
     #[inline]
     pub(super) fn note_crowd(&mut self, id: SlotId) {
-        if self.slots[id.index()].is_crowd() {
+        if self.slots[id].is_crowd() {
             self.deal.next = self.deal.next.min(self.dealt_from(id));
         }
     }
 
     /// The slot that is to be dealt next, and from when on.
     fn next_crowd(&self) -> Option<(SlotId, Nanos)> {
-        let crowds = self.occupied.iter().filter(|id| self.slots[id.index()].is_crowd());
+        let crowds = self.occupied.iter().filter(|id| self.slots[*id].is_crowd());
         let crowds = crowds.map(|id| (id, self.dealt_from(id)));
         crowds.filter(|(_, from)| *from < Nanos::NEVER).min_by_key(|(_, from)| *from)
     }
 
     /// From when on a slot, which is a crowd, is to be dealt; [`Nanos::NEVER`] if it is not.
     fn dealt_from(&self, id: SlotId) -> Nanos {
-        let (slot, start) = (&self.slots[id.index()], id.start(self.elapsed));
+        let (slot, start) = (&self.slots[id], id.start(self.elapsed));
         let spread = slot.latest.saturating_nanos_since(slot.earliest);
         let levels = (Self::LOWEST..id.level()).rev().filter(|level| spread >= FEW * width(*level));
         let mut from = levels.map(|level| free_from(start, level));
@@ -180,7 +181,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     fn deal_slot(&mut self, store: &mut impl Store<K>, id: SlotId, moves: &mut usize) {
         for _ in 0..DEALT.min(*moves) {
             *moves -= 1;
-            let slot = &mut self.slots[SlotId::DEALT.index()];
+            let slot = &mut self.slots[SlotId::DEALT];
             let popped = slot.pop(store, &mut self.pool);
             if slot.is_empty() {
                 slot.clear(&mut self.pool);
@@ -204,9 +205,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     fn begin_to_deal(&mut self, id: SlotId) {
         let start = id.start(self.elapsed);
         self.occupied.clear(id);
-        self.slots.swap(id.index(), SlotId::DEALT.index());
-        let slot = &mut self.slots[SlotId::DEALT.index()];
-        slot.cascade();
+        let mut dealt = std::mem::replace(&mut self.slots[id], Slot::new());
+        dealt.cascade();
+        *self.slots.make(SlotId::DEALT) = dealt;
         // A dealt timer's place leads to the slot from which it has come: whoever looks there has to read the cell.
         self.latest_open = self.latest_open.max(Nanos::new(start.get() + (width(id.level()) - 1)));
         self.deal.slot = id;
@@ -218,7 +219,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let stays = SlotId::of(self.elapsed, timer.when) == Some(self.deal.slot);
         let ahead = self.slot_ahead(timer.when).filter(|_| stays);
         let Some(id) = ahead else { return self.file(store, timer) };
-        let slot = &mut self.slots[id.index()];
+        let slot = self.slots.make(id);
         if !slot.push_at_once(store, timer) && !slot.fill(store, timer) {
             slot.push(store, timer, &mut self.pool);
             self.occupied.set(id);

@@ -112,7 +112,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let mut slots = [[0; SLOTS]; LEVELS];
         let mut opened = self.tree.len();
         for id in self.open_slots().chain(self.occupied.iter()).chain(self.dealt()) {
-            let slot = &self.slots[id.index()];
+            let slot = &self.slots[id];
             if slot.cascades() || self.occupied.contains(id) {
                 let id = self.on_level(id);
                 slots[id.level()][id.slot()] += slot.live() as u32;
@@ -159,11 +159,6 @@ impl SlotId {
     #[inline]
     pub(super) fn current(elapsed: Nanos, level: usize) -> SlotId {
         SlotId::new(level, (elapsed.get() >> shift(level)) as usize & (SLOTS - 1))
-    }
-
-    #[inline]
-    pub(super) fn index(self) -> usize {
-        self.0
     }
 
     #[inline]

@@ -60,6 +60,7 @@ mod opened;
 mod pool;
 mod row;
 mod slot;
+mod slots;
 mod store;
 mod tree;
 
@@ -69,7 +70,7 @@ use deal::Deal;
 use level::{Occupied, SlotId, bits};
 use pool::Pool;
 use row::Timer;
-use slot::Slot;
+use slots::Slots;
 use tree::Tree;
 
 pub use advance::Due;
@@ -120,8 +121,7 @@ const STRAGGLERS: usize = 64;
 /// ```
 pub struct Wheel<K, const SHORT: usize = { pool::LONGEST }> {
     occupied: Occupied,
-    /// Those of all levels, and [`SlotId::DEALT`]. Empty until the first timer is filed.
-    slots: Vec<Slot<K, SHORT>>,
+    slots: Slots<K, SHORT>,
     /// Up to when the wheel has been processed: all slots that start at or before it have been opened.
     elapsed: Nanos,
     /// No slot that waits starts at or before this.
@@ -166,7 +166,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         const { assert!(SHORT >= 8 && SHORT <= pool::LONGEST) }
         Wheel {
             occupied: Occupied::default(),
-            slots: Vec::new(),
+            slots: Slots::new(),
             elapsed: at,
             clear_until: Nanos::NEVER,
             open: 0,
@@ -178,6 +178,20 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             len: 0,
             moved: 0,
         }
+    }
+
+    /// Lets the slots of a level be allocated when one of them is first needed, 6 kB, instead of all of them with the first timer, 56 kB:
+    /// for a wheel that has few timers, or one of very many wheels.
+    ///
+    /// ```
+    /// # use mainspring_driver::{Nanos, wheel::Wheel};
+    /// let wheel = Wheel::<u64>::new(Nanos::ZERO).allocate_by_level();
+    /// # assert_eq!(wheel.allocated_bytes(), 0);
+    /// ```
+    #[must_use]
+    pub fn allocate_by_level(mut self) -> Wheel<K, SHORT> {
+        self.slots.by_level = true;
+        self
     }
 
     /// Up to when the wheel has been processed. It never goes back, and nothing that is due before it waits in a slot.
@@ -270,7 +284,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let place = store.place(key);
         let id = SlotId::of(self.elapsed, place.when);
         let same = id.filter(|_| id == SlotId::of(self.elapsed, deadline));
-        if let Some((id, slot)) = same.and_then(|id| Some((id, self.slots.get_mut(id.index())?))) {
+        if let Some((id, slot)) = same.and_then(|id| Some((id, self.slots.get_mut(id)?))) {
             let bounds = (slot.earliest, slot.latest);
             if slot.edit(store, key, place.index, deadline, slack) {
                 if (slot.earliest, slot.latest) != bounds {
@@ -286,12 +300,12 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         found
     }
 
-    /// Bytes that the wheel has allocated: 24 for a timer whose key has eight bytes, at least 1,536 for a slot with timers, and 16 for
-    /// each 64 timers that a slot with more than 64 has had at most. The tree of timers that are due in the same 16 ns, or came out of
-    /// order, is not counted.
+    /// Bytes that the wheel has allocated: 88 for each of 640 slots or of those that were [needed](Wheel::allocate_by_level), 24 for a
+    /// timer whose key has eight bytes, at least 1,536 for a slot with timers, and 16 for each 64 timers that a slot with more than 64
+    /// has had at most. The tree of timers that are due in the same 16 ns, or came out of order, is not counted.
     pub fn allocated_bytes(&self) -> usize {
         let listed = self.slots.iter().map(|slot| slot.row.listed()).sum();
-        self.slots.capacity() * size_of::<Slot<K, SHORT>>() + self.pool.allocated_bytes(listed)
+        self.slots.iter().map(size_of_val).sum::<usize>() + self.pool.allocated_bytes(listed)
     }
 
     /// How much memory of a past burst is yet to be freed, a little at each [`Due::Idle`].
@@ -312,7 +326,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     fn take_out(&mut self, key: K, place: Place, known: bool) -> Option<Option<SlotId>> {
         let whose = if known && place.when > self.latest_open { None } else { Some(key) };
         let id = SlotId::of(self.elapsed, place.when);
-        if let Some(slot) = id.and_then(|id| self.slots.get_mut(id.index())) {
+        if let Some(slot) = id.and_then(|id| self.slots.get_mut(id)) {
             if slot.remove(place.index, whose, &mut self.pool) {
                 return Some(id.filter(|_| slot.is_untidy()));
             }
@@ -323,14 +337,14 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// The same for a timer whose slot may be open, or that may have been dealt.
     #[inline(never)]
     fn take_out_opened(&mut self, key: K, place: Place) -> Option<Option<SlotId>> {
-        if let Some(id) = self.slot_ahead(place.when) {
-            let slot = &mut self.slots[id.index()];
+        let ahead = self.slot_ahead(place.when);
+        if let Some((id, slot)) = ahead.and_then(|id| Some((id, self.slots.get_mut(id)?))) {
             if slot.remove(place.index, Some(key), &mut self.pool) {
                 return Some(Some(id).filter(|_| slot.is_untidy()));
             }
         }
         let (id, index, rank) = self.find_opened(key, place)?;
-        if let Some(slot) = self.slots.get_mut(id.index()) {
+        if let Some(slot) = self.slots.get_mut(id) {
             slot.remove_opened(index, &mut self.pool);
             self.cascade_if_sparse(id);
             self.close_if_empty(id);
@@ -343,7 +357,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// The open slot in which a timer lies, its index there, and its rank. The index means nothing if it is the tree.
     fn find_opened(&self, key: K, place: Place) -> Option<(SlotId, usize, Rank)> {
         let find = |id: SlotId| {
-            let slot = &self.slots[id.index()];
+            let slot = &self.slots[id];
             let index = slot.find(key, place)?;
             Some((id, index, slot.row.get(index)?.rank))
         };
@@ -362,7 +376,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// To be called when a timer has left an open slot.
     #[inline]
     fn close_if_empty(&mut self, id: SlotId) {
-        let slot = &mut self.slots[id.index()];
+        let slot = &mut self.slots[id];
         if slot.is_empty() {
             slot.clear(&mut self.pool);
             self.open &= !(1 << id.level());
@@ -380,9 +394,9 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             return;
         }
         if self.is_sparse(id) {
-            self.slots[id.index()].cascade();
+            self.slots[id].cascade();
         }
-        if self.slots[id.index()].cascades() {
+        if self.slots[id].cascades() {
             self.cascading = Some(id);
         }
     }
@@ -390,13 +404,13 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// Whether an open slot has much memory for few timers. (A slot of level 0 is over in 16 ns.)
     #[inline]
     fn is_sparse(&self, id: SlotId) -> bool {
-        let slot = &self.slots[id.index()];
+        let slot = &self.slots[id];
         slot.is_sparse() && !slot.is_short() && id.level() > 0
     }
 
     /// The rank of the timer of `key`, if it lies at `place`, in the slot `id`, in one of the next round, or in an open one.
     fn rank(&self, id: Option<SlotId>, key: K, place: Place) -> Option<Rank> {
-        let cell = |id: SlotId| self.slots.get(id.index())?.row.at(place.index as usize, key);
+        let cell = |id: SlotId| self.slots.get(id)?.row.at(place.index as usize, key);
         let waiting = id.and_then(cell).or_else(|| self.slot_ahead(place.when).and_then(cell));
         waiting.map(|cell| cell.rank).or_else(|| self.find_opened(key, place).map(|(_, _, rank)| rank))
     }
@@ -404,7 +418,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     /// Shortens or clears a slot that [says](Slot::is_untidy) it needs it.
     #[inline(never)]
     fn tidy(&mut self, store: &mut impl Store<K>, id: SlotId) {
-        let slot = &mut self.slots[id.index()];
+        let Some(slot) = self.slots.get_mut(id) else { return };
         let had_order = slot.has_order();
         slot.tidy(store, &mut self.pool);
         if slot.is_empty() {
@@ -420,7 +434,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     fn file(&mut self, store: &mut impl Store<K>, timer: Timer<K>) {
         let Timer { when, rank, key } = timer;
         let id = SlotId::of(self.elapsed, when).unwrap_or(SlotId::TREE);
-        let slot = self.slots.get_mut(id.index());
+        let slot = self.slots.get_mut(id);
         if !slot.is_some_and(|slot| slot.push_at_once(store, timer) || slot.fill_at_once(store, timer)) {
             self.file_slowly(store, id, when, rank, key);
         }
@@ -433,10 +447,10 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     #[inline(never)]
     fn file_slowly(&mut self, store: &mut impl Store<K>, id: SlotId, when: Nanos, rank: Rank, key: K) {
         let timer = Timer { when, rank, key };
-        if self.slots.is_empty() {
-            self.slots.resize_with(SlotId::TREE.index(), Slot::new);
-        }
-        while let Some(slot) = self.slots.get_mut(id.index()) {
+        let is_due_now = id == SlotId::TREE;
+        let current = SlotId::current(self.elapsed, 0);
+        self.slots.make(if is_due_now { current } else { id });
+        while let Some(slot) = self.slots.get_mut(id) {
             if slot.fill(store, timer) {
                 return self.note_crowd(id);
             }
@@ -453,9 +467,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
             }
             self.file_in_tree(store, straggler);
         }
-        let is_due_now = id == SlotId::TREE;
-        let current = SlotId::current(self.elapsed, 0);
-        if is_due_now && self.slots[current.index()].push_opened(store, timer, &mut self.pool) {
+        if is_due_now && self.slots[current].push_opened(store, timer, &mut self.pool) {
             self.latest_open = self.latest_open.max(when);
             self.open |= 1;
         } else {

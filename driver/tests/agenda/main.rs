@@ -254,6 +254,22 @@ fn each_entry_that_was_put_off_costs_one_move() {
 }
 
 #[test]
+fn with_an_entry_that_was_put_off_those_behind_it_move_that_were_put_off_too_as_far_as_moves_are_granted() {
+    let at = |n: u64| Nanos::new((1 << 20) + 1_000 * n);
+    let mut agenda = Agenda::new();
+    let keys: Vec<Key> = (0..6).map(|n| agenda.insert(n, at(n))).collect();
+    for &key in &keys[..4] {
+        assert!(agenda.reset(key, Nanos::new(1 << 40)));
+    }
+    // The last two were not put off, and cost nothing.
+    for (now, granted, left) in [(0, 2, 0), (1, 20, 20), (2, 20, 18), (3, 20, 20)] {
+        let mut moves = granted;
+        assert_eq!((agenda.pop_due_within(at(now), &mut moves), moves), (Popped::Idle, left), "{now}");
+        agenda.check();
+    }
+}
+
+#[test]
 fn a_peek_finds_the_first_of_equal_deadlines_wherever_it_waits() {
     // Each time the entry that came first is moved to the deadline of others, or another entry is put off to
     // the first one's deadline.
@@ -319,10 +335,15 @@ fn nothing_is_allocated_before_the_first_entry() {
     let mut agenda = Agenda::<u64>::new();
     assert!(agenda.pop_due(Nanos::new(1 << 40)).is_none() && agenda.peek().is_none());
     assert_eq!((agenda.next_wake(), agenda.next_deadline(), agenda.allocated_bytes()), (None, None, 0));
-    // Then it takes as much as its documentation says.
-    agenda.insert(1, Nanos::new(1 << 40));
-    let bytes = agenda.allocated_bytes();
-    assert!((50_000..65_000).contains(&bytes), "{bytes} bytes");
+    // Then it takes as much as its documentation says: with a deadline in a minute, and in a second, too.
+    let mut agenda = Agenda::new();
+    let mut bytes = |deadline: u64| {
+        agenda.insert(1, Nanos::new(deadline));
+        agenda.allocated_bytes()
+    };
+    let (minute, second) = (bytes(60_000_000_000), bytes(1_000_000_000));
+    assert!((7_000..10_000).contains(&minute), "{minute} bytes");
+    assert!((14_000..18_000).contains(&second), "{second} bytes");
 }
 
 /// Entries that come due 20 µs apart, in the order in which they were put in: returns the number of looks until all have come

@@ -69,8 +69,9 @@ pub(crate) fn run(bytes: &[u8]) -> Tally {
 
 fn play<const SHORT: usize>(start: Op, ops: impl Iterator<Item = Op>) -> Tally {
     let now = start.start();
+    let wheel = Wheel::<u32, SHORT>::with_short(Nanos::new(now));
     let mut case = Case {
-        wheel: Wheel::<u32, SHORT>::with_short(Nanos::new(now)),
+        wheel: if start.how & 16 == 0 { wheel } else { wheel.allocate_by_level() },
         owners: Owners { place: vec![], deadline: vec![] },
         list: vec![],
         now,
