@@ -41,6 +41,22 @@ fn a_park_ends_at_the_last_deadline_that_it_can_gather() {
 }
 
 #[test]
+fn while_a_timer_is_due_its_slack_does_not_put_the_end_of_the_park_off() {
+    let first = 2 * width(3);
+    let mut bench = Bench::new(0);
+    for ahead in [0, 0, 500] {
+        let key = bench.add(Nanos::NEVER.get());
+        bench.cancel(key);
+        bench.owners.slack[key] = Slack::at_most_nanos(1 << 10);
+        bench.file(key, first + ahead);
+    }
+    assert_eq!(bench.next_wake(), Some(at(first + 500)));
+    assert!(matches!(bench.next(first), Due::Fire { .. }));
+    // The second is due at the time up to which the wheel has been processed.
+    assert_eq!((bench.wheel.elapsed(), bench.next_wake()), (at(first), Some(at(first))));
+}
+
+#[test]
 fn a_slot_that_begins_within_the_slack_and_is_due_beyond_it_puts_nothing_off() {
     let first = (8 << 20) - 100;
     let mut bench = Bench::new(0);
