@@ -177,6 +177,12 @@ fn each_move_is_counted_once() {
     assert_eq!(bench.advance(2 << 30, usize::MAX), (0..9).rev().collect::<Vec<_>>());
     assert_eq!(bench.wheel.moved(), 9);
 
+    // So do those that are due at the end of the slot: the wheel stands at the first of them when they move.
+    let end = (2 << 30) - (1 << 16);
+    let mut bench = Bench::of((0..40).map(|key| end + (39 - key) * 16));
+    assert_eq!(bench.advance(2 << 30, usize::MAX).len(), 40);
+    assert_eq!(bench.wheel.moved(), 40);
+
     // Three timers are found to have been reset to later when they would expire.
     let mut bench = Bench::of([10, 11, 12]);
     bench.owners.deadline[2] = at(50 << 16);

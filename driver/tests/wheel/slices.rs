@@ -3,7 +3,16 @@
 use mainspring_driver::Nanos;
 use mainspring_driver::wheel::{Due, Place};
 
-use crate::bench::{Bench, at, width};
+use crate::bench::{Bench, Usual, at, width};
+
+#[test]
+fn thirty_two_timers_that_are_sorted_cost_a_move() {
+    let mut bench = Usual::of((0..640).map(|key| width(3) + 640 - key));
+    let mut moves = 100;
+    let due = bench.wheel.next_due(&mut bench.owners, at(2 * width(3)), &mut moves);
+    assert!(matches!(due, Due::Fire { key: 639, .. }), "{due:?}");
+    assert_eq!((moves, bench.wheel.moved()), (80, 0));
+}
 
 #[test]
 fn a_cascade_that_its_moves_cut_short_keeps_all_timers_in_order() {
