@@ -74,10 +74,15 @@ impl<const SHORT: usize> BenchOf<SHORT> {
 
     /// Adds a timer, whose sequence number is its key.
     pub(crate) fn add(&mut self, deadline: u64) -> usize {
+        self.add_with(Slack::ZERO, deadline)
+    }
+
+    /// The same, with this slack.
+    pub(crate) fn add_with(&mut self, slack: Slack, deadline: u64) -> usize {
         let key = self.owners.place.len();
         self.owners.place.push(Place::NOWHERE);
         self.owners.deadline.push(at(deadline));
-        self.owners.slack.push(Slack::ZERO);
+        self.owners.slack.push(slack);
         self.file(key, deadline);
         key
     }

@@ -10,10 +10,7 @@ fn a_park_ends_at_the_last_deadline_that_it_can_gather() {
     let slack = Slack::at_most_nanos(1 << 20);
     let mut bench = Bench::new(0);
     let file = |bench: &mut Bench, deadline: u64| {
-        let key = bench.add(Nanos::NEVER.get());
-        bench.cancel(key);
-        bench.owners.slack[key] = slack;
-        bench.file(key, deadline);
+        let key = bench.add_with(slack, deadline);
         bench.check();
         key
     };
@@ -45,10 +42,7 @@ fn while_a_timer_is_due_its_slack_does_not_put_the_end_of_the_park_off() {
     let first = 2 * width(3);
     let mut bench = Bench::new(0);
     for ahead in [0, 0, 500] {
-        let key = bench.add(Nanos::NEVER.get());
-        bench.cancel(key);
-        bench.owners.slack[key] = Slack::at_most_nanos(1 << 10);
-        bench.file(key, first + ahead);
+        bench.add_with(Slack::at_most_nanos(1 << 10), first + ahead);
     }
     assert_eq!(bench.next_wake(), Some(at(first + 500)));
     assert!(matches!(bench.next(first), Due::Fire { .. }));
@@ -60,10 +54,7 @@ fn while_a_timer_is_due_its_slack_does_not_put_the_end_of_the_park_off() {
 fn a_slot_that_begins_within_the_slack_and_is_due_beyond_it_puts_nothing_off() {
     let first = (8 << 20) - 100;
     let mut bench = Bench::new(0);
-    let key = bench.add(Nanos::NEVER.get());
-    bench.cancel(key);
-    bench.owners.slack[key] = Slack::at_most_nanos(1 << 20);
-    bench.file(key, first);
+    bench.add_with(Slack::at_most_nanos(1 << 20), first);
     // Its slot begins at 8 << 20.
     bench.add((9 << 20) + 5);
     assert_eq!(bench.next_wake(), Some(at(first)));
@@ -76,11 +67,8 @@ fn a_precise_timer_far_behind_others_shortens_the_park_to_those_that_were_looked
         let start = 2 * width(3);
         let mut bench = Bench::new(0);
         for n in 0..=100 {
-            let key = bench.add(Nanos::NEVER.get());
-            bench.cancel(key);
-            bench.owners.slack[key] =
-                if precise && n == 100 { Slack::ZERO } else { Slack::at_most_nanos(1 << 20) };
-            bench.file(key, start + 1_000 + n * 100);
+            let slack = if precise && n == 100 { Slack::ZERO } else { Slack::at_most_nanos(1 << 20) };
+            bench.add_with(slack, start + 1_000 + n * 100);
         }
         assert_eq!(bench.advance(start + 500, 100), []);
         // The wheel looks at 64, and assumes that the next one may be precise if any timer is.
@@ -96,13 +84,9 @@ fn who_was_cancelled_in_an_open_slot_is_not_waited_for() {
     {
         let start = 2 * width(3);
         let mut bench = Bench::new(0);
-        let keys: Vec<usize> = Vec::from_iter(deadlines.map(|deadline| {
-            let key = bench.add(Nanos::NEVER.get());
-            bench.cancel(key);
-            bench.owners.slack[key] = Slack::at_most_nanos(256);
-            bench.file(key, start + deadline);
-            key
-        }));
+        let keys: Vec<usize> = Vec::from_iter(
+            deadlines.map(|deadline| bench.add_with(Slack::at_most_nanos(256), start + deadline)),
+        );
         let key_of =
             |deadline| keys[deadlines.iter().position(|other| *other == deadline).expect("it is one")];
         assert_eq!(bench.advance(start + 10, 100), []);
@@ -175,10 +159,7 @@ fn a_park_gathers_crowds_too() {
             // (A crowd that is out of order, and no longer short, is dealt before its time: that ends a park, too.)
             let mut bench = Usual::new(0);
             let mut file = |deadline: u64| {
-                let key = bench.add(Nanos::NEVER.get());
-                bench.cancel(key);
-                bench.owners.slack[key] = slack;
-                bench.file(key, deadline);
+                bench.add_with(slack, deadline);
             };
             (0..1_000).for_each(|n| file(start + 2_000 * if reverse { 999 - n } else { n }));
             if opened {
@@ -192,10 +173,7 @@ fn a_park_gathers_crowds_too() {
             // A crowd with one deadline is woken at that deadline.
             let mut bench = Bench::new(0);
             for _ in 0..1_000 {
-                let key = bench.add(Nanos::NEVER.get());
-                bench.cancel(key);
-                bench.owners.slack[key] = slack;
-                bench.file(key, start);
+                bench.add_with(slack, start);
             }
             assert_eq!(bench.next_wake(), Some(at(start)));
         }
