@@ -9,6 +9,8 @@
 //! * A waiting task is woken when an entry is put before all others, and when there is nothing left to wait for. Its
 //!   waker runs when everything is consistent again: code that changes the agenda calls [`Due::sooner`] or
 //!   [`Due::fewer`] last.
+//! * The agenda is told the time by whoever reads the clock for an entry, and otherwise by [`Due::tell_time`], before an entry is
+//!   inserted or moved.
 //! * It belongs to one runtime: the one in which it was made or, if it was made outside a runtime, the one in which it
 //!   was first used.
 
@@ -105,29 +107,32 @@ impl<T> Due<T> {
         self.runtime.as_ref().map(|runtime| runtime.timers().latest())
     }
 
+    /// The time when `duration` has passed. Tells the agenda the time.
     #[track_caller]
     pub(super) fn after(&mut self, duration: Duration) -> Nanos {
-        self.timers().now().saturating_add(duration)
+        let now = self.timers().now();
+        self.agenda.note(now);
+        now.saturating_add(duration)
     }
 
+    /// The time of `instant`. Tells the agenda the time.
     #[track_caller]
     pub(super) fn at(&mut self, instant: Instant) -> Nanos {
         // All runtimes count time alike, but there must be a runtime.
         self.timers();
+        self.tell_time();
         instant::to_nanos(instant)
     }
 
     /// Inserts an entry. Call [`sooner`](Due::sooner) afterwards, unless a poll does this.
     pub(super) fn insert(&mut self, value: T, at: Nanos) -> Key {
         self.ended = false;
-        self.tell_time();
         self.agenda.insert(value, at)
     }
 
     /// Gives an entry another time. Returns whether the entry is there. Call [`sooner`](Due::sooner) afterwards, unless a
     /// poll does this.
     pub(super) fn move_to(&mut self, key: Key, at: Nanos) -> bool {
-        self.tell_time();
         self.agenda.reset(key, at)
     }
 
@@ -142,7 +147,7 @@ impl<T> Due<T> {
 
     /// Tells the agenda the time: an entry that is inserted or reset now has a share of the time from now on as its
     /// slack. On the runtime's thread the latest reading is of this turn. On another it may be from before a long park.
-    fn tell_time(&mut self) {
+    pub(super) fn tell_time(&mut self) {
         if let Some(runtime) = &self.runtime {
             let timers = runtime.timers();
             self.agenda.note(if runtime.is_running_here() { timers.latest() } else { timers.now() });

@@ -1,11 +1,13 @@
 //! When the task that waits is woken, and when an empty map ends.
 
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use crate::common::{HOUR, LONG, Probe, manual, ms, us, watchdog};
 use crate::poll;
-use mainspring::time::{Instant, TimerMap, advance};
+use mainspring::Builder;
+use mainspring::time::{Instant, TimerMap, Tolerance, advance};
 
 #[test]
 fn a_task_that_waits_is_woken_by_what_concerns_it() {
@@ -84,4 +86,47 @@ fn the_tolerance_is_the_runtimes_or_the_maps_own() {
     assert!(sleeps_until_second(|| TimerMap::new().tolerance(ms(1))));
     assert!(!sleeps_until_second(|| TimerMap::new().tolerance(us(400))));
     assert!(!sleeps_until_second(|| TimerMap::new().precise()));
+}
+
+#[test]
+fn a_time_given_on_another_thread_during_a_long_park_has_the_tolerance_of_the_time_that_is_left() {
+    let _watchdog = watchdog(LONG);
+    type Give = fn(&mut TimerMap<u32, ()>, Instant);
+    let ways: [(&str, Give); 8] = [
+        ("insert", |map, _| _ = map.insert(2, (), ms(40))),
+        ("insert_at", |map, now| _ = map.insert_at(2, (), now + ms(40))),
+        ("reset", |map, _| assert!(map.reset(&1, ms(40)))),
+        ("reset_at", |map, now| assert!(map.reset_at(&1, now + ms(40)))),
+        ("handle.insert", |map, _| map.handle().insert(2, (), ms(40)).unwrap()),
+        ("handle.insert_at", |map, now| map.handle().insert_at(2, (), now + ms(40)).unwrap()),
+        ("handle.reset", |map, _| map.handle().reset(1, ms(40)).unwrap()),
+        ("handle.reset_at", |map, now| map.handle().reset_at(1, now + ms(40)).unwrap()),
+    ];
+    let tolerance = Tolerance::Fixed { ratio: 0.5, max: Duration::from_secs(60) };
+    let runtime = Builder::new().timer_tolerance(tolerance).build().unwrap();
+    let (done, wait) = futures::channel::oneshot::channel::<()>();
+    let done = Arc::new(done);
+    let elsewhere = ways.map(|(way, give)| {
+        let mut map = runtime.block_on(async { TimerMap::new() });
+        let done = done.clone();
+        let thread = std::thread::spawn(move || {
+            map.insert(1, (), HOUR);
+            map.insert(3, (), ms(1440));
+            // Meanwhile the runtime is parked, and nobody reads its clock.
+            std::thread::sleep(ms(1000));
+            let now = Instant::now();
+            give(&mut map, now);
+            let first = futures::executor::block_on(map.next_expired()).unwrap();
+            drop(done);
+            (first.0, now.elapsed())
+        });
+        (way, thread)
+    });
+    drop(done);
+    runtime.block_on(wait).unwrap_err();
+    for (way, thread) in elsewhere {
+        let (first, after) = thread.join().unwrap();
+        // It may be late by 20 ms, half of what was left, and not by half of the second since the last reading.
+        assert!(first != 3 && after >= ms(40) && after < ms(340), "{way}: {first} after {after:?}");
+    }
 }

@@ -230,9 +230,13 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
                 return true;
             };
             match command {
-                Command::Insert { key, value, at } => drop(self.put(key, value, at)),
+                Command::Insert { key, value, at } => {
+                    self.due.tell_time();
+                    drop(self.put(key, value, at));
+                }
                 Command::Reset { key, at } => {
                     if let Some(entry) = self.find(&key) {
+                        self.due.tell_time();
                         self.due.move_to(entry, at);
                     }
                 }

@@ -331,6 +331,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         K: Borrow<Q>,
     {
         let Some(entry) = self.find(key) else { return false };
+        self.due.tell_time();
         self.due.reset(entry, instant::to_nanos(when))
     }
 
