@@ -106,7 +106,8 @@ async fn fetch(url: &Uri, step: &mut &'static str) -> Result<(), Failure> {
         .expect("a URL that was parsed has a valid path and host");
     let answer = sender.send_request(request).await.map_err(Failure::Http)?;
     let status = answer.status();
-    let location = answer.headers().get(header::LOCATION).and_then(|to| to.to_str().ok()).map(str::to_owned);
+    let location = answer.headers().get(header::LOCATION).and_then(|to| to.to_str().ok());
+    let location = location.filter(|to| !to.is_empty()).map(str::to_owned);
 
     *step = "the page";
     match write(answer.into_body()).await {

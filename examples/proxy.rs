@@ -11,6 +11,8 @@
 mod accept;
 #[path = "common/address.rs"]
 mod address;
+#[path = "common/count.rs"]
+mod count;
 #[path = "common/descriptors.rs"]
 mod descriptors;
 #[path = "common/duration.rs"]
@@ -38,6 +40,7 @@ use mainspring::task::JoinHandle;
 use mainspring::{Runtime, spawn, timeout};
 
 use accept::Backoff;
+use count::connections;
 use say::say;
 
 /// A TCP proxy.
@@ -148,20 +151,13 @@ async fn serve(options: &Rc<Options>) -> Result<(), String> {
     // From here on new connections are refused.
     drop(listener);
     let grace = format_duration(options.grace);
-    let _ = say(format_args!("stopping; {} may go on for {grace}", count(open.len())));
+    let _ = say(format_args!("stopping; {} may go on for {grace}", connections(open.len())));
     let _ = timeout(options.grace, async { while open.next().await.is_some() {} }).await;
     if !open.is_empty() {
         // The connections end with the runtime, which closes their sockets.
-        let _ = say(format_args!("{} cut off", count(open.len())));
+        let _ = say(format_args!("{} cut off", connections(open.len())));
     }
     Ok(())
-}
-
-fn count(connections: usize) -> String {
-    match connections {
-        1 => "1 connection".to_owned(),
-        n => format!("{n} connections"),
-    }
 }
 
 /// Forwards one connection until it ends, and prints how it ended.

@@ -76,6 +76,8 @@ fn an_answer_that_is_an_error_is_one_and_its_page_is_shown() {
     let (output, _, _) =
         with_answer("HTTP/1.1 302 Found\r\nlocation: http://there/\r\ncontent-length: 0\r\n\r\n", "/");
     fails_with(&output, "the answer is 302 Found: see http://there/");
+    let (output, _, _) = with_answer("HTTP/1.1 302 Found\r\nlocation:\r\ncontent-length: 0\r\n\r\n", "/");
+    assert!(stderr(&output).ends_with("the answer is 302 Found\n"), "{}", stderr(&output));
 }
 
 #[test]

@@ -17,6 +17,8 @@
 
 #[path = "../common/address.rs"]
 mod address;
+#[path = "../common/count.rs"]
+mod count;
 #[path = "../common/interrupt.rs"]
 mod interrupt;
 #[path = "../common/say.rs"]
@@ -35,6 +37,7 @@ use hyper::Uri;
 use mainspring::Runtime;
 use mainspring::net::TcpListener;
 
+use count::connections;
 use say::say;
 use server::{Limits, duration, serve, target};
 
@@ -106,7 +109,7 @@ async fn run(options: &Options) -> io::Result<()> {
     let cut_off = serve(listener, limits, options.upstream.clone(), asked_to_end).await?;
     let _ = match cut_off {
         0 => say("ended; every connection had finished"),
-        n => say(format_args!("ended; {n} connections had not finished after {drain:?} and were cut off")),
+        n => say(format_args!("ended; cut off {} that had not finished after {drain:?}", connections(n))),
     };
     Ok(())
 }

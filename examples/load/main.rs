@@ -22,6 +22,8 @@ mod arrivals;
 #[path = "../common/cause.rs"]
 mod cause;
 mod client;
+#[path = "../common/count.rs"]
+mod count;
 #[path = "../common/duration.rs"]
 mod duration;
 #[path = "../common/interrupt.rs"]
@@ -99,8 +101,8 @@ async fn run(options: &Options) -> Result<bool, String> {
     let picture = options.svg.as_deref().map(|path| File::create(path).map_err(unwritable(path)));
     let picture = picture.transpose()?;
     let (rate, duration) = (options.rate, format_duration(options.duration));
-    let count = options.connections;
-    say(format_args!("{rate} requests per second for {duration} over {count} connections: {}", options.url))
+    let count = count::connections(options.connections as usize);
+    say(format_args!("{rate} requests per second for {duration} over {count}: {}", options.url))
         .map_err(|error| error.to_string())?;
 
     let start = Instant::now();
@@ -167,7 +169,7 @@ async fn connect(options: &Options) -> Result<(Target, Vec<Connection>), String>
     let others = stream::iter(1..options.connections).map(|_| async {
         let connected = timeout(limit, target.connect()).await.map_err(slow)?;
         let connected = connected.map_err(|error| {
-            format!("{error}, after {} connections; ask for fewer --connections", open.get())
+            format!("{error}, after {}; ask for fewer --connections", count::connections(open.get()))
         })?;
         open.set(open.get() + 1);
         Ok::<_, String>(connected)

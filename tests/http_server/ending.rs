@@ -55,7 +55,7 @@ fn what_is_not_finished_in_time_is_cut_off() {
     let mut server = Server::start(&["--drain", "200ms", "--request", "1h"]);
     let mut under_way = server.begin();
     server.process.signal(Signal::INT);
-    server.process.wait_for("ended; 1 connections had not finished after 200ms");
+    server.process.wait_for("ended; cut off 1 connection that had not finished after 200ms");
     assert!(server.process.ended().success());
     assert!(matches!(under_way.read(&mut [0]), Ok(0) | Err(_)));
 }
