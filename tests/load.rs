@@ -244,17 +244,54 @@ fn a_query_without_a_path_is_asked_of_the_root() {
     assert_eq!((report.number("answers"), report.number("errors")), (1.0, 0.0), "{report:?}");
 }
 
+/// Runs the load with at most this many descriptors.
+#[cfg(unix)]
+fn run_with(descriptors: usize, address: SocketAddr, flags: &str) -> Output {
+    let mut command = std::process::Command::new("sh");
+    command.arg("-c").arg(format!("ulimit -n {descriptors}; exec \"$0\" http://{address}/ {flags}"));
+    command.arg(example::binary("load")).output().expect("sh starts")
+}
+
+#[cfg(unix)]
+#[test]
+fn a_broken_connection_is_closed_before_the_next_one_needs_its_descriptor() {
+    let (_server, address) = server();
+    let short = "--connections 4 --rate 1000 --duration 1ms";
+    let fewest = (8..).find(|fewest| run_with(*fewest, address, short).status.success()).unwrap();
+    // It answers nobody. A connection that its client has closed is closed when the next one comes.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut open: Vec<TcpStream> = Vec::new();
+        for stream in silent.incoming().flatten() {
+            stream.set_nonblocking(true).unwrap();
+            open.retain_mut(|stream| {
+                loop {
+                    match stream.read(&mut [0; 1024]) {
+                        Ok(0) => break false,
+                        Ok(_) => {}
+                        Err(error) => break error.kind() == std::io::ErrorKind::WouldBlock,
+                    }
+                }
+            });
+            open.push(stream);
+        }
+    });
+    // One for the timer that ends the thread's sleep, which it does without if there is none.
+    let flags = "--connections 4 --rate 200 --duration 500ms --timeout 50ms";
+    let report = Report(stdout(&run_with(fewest + 1, address, flags)));
+    assert_eq!((report.number("answers"), report.number("errors")), (0.0, 100.0), "{report:?}");
+    assert!(!report.0.contains("cannot connect"), "{report:?}");
+}
+
 #[cfg(unix)]
 #[test]
 fn without_descriptors_it_says_so() {
     let (_server, address) = server();
-    let load = example::binary("load");
     for (descriptors, what) in
         [(4, "cannot make a runtime: "), (24, "cannot connect: "), (24, "; ask for fewer --connections")]
     {
-        let mut command = std::process::Command::new("sh");
-        command.arg("-c").arg(format!("ulimit -n {descriptors}; exec \"$0\" http://{address}/")).arg(&load);
-        let output = command.output().expect("sh starts");
+        let output = run_with(descriptors, address, "");
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.starts_with("load: ") && said.contains(what) && said.lines().count() == 1, "{said}");

@@ -26,7 +26,7 @@ pub(crate) struct Target {
 #[derive(Debug)]
 pub(crate) struct Connection {
     sender: SendRequest<Empty<Bytes>>,
-    _driver: AbortOnDrop<Result<(), hyper::Error>>,
+    driver: AbortOnDrop<Result<(), hyper::Error>>,
 }
 
 /// Why there is no answer.
@@ -68,24 +68,27 @@ impl Target {
         // A request is one small packet, and there is no later data for which it could wait.
         stream.set_nodelay(true).map_err(Failure::Connect)?;
         let (sender, driver) = http1::handshake(stream).await.map_err(Failure::Broken)?;
-        Ok(Connection { sender, _driver: spawn(driver).abort_on_drop() })
+        Ok(Connection { sender, driver: spawn(driver).abort_on_drop() })
     }
 
     /// Sends a request, and reads the answer to its end. Returns the status, and how many bytes the body had.
     ///
-    /// Without a `connection` it makes one. It leaves the connection there for the next request only after a complete answer: a
-    /// connection cannot be used again if it broke, or if its answer was not awaited.
+    /// Without a `connection` it makes one. If there is no complete answer, because the connection broke or the answer was not awaited,
+    /// the connection cannot be used again: [close](Connection::close) it.
     pub(crate) async fn ask(
         &self,
         connection: &mut Option<Connection>,
     ) -> Result<(StatusCode, u64), Failure> {
-        let mut open = match connection.take() {
-            Some(mut open) => match open.sender.ready().await {
-                Ok(()) => open,
+        if let Some(mut open) = connection.take() {
+            match open.sender.ready().await {
+                Ok(()) => *connection = Some(open),
                 // The server has closed the connection, as it may between two requests.
-                Err(_) => self.connect().await?,
-            },
-            None => self.connect().await?,
+                Err(_) => open.close().await,
+            }
+        }
+        let open = match connection {
+            Some(open) => open,
+            None => connection.insert(self.connect().await?),
         };
         let authority = self.url.authority().map_or("", |authority| authority.as_str());
         let request = Request::get(&*target::path_and_query(&self.url))
@@ -101,7 +104,14 @@ impl Target {
             // A frame without data has trailers.
             bytes += frame.map_err(Failure::Broken)?.data_ref().map_or(0, Bytes::len) as u64;
         }
-        *connection = Some(open);
         Ok((status, bytes))
+    }
+}
+
+impl Connection {
+    /// Returns when the socket is closed: the next connection may need its descriptor.
+    pub(crate) async fn close(self) {
+        self.driver.abort();
+        let _ = self.driver.await;
     }
 }

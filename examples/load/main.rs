@@ -189,7 +189,6 @@ impl Run {
             self.tally.borrow_mut().taken(waited);
             // A request that has already timed out is not sent.
             let end = if waited < self.timeout {
-                // A timeout drops the connection together with the request.
                 match timeout_at(moment + self.timeout, self.target.ask(&mut connection)).await {
                     Ok(Ok((status, bytes))) => End::Answer(status, bytes),
                     Ok(Err(failure)) => End::Failed(failure),
@@ -199,6 +198,11 @@ impl Run {
                 End::NoAnswer
             };
             self.tally.borrow_mut().ended(&end, moment.elapsed());
+            if !matches!(end, End::Answer(..)) {
+                if let Some(broken) = connection.take() {
+                    broken.close().await;
+                }
+            }
         }
     }
 
