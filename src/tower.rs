@@ -200,6 +200,9 @@ const fn check(number: u64, period: Duration) {
 /// It is not `Clone`, because two copies would let twice as many requests through. To share one service among many, put a
 /// `tower::buffer::Buffer` around it.
 ///
+/// Its timer belongs to the runtime in which a task waited for it first, until that runtime is dropped. If the service moves to
+/// another runtime before that, the first one has to go on running, or a wait does not end.
+///
 /// # Panics
 ///
 /// `call` panics if the limit is reached and `poll_ready` was not called before. `poll_ready` panics as [`Sleep`] does, if

@@ -6,6 +6,7 @@ mod common;
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -156,6 +157,83 @@ fn a_stream_that_claims_more_bytes_than_fit_is_an_error_in_io() {
     }
 }
 
+/// Notes the calls that reach it, by the traits of `futures-io` and of hyper.
+#[derive(Default)]
+struct Noting(Vec<&'static str>);
+
+impl Noting {
+    fn note<T>(&mut self, call: &'static str, result: T) -> Poll<std::io::Result<T>> {
+        self.0.push(call);
+        Poll::Ready(Ok(result))
+    }
+}
+
+impl AsyncWrite for Noting {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
+        self.note("write", buf.len())
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        self.note("write several", bufs.len())
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        self.note("flush", ())
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        self.note("close", ())
+    }
+}
+
+impl Write for Noting {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
+        self.note("hyper's write", buf.len())
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<std::io::Result<usize>> {
+        self.note("hyper's write of several", bufs.len())
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        self.note("hyper's flush", ())
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        self.note("hyper's shutdown", ())
+    }
+}
+
+/// A TLS stream may keep bytes until it is flushed, and says goodbye when it is closed.
+#[test]
+fn io_passes_on_writes_flushes_and_closes_both_ways() {
+    let mut cx = Context::from_waker(Waker::noop());
+    let two = [IoSlice::new(b"one"), IoSlice::new(b"two")];
+    let mut io = Io::new(Noting::default());
+    assert!(Write::is_write_vectored(&io), "hyper would copy all that it writes into one buffer");
+    assert!(matches!(Write::poll_write(Pin::new(&mut io), &mut cx, b"hello"), Poll::Ready(Ok(5))));
+    assert!(matches!(Write::poll_write_vectored(Pin::new(&mut io), &mut cx, &two), Poll::Ready(Ok(2))));
+    assert!(matches!(Write::poll_flush(Pin::new(&mut io), &mut cx), Poll::Ready(Ok(()))));
+    assert!(matches!(Write::poll_shutdown(Pin::new(&mut io), &mut cx), Poll::Ready(Ok(()))));
+    assert_eq!(io.into_inner().0, ["write", "write several", "flush", "close"]);
+
+    let mut io = Io::new(Noting::default());
+    assert!(matches!(AsyncWrite::poll_write(Pin::new(&mut io), &mut cx, b"hello"), Poll::Ready(Ok(5))));
+    assert!(matches!(AsyncWrite::poll_write_vectored(Pin::new(&mut io), &mut cx, &two), Poll::Ready(Ok(2))));
+    assert!(matches!(AsyncWrite::poll_flush(Pin::new(&mut io), &mut cx), Poll::Ready(Ok(()))));
+    assert!(matches!(AsyncWrite::poll_close(Pin::new(&mut io), &mut cx), Poll::Ready(Ok(()))));
+    let calls = ["hyper's write", "hyper's write of several", "hyper's flush", "hyper's shutdown"];
+    assert_eq!(io.into_inner().0, calls);
+}
+
 /// What hyper is told about a stream from which `ours` reads and to which `theirs` writes.
 async fn reads<S: Read + Unpin>(mut ours: S, mut theirs: impl AsyncWrite + Unpin) {
     let mut cx = Context::from_waker(Waker::noop());
@@ -215,6 +293,30 @@ fn a_read_clears_no_memory_that_it_does_not_fill() {
         // SAFETY: all of it was initialized above, and nobody uninitializes what is.
         let memory = memory.map(|byte| unsafe { byte.assume_init() });
         assert!(memory[5..].iter().all(|byte| *byte == 7), "the rest of the buffer was written to");
+    });
+}
+
+/// The system ends a read where a descriptor was sent along. More may be behind it, which the poller does not report again.
+#[cfg(unix)]
+#[test]
+fn hyper_reads_what_is_behind_a_descriptor_on_a_unix_stream() {
+    use mainspring::net::unix::UnixStream;
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    use std::os::fd::AsFd;
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        // From now on the poller watches the socket.
+        assert!(timeout(ms(1), read(&mut ours, 64)).await.is_err());
+        let fds = [theirs.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+        sendmsg(&theirs, &[IoSlice::new(b"with")], &mut control, SendFlags::empty()).unwrap();
+        theirs.write_all(b"behind").await.unwrap();
+        sleep(ms(5)).await;
+        assert_eq!(read(&mut ours, 64).await, b"with");
+        assert_eq!(read(&mut ours, 64).await, b"behind");
     });
 }
 

@@ -158,6 +158,10 @@ use std::time::{Duration, Instant as StdInstant};
 /// Spawns the futures that hyper runs alongside a connection, such as the streams of HTTP/2, as tasks. They need not be
 /// `Send`.
 ///
+/// Like all spawned tasks they inherit the [`deadline`](time::deadline()) in force. A client's connection of HTTP/2 that is made
+/// under the deadline of one request passes that on to the bodies of all later requests, which are sent by such tasks. So make a
+/// connection that serves several requests outside of their deadlines, in a task that was spawned before, say.
+///
 /// # Panics
 ///
 /// `execute` panics where [`spawn`] does: outside the runtime's own thread.
