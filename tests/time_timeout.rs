@@ -13,11 +13,13 @@ use std::time::{Duration, Instant as StdInstant};
 use common::{Dropped, HOUR, LONG, metrics, ms, panicked, paused, turn, us, watchdog};
 use futures::channel::oneshot;
 #[cfg(feature = "net")]
-use futures::future::{Either, select};
+use futures::future::{Either, FutureExt, select};
 use futures::poll;
+#[cfg(feature = "net")]
+use futures::stream::{FuturesUnordered, StreamExt};
 use mainspring::time::error::Elapsed;
-use mainspring::time::{Instant, interval_at, sleep, timeout, timeout_at};
-use mainspring::{Runtime, block_on, spawn};
+use mainspring::time::{Clock, Instant, TestClock, advance_to, interval_at, sleep, timeout, timeout_at};
+use mainspring::{Builder, Runtime, block_on, spawn};
 
 #[test]
 fn a_ready_future_beats_a_deadline_that_has_passed() {
@@ -183,6 +185,104 @@ fn what_has_arrived_while_the_thread_was_held_up_is_seen_before_the_deadline() {
         thread::sleep(ms(25));
         assert!(Instant::now() > answer.deadline().unwrap());
         assert_eq!(answer.await.expect("it was there in time").unwrap(), 4);
+    });
+}
+
+/// A peer's message, which a task has to read from a socket and pass on. Holds the thread up until it has been there for some time
+/// and `up` has passed.
+#[cfg(feature = "net")]
+async fn passed_on(up: Duration) -> oneshot::Receiver<usize> {
+    let socket = mainspring::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.connect(socket.local_addr().unwrap()).unwrap();
+    let (send, receive) = oneshot::channel();
+    spawn(async move { send.send(socket.recv(&mut [0; 8]).await.unwrap()) }).detach();
+    spawn(async move {
+        // By now both the task above and the one that waits for it have begun to.
+        turn().await;
+        peer.send(b"here").unwrap();
+        thread::sleep(up + ms(10));
+    })
+    .detach();
+    receive
+}
+
+#[cfg(feature = "net")]
+#[test]
+fn what_another_task_has_to_read_is_seen_before_the_deadline() {
+    let _watchdog = watchdog(LONG);
+    let up = ms(20);
+    block_on(async {
+        assert_eq!(timeout(up, passed_on(up).await).await, Ok(Ok(4)), "in the root task");
+        let waits = spawn(async move { timeout(up, passed_on(up).await).await });
+        assert_eq!(waits.await.unwrap(), Ok(Ok(4)), "in a task");
+        let mut several = FuturesUnordered::from_iter([timeout(up, passed_on(up).await)]);
+        assert_eq!(several.next().await, Some(Ok(Ok(4))), "among others");
+        let nested = timeout(up, timeout(up, passed_on(up).await));
+        assert_eq!(nested.await, Ok(Ok(Ok(4))), "in another timeout");
+        let limited = passed_on(up).await;
+        assert_eq!(
+            mainspring::time::deadline(Instant::now() + up, limited).await,
+            Ok(Ok(4)),
+            "with a deadline"
+        );
+        let mut items = pin!(mainspring::time::StreamExt::timeout(passed_on(up).await.into_stream(), up));
+        assert_eq!(items.next().await, Some(Ok(Ok(4))), "in a stream");
+    });
+}
+
+#[test]
+fn a_timeout_that_is_found_late_yields_once_and_others_do_not() {
+    let _watchdog = watchdog(LONG);
+    let polls = Cell::new(0);
+    let counts = || {
+        poll_fn(|_| {
+            polls.set(polls.get() + 1);
+            Poll::<()>::Pending
+        })
+    };
+    block_on(async {
+        let late = pin!(timeout(ms(5), counts()));
+        let blocks = spawn(async { thread::sleep(ms(10)) });
+        assert!(late.await.is_err());
+        assert_eq!(polls.take(), 3);
+        blocks.await.unwrap();
+
+        // One whose time is up before its first poll ends in that.
+        assert!(timeout_at(Instant::now() - HOUR, counts()).await.is_err());
+        assert_eq!(polls.take(), 1);
+
+        // It is late again when it has a new deadline, and not when it is only polled again.
+        let mut again = pin!(timeout(ms(5), counts()));
+        for reset in [false, true] {
+            if reset {
+                again.as_mut().reset(Instant::now() + ms(5));
+            }
+            polls.set(0);
+            spawn(async { thread::sleep(ms(10)) }).detach();
+            assert!(again.as_mut().await.is_err());
+            assert_eq!(polls.take(), 3);
+            assert!(again.as_mut().await.is_err());
+            assert_eq!(polls.take(), 1);
+        }
+    });
+    // In time that the program controls no time passes while the thread is held up.
+    let clock = TestClock::new();
+    let runtime = Builder::new().clock(Clock::Test(clock.clone())).build().unwrap();
+    runtime.block_on(async {
+        let mut late = pin!(timeout(ms(5), counts()));
+        assert!(poll!(late.as_mut()).is_pending());
+        clock.advance(HOUR);
+        // The first poll is before the turn that fires the timer.
+        assert!(late.await.is_err());
+        assert_eq!(polls.take(), 3);
+    });
+    paused().block_on(async {
+        let mut late = pin!(timeout(ms(5), counts()));
+        assert!(poll!(late.as_mut()).is_pending());
+        advance_to(Instant::now() + HOUR).await;
+        assert!(late.await.is_err());
+        assert_eq!(polls.take(), 2);
     });
 }
 

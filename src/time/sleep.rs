@@ -28,6 +28,9 @@ use crate::clock::instant::{self, Instant};
 use crate::coop::{self, Permit};
 use crate::runtime::context;
 
+/// If a timeout's time has been up for longer than this, the thread was held up, or has too much to do.
+const LATE: Duration = Duration::from_millis(1);
+
 /// Waits until `duration` has passed.
 ///
 /// It never ends early: at least `duration` lies between the call and the end. (See [the module](super) for how late it
@@ -425,7 +428,8 @@ impl Sleep {
     /// Polls the sleep after a future that was polled just before; `had` says whether the budget had something left
     /// before that. If that future has used the budget up, the deadline is checked all the same: the future must not
     /// keep an elapsed deadline from being noticed. A sleep that waits ends in the runtime's next turn, after a look at the
-    /// sockets: what that future waits for may have arrived in time.
+    /// sockets: what that future waits for may have arrived in time. If that turn is [`LATE`], other tasks that are ready run
+    /// first: one of them may have to read what has arrived.
     #[inline]
     pub(super) fn poll_beside(
         mut self: Pin<&mut Self>,
@@ -437,7 +441,17 @@ impl Sleep {
         } else {
             Some(ready!(self.as_mut().poll_permit(cx)))
         };
-        let result = ready!(self.poll_entry(|entry| entry.poll_fired(cx)));
+        let result = ready!(self.poll_entry(|mut entry| {
+            let had_fired = entry.is_elapsed();
+            let fired = entry.as_mut().poll_fired(cx);
+            if had_fired && is_late(&entry) && !entry.is_terminated() {
+                // Polled as a future, it is terminated for the next time.
+                let _ = entry.poll(cx);
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            fired
+        }));
         if let Some(permit) = permit {
             permit.spend();
         }
@@ -460,6 +474,14 @@ impl Sleep {
         };
         panic!("{error} (the timer was made at {origin})")
     }
+}
+
+/// Whether a timer that has fired is [`LATE`]. By time that the program controls the thread is never held up.
+#[inline]
+fn is_late(entry: &TimerEntry) -> bool {
+    let timers = entry.handle();
+    let late = timers.latest().saturating_duration_since(entry.deadline());
+    late > LATE && !timers.is_paused() && !timers.clock().is_test()
 }
 
 impl Future for Sleep {

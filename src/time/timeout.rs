@@ -10,6 +10,8 @@
 //! * Once it waits, the runtime's turn ends it, which looks at the sockets first. So if the thread was held up, what
 //!   has arrived in time is seen before the timeout that waits for it. Only where no turn comes does a poll end it, after
 //!   some thousands.
+//! * What has arrived may have to be read by another task, which a socket has woken: the timeout's task, which a timer has woken,
+//!   runs before it. So a timeout that is found late yields once.
 //! * An elapsed timeout is a result like any other, and is charged to the budget. So a loop of timeouts that elapse at
 //!   once lets other tasks run.
 
@@ -30,6 +32,10 @@ use crate::coop;
 /// The clock starts when the first poll finds `future` pending: the time spent inside that poll does not count. A
 /// future that is ready at once costs next to nothing, and a future that is ready wins over a deadline that has passed.
 /// `Duration::MAX` never elapses.
+///
+/// If the thread was held up, what has arrived in time comes first: the runtime looks at the sockets before it ends a timeout, and one
+/// that is late by more than a millisecond lets other tasks that are ready run once, because one of them may have to read the answer,
+/// as the task of a connection does for a hyper client.
 ///
 /// Unlike a [`sleep`](super::sleep()) a timeout belongs to the runtime in which that poll happens, wherever the timeout
 /// was made.
@@ -130,7 +136,7 @@ impl<F> Timeout<F> {
     ///
     /// So one timeout can limit the waits for many things, one after the other, in code that polls them itself. While it waits
     /// it ends, unlike a [`Sleep`], only after a look at the sockets: what has arrived in time comes first, even if the thread was
-    /// held up.
+    /// [held up](timeout).
     ///
     /// ```
     /// use std::future::pending;
