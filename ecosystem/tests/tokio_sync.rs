@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use mainspring::task::cooperative;
+use futures::StreamExt;
+use mainspring::task::{JoinSet, cooperative};
 use mainspring::time::Instant;
 use mainspring::{Builder, block_on, sleep, spawn, timeout};
 use mainspring_ecosystem::watchdog;
@@ -49,6 +50,36 @@ fn tokios_watch_shows_the_last_value_to_a_waiting_task() {
         assert_eq!(waiting.await.unwrap(), 10);
         thread.join().unwrap();
     });
+}
+
+/// In which order eight tasks go on that wait for the same: for a value of a `watch`, and for a `Notify`.
+fn orders_of_waking() -> (Vec<usize>, Vec<usize>) {
+    Builder::new().start_paused(true).build().unwrap().block_on(async {
+        let (sender, receiver) = watch::channel(());
+        let begin = Arc::new(Notify::new());
+        let (mut watching, mut notified) = (JoinSet::new(), JoinSet::new());
+        for n in 0..8 {
+            let (mut receiver, begin) = (receiver.clone(), begin.clone());
+            watching.spawn(async move { receiver.changed().await.map(|()| n).unwrap() });
+            notified.spawn(async move {
+                begin.notified().await;
+                n
+            });
+        }
+        sleep(Duration::from_secs(1)).await;
+        sender.send(()).unwrap();
+        begin.notify_waiters();
+        (watching.map(Result::unwrap).collect().await, notified.map(Result::unwrap).collect().await)
+    })
+}
+
+/// The page of channels says so. If this fails because a `watch` has become fair, that page can say less.
+#[test]
+fn tokios_watch_wakes_in_random_order_and_its_notify_in_turn() {
+    let _watchdog = watchdog();
+    let runs: Vec<_> = (0..50).map(|_| orders_of_waking()).collect();
+    assert!(runs.iter().any(|(watching, _)| *watching != runs[0].0), "not random: {:?}", runs[0].0);
+    assert!(runs.iter().all(|(_, notified)| notified.is_sorted()));
 }
 
 #[test]

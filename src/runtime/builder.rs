@@ -188,7 +188,9 @@ impl Builder {
     /// random number, so that many servers that are started together do not stay in step.
     ///
     /// Other crates draw their random numbers elsewhere. `futures::select!` picks at random among the branches that are
-    /// ready: a program that must do the same in each run uses `select_biased!`.
+    /// ready: a program that must do the same in each run uses `select_biased!`. Tokio's `watch` and `Barrier` wake several
+    /// waiting tasks in random order; `docs/channels.md` in the repository says what to take instead. And std's `HashMap` is
+    /// iterated in another order in each run: a `BTreeMap` is not.
     ///
     /// ```
     /// use std::time::Duration;

@@ -43,6 +43,28 @@ use crate::runtime::{Handle, spawn};
 /// The set is a [`Stream`] of results. The stream ends when the set is empty, and continues when more tasks are spawned. As a
 /// [`FusedStream`] it is terminated while the set is empty: `futures::select!` then skips it.
 ///
+/// A [`JoinError`] does not say which task it is of. Where that matters, as in a supervisor that starts tasks again, a member
+/// of the set can wait for the task and report for it:
+///
+/// ```
+/// use mainspring::{spawn, task::JoinSet};
+///
+/// mainspring::block_on(async {
+///     let mut set = JoinSet::new();
+///     for (name, divisor) in [("good", 2), ("bad", 0)] {
+///         let work = async move { 84_u32.checked_div(divisor).expect("no zero") };
+///         // If the set is dropped, the member is, and with it the task.
+///         set.spawn(async move { (name, spawn(work).abort_on_drop().await) });
+///     }
+///     while let Some(result) = set.join_next().await {
+///         match result.expect("a member does not panic") {
+///             (name, Ok(half)) => assert_eq!((name, half), ("good", 42)),
+///             (name, Err(error)) => assert!(name == "bad" && error.is_panic()),
+///         }
+///     }
+/// });
+/// ```
+///
 /// ```
 /// use std::rc::Rc;
 /// use std::time::Duration;
