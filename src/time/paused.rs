@@ -92,7 +92,7 @@ pub fn pause() {
 pub fn resume() {
     let handle = Handle::current();
     let resumed = handle.virtual_time().resume(handle.timers());
-    assert!(resumed, "`resume` while the runtime's time is not paused");
+    assert!(resumed, "`resume` while the runtime's time is not paused: check `time::is_paused` first");
 }
 
 /// Returns whether the time of the runtime that this thread is in is [paused](pause); false if it is in no runtime.
