@@ -132,12 +132,16 @@ left_out=(
 thread() {
     nightly ThreadSanitizer rust-src || return 0
     # If std is not instrumented, ThreadSanitizer sees neither the counters of `Arc` nor the locks, and reports correct code.
-    # Only the tests that use several threads run here.
+    # Only the tests that use several threads run here, and not the lanes, whose code is safe and belongs to one thread.
     local options=(--locked -Zbuild-std --target "$host" --target-dir "$target/tsan" --no-fail-fast)
     RUSTFLAGS="-Zsanitizer=thread $all_seen" tests cargo +nightly test "${options[@]}" -p mainspring-driver \
         --lib --test threads --test wakers --test entry_life --test tolerance
     RUSTFLAGS="-Zsanitizer=thread $all_seen" tests cargo +nightly test "${options[@]}" -p mainspring --all-features \
-        --lib --test park --test tasks --test shutdown --test time_sleep -- "${left_out[@]}"
+        --lib --test park --test tasks --test shutdown --test time_sleep -- "${left_out[@]}" --skip executor::lanes
+    # The other ways in which threads reach a runtime. Apart from the above, because each command has a limit of its own.
+    RUSTFLAGS="-Zsanitizer=thread $all_seen" tests cargo +nightly test "${options[@]}" -p mainspring --all-features \
+        --test enter --test hosted --test metrics --test net_lookup --test net_wakers --test spawn_with --test structured \
+        --test time_timer_map_shared -- "${left_out[@]}"
 }
 
 # Without backtraces, because each takes Miri half a minute and some tests have a hundred panics.

@@ -28,14 +28,16 @@ use pin_project_lite::pin_project;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 /// Lets every other ready task run before this one goes on.
 ///
 /// The calling task goes to the back of the lane of tasks that yielded; see [`spawn`](crate::spawn#in-which-order-tasks-run).
 /// Before it goes on, each task that is ready now gets its turn. Only if those tasks have work for more than ten
 /// milliseconds, or those of them that a timer woke for more than two, is the time shared between them and the tasks
-/// that yielded. If it is time to look at sockets and timers, that is done first, too.
+/// that yielded. It is also shared after a task, which may be the calling one, has computed for tens of milliseconds in one
+/// poll: then some that are ready may have to wait for their turn a little longer. If it is time to look at sockets and
+/// timers, that is done first, too.
 ///
 /// Tasks that another thread has spawned or woken are among those only if the runtime has taken them in. It takes in a few
 /// before each look at the sockets, and a few at a time between. To wait for such a task, await its handle.
@@ -321,6 +323,8 @@ struct Budget {
     /// The latest reading.
     looked: Cell<Nanos>,
     slice: Cell<Option<Slice>>,
+    /// The task that wakes itself now does not yield: see [`wake_as_others`].
+    as_others: Cell<bool>,
 }
 
 thread_local! {
@@ -335,6 +339,7 @@ thread_local! {
             first: Cell::new(FIRST),
             looked: Cell::new(Nanos::ZERO),
             slice: Cell::new(None),
+            as_others: Cell::new(false),
         }
     };
 }
@@ -512,6 +517,21 @@ pub(crate) fn poll_charge_error<R, E>(cx: &mut Context<'_>, result: Result<R, E>
 #[inline]
 pub(crate) fn take_exhausted() -> bool {
     BUDGET.with(|budget| budget.exhausted.get() && budget.exhausted.replace(false))
+}
+
+/// Wakes the task that is polled, with its own `waker`, as something else would: it goes behind the tasks that sockets have woken by
+/// now, whatever they use of the time. A task that yields shares time with them.
+pub(crate) fn wake_as_others(waker: &Waker) {
+    BUDGET.with(|budget| budget.as_others.set(true));
+    waker.wake_by_ref();
+    // A task of another thread is woken there.
+    take_as_others();
+}
+
+/// Returns whether a task is woken by [`wake_as_others`], once.
+#[inline]
+pub(crate) fn take_as_others() -> bool {
+    BUDGET.with(|budget| budget.as_others.get() && budget.as_others.replace(false))
 }
 
 /// Sets until when polls on this thread may take results. `None`: for as long as they want.

@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant as StdInstant};
 
-use common::{Dropped, HOUR, LONG, metrics, ms, panicked, paused, turn, us, watchdog};
+use common::{Dropped, HOUR, LONG, compute, metrics, ms, panicked, paused, turn, us, watchdog};
 use futures::channel::oneshot;
 #[cfg(feature = "net")]
 use futures::future::{Either, FutureExt, select};
@@ -188,15 +188,21 @@ fn what_has_arrived_while_the_thread_was_held_up_is_seen_before_the_deadline() {
     });
 }
 
-/// A peer's message, which a task has to read from a socket and pass on. Holds the thread up until it has been there for some time
-/// and `up` has passed.
+/// A peer whose message a task reads from a socket and passes on.
 #[cfg(feature = "net")]
-async fn passed_on(up: Duration) -> oneshot::Receiver<usize> {
+async fn peer() -> (std::net::UdpSocket, oneshot::Receiver<usize>) {
     let socket = mainspring::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     peer.connect(socket.local_addr().unwrap()).unwrap();
     let (send, receive) = oneshot::channel();
     spawn(async move { send.send(socket.recv(&mut [0; 8]).await.unwrap()) }).detach();
+    (peer, receive)
+}
+
+/// A peer's message. Holds the thread up until it has been there for some time and `up` has passed.
+#[cfg(feature = "net")]
+async fn passed_on(up: Duration) -> oneshot::Receiver<usize> {
+    let (peer, receive) = peer().await;
     spawn(async move {
         // By now both the task above and the one that waits for it have begun to.
         turn().await;
@@ -231,8 +237,35 @@ fn what_another_task_has_to_read_is_seen_before_the_deadline() {
     });
 }
 
+#[cfg(feature = "net")]
 #[test]
-fn a_timeout_that_is_found_late_yields_once_and_others_do_not() {
+fn many_answers_are_seen_before_their_deadlines_after_a_woken_task_has_held_the_thread_up_for_long() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let (mut peers, mut answers) = (vec![], vec![]);
+        for _ in 0..50 {
+            let (peer, receive) = peer().await;
+            peers.push(peer);
+            answers.push(spawn(timeout(ms(100), receive)));
+        }
+        turn().await;
+        let (hold, held) = oneshot::channel();
+        let holds = spawn(async move {
+            held.await.unwrap();
+            compute(ms(300));
+        });
+        turn().await;
+        peers.iter().for_each(|peer| assert_eq!(peer.send(b"here").unwrap(), 4));
+        hold.send(()).unwrap();
+        holds.await.unwrap();
+        for answer in answers {
+            assert_eq!(answer.await.unwrap(), Ok(Ok(4)));
+        }
+    });
+}
+
+#[test]
+fn a_timeout_that_is_found_late_is_polled_once_more_and_others_are_not() {
     let _watchdog = watchdog(LONG);
     let polls = Cell::new(0);
     let counts = || {

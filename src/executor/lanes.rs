@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Timer      tasks that an expired timer woke                             ── served first
-//!   Woken      new tasks, and those that sockets, tasks, threads woke
+//!   Woken      new tasks, those that sockets, tasks, threads woke, and timeouts that have found themselves late
 //!   Exhausted  tasks that used up their budget                               ┐  served last, each before what
 //!   Yielded    other tasks that woke themselves while they were polled       ┘  came into the other later
 //! ```

@@ -477,5 +477,11 @@ impl Drop for Local {
 /// Returns the lane for a task that wakes itself while it is polled.
 #[inline]
 pub(super) fn yielding() -> Lane {
-    if coop::has_budget_remaining() { Lane::Yielded } else { Lane::Exhausted }
+    if coop::take_as_others() {
+        Lane::Woken
+    } else if coop::has_budget_remaining() {
+        Lane::Yielded
+    } else {
+        Lane::Exhausted
+    }
 }

@@ -428,8 +428,8 @@ impl Sleep {
     /// Polls the sleep after a future that was polled just before; `had` says whether the budget had something left
     /// before that. If that future has used the budget up, the deadline is checked all the same: the future must not
     /// keep an elapsed deadline from being noticed. A sleep that waits ends in the runtime's next turn, after a look at the
-    /// sockets: what that future waits for may have arrived in time. If that turn is [`LATE`], other tasks that are ready run
-    /// first: one of them may have to read what has arrived.
+    /// sockets: what that future waits for may have arrived in time. If that turn is [`LATE`], the tasks that sockets have woken
+    /// run first: one of them may have to read what has arrived.
     #[inline]
     pub(super) fn poll_beside(
         mut self: Pin<&mut Self>,
@@ -447,7 +447,7 @@ impl Sleep {
             if had_fired && is_late(&entry) && !entry.is_terminated() {
                 // Polled as a future, it is terminated for the next time.
                 let _ = entry.poll(cx);
-                cx.waker().wake_by_ref();
+                coop::wake_as_others(cx.waker());
                 return Poll::Pending;
             }
             fired

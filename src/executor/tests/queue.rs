@@ -43,6 +43,43 @@ fn a_thousand_wakes_are_one_poll() {
     assert_eq!(bell.rings(), 1);
 }
 
+/// A task that yields shares time with those that are woken, and goes before them if they have had much more.
+#[test]
+fn a_task_that_wakes_itself_as_others_would_goes_behind_those_that_they_have_woken() {
+    for as_others in [true, false] {
+        let (executor, _) = executor();
+        let _entered = executor.enter();
+        executor.begin_charging();
+        let order = Rc::new(RefCell::new(vec![]));
+        let seen = order.clone();
+        let mut polls = 0;
+        let first = executor.spawn(poll_fn(move |cx| {
+            seen.borrow_mut().push("first");
+            polls += 1;
+            if polls == 2 {
+                return Poll::Ready(());
+            }
+            if as_others {
+                coop::wake_as_others(cx.waker())
+            } else {
+                cx.waker().wake_by_ref()
+            }
+            Poll::Pending
+        }));
+        let seen = order.clone();
+        let second = executor.spawn(async move { seen.borrow_mut().push("second") });
+        assert_eq!(run(&executor, 1), 1);
+        executor.charge(300_000_000);
+        settle(&executor);
+        assert_eq!(
+            order.take(),
+            if as_others { ["first", "second", "first"] } else { ["first", "first", "second"] }
+        );
+        drop((first, second));
+        assert!(!coop::take_as_others(), "it is for one wake");
+    }
+}
+
 #[test]
 fn a_wake_during_the_poll_is_exactly_one_more_poll() {
     let (executor, _) = executor();
