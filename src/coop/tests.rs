@@ -46,6 +46,11 @@ fn one_overdue_timer_ends_after_the_budget_and_no_other() {
         assert!(poll_timer(true).map(Permit::spend).is_ready() && poll_timer(true).is_pending());
     });
     assert!(take_exhausted());
+    // Code that goes on asking is an executor of its own.
+    fresh(|| {
+        while take() {}
+        assert!((0..REFUSALS).any(|_| poll_timer(false).is_ready()));
+    });
 }
 
 #[test]
@@ -278,6 +283,13 @@ fn what_takes_long_does_not_begin_after_the_end_of_the_slice() {
         // Code that goes on asking is an executor of its own.
         assert!((0..=REFUSALS).any(|_| begin()));
     });
+    // Nor does it begin as the last result of all.
+    set_slice(Some(slice(1_000)));
+    fresh(|| {
+        (1..LIMIT).for_each(|_| assert!(take()));
+        NOW.with(|now| now.set(now.get() + 1_000));
+        assert!(!begin());
+    });
     set_slice(None);
     fresh(|| assert!(begin() && begin()));
 }
@@ -290,4 +302,89 @@ fn a_poll_that_goes_on_although_refused_has_no_limit_from_then_on() {
         assert!((0..10 * LIMIT * LIMIT).all(|_| take() && has_budget_remaining()));
     });
     fresh(|| assert_eq!((0..2 * LIMIT).filter(|_| !take()).count(), LIMIT as usize));
+}
+
+#[test]
+fn a_poll_that_takes_all_results_before_its_slice_ends_has_used_its_budget_up_too() {
+    set_slice(Some(slice(SLICE)));
+    assert_eq!(take_for(0), u64::from(LIMIT));
+    assert!(take_exhausted());
+    // A slice that ends now has ended.
+    set_slice(Some(slice(0)));
+    fresh(|| assert!(take() && !has_budget_remaining()));
+    set_slice(None);
+}
+
+#[test]
+fn results_that_take_no_time_are_taken_up_to_the_limit() {
+    (0..20).for_each(|_| {
+        set_slice(Some(slice(SLICE)));
+        take_for(0);
+    });
+    assert_eq!(BUDGET.with(|budget| budget.each.get()), 0);
+    set_slice(Some(slice(5_000)));
+    assert_eq!(take_for(0), u64::from(LIMIT));
+    set_slice(None);
+}
+
+#[test]
+fn the_time_that_a_result_may_take_grows_at_once() {
+    set_slice(Some(slice(SLICE)));
+    fresh(|| {
+        (0..2 * FIRST).for_each(|_| {
+            assert!(take());
+            NOW.with(|now| now.set(now.get() + 3_000));
+        });
+    });
+    assert_eq!(BUDGET.with(|budget| budget.each.get()), 3_000);
+    set_slice(None);
+}
+
+#[test]
+fn the_clock_is_read_after_few_results_at_first_and_then_after_many() {
+    std::thread_local! {
+        static TAKEN: Cell<u32> = const { Cell::new(0) };
+        static READ: Cell<Vec<u32>> = const { Cell::new(Vec::new()) };
+    }
+    fn reading() -> Nanos {
+        READ.set(READ.take().into_iter().chain([TAKEN.get()]).collect());
+        now()
+    }
+    // After how many results the clock is read in a poll.
+    let readings = |each| {
+        TAKEN.set(0);
+        fresh(|| {
+            for taken in 1..=LIMIT {
+                TAKEN.set(taken);
+                NOW.with(|now| now.set(now.get() + each));
+                if !take() {
+                    break;
+                }
+            }
+        });
+        READ.take()
+    };
+    let begin = |length| set_slice(Some(Slice { now: reading, ..slice(length) }));
+    let short = [3, 6, 22, 38, 54, 70, 86, 102, 118];
+    for length in [SLICE, SLICE / 10] {
+        // In the same stretch a poll after one with long results reads the clock soon; a new stretch does not.
+        begin(SLICE);
+        readings(1_000_000);
+        begin(100 * SLICE);
+        readings(20_000);
+        assert_eq!(readings(20_000)[..3], [1, 2, 3]);
+        (0..20).for_each(|_| {
+            begin(length);
+            readings(1);
+        });
+        begin(length);
+        assert_eq!(readings(1), short);
+        assert_eq!(readings(1), short);
+    }
+    // No longer than until the end of a slice that is short.
+    begin(100 * SLICE);
+    readings(1_500);
+    begin(2_000);
+    assert_eq!(readings(1_500)[0], 1);
+    set_slice(None);
 }

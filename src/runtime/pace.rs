@@ -14,7 +14,7 @@
 //! [`LONGEST`]: what another look finds goes behind those tasks. It is sooner time if the last look has found something, because the
 //! tasks that it woke may talk through a socket: at once if only tasks are left whose lanes have had more than the share of those that
 //! another look may find; otherwise, when these have had their turn, the others have as much time as they have had, but no longer
-//! than [`INTERVAL`] after the look. If these have taken that long or longer, the others have [`SOON`], or an eighth of that time:
+//! than [`INTERVAL`] after the look. If these have taken nearly that long or longer, the others have an eighth of that time:
 //! otherwise tasks that wake each other would have one turn for each look.
 //!
 //! A reading of the clock costs more than a cheap poll. So the clock is read after the number of polls that is expected to
@@ -44,7 +44,7 @@ use crate::executor::{Executor, Lane};
 /// How long a turn may go on without a look at the sockets, in nanoseconds.
 const INTERVAL: u64 = 50_000;
 
-/// How long at least, in nanoseconds, if that look has found something; and how long others have at least after what it woke.
+/// How long at least, in nanoseconds, if that look has found something.
 const SOON: u64 = 5_000;
 
 /// How long it may go on while tasks are ready that were ready at that look, in nanoseconds.
@@ -208,7 +208,7 @@ impl Pace {
         let have_run = self.yet_to_run(executor) == 0;
         if self.found && self.soon.is_none() && have_run {
             let used = now.get().saturating_sub(self.looked.get());
-            let most = INTERVAL.max(used + SOON.max(used / 8));
+            let most = INTERVAL.max(used + used / 8);
             self.soon = Some((2 * used).clamp(SOON, most));
         }
         let due = self.next_deadline(handle, executor);

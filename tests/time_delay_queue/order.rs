@@ -152,3 +152,15 @@ fn after_a_stall_everything_comes_out_in_order() {
         assert!(due.len() == 5_000 && due.is_sorted());
     });
 }
+
+#[test]
+fn a_duration_counts_from_the_call_and_not_from_the_beginning_of_the_turn() {
+    mainspring::block_on(async {
+        let mut queue = DelayQueue::new();
+        std::thread::sleep(ms(200));
+        // The runtime does not see this reading.
+        let before = std::time::Instant::now();
+        let key = queue.insert((), ms(10));
+        assert!(queue.deadline(&key).into_std() >= before + ms(10));
+    });
+}

@@ -4,16 +4,21 @@ use std::task::Poll;
 
 use crate::common::{self, HOUR, Probe, ms, panicked, us};
 use crate::{ignore, poll};
-use mainspring::time::DelayQueue;
+use mainspring::time::{DelayQueue, Instant};
 
 #[test]
 fn without_a_runtime_it_says_what_to_do_and_where() {
     let mut queue = DelayQueue::new();
     let line = line!() - 1;
-    let panicked = panicked(|| ignore(queue.insert((), ms(1))));
-    assert!(panicked.message.contains("no Mainspring runtime"), "{}", panicked.message);
-    assert!(panicked.message.contains(&format!("runtimes.rs:{line}")), "{}", panicked.message);
-    assert!(panicked.file.ends_with("runtimes.rs"), "{}", panicked.file);
+    for moment in [None, Some(Instant::now())] {
+        let panicked = panicked(|| match moment {
+            None => ignore(queue.insert((), ms(1))),
+            Some(moment) => ignore(queue.insert_at((), moment)),
+        });
+        assert!(panicked.message.contains("no Mainspring runtime"), "{}", panicked.message);
+        assert!(panicked.message.contains(&format!("runtimes.rs:{line}")), "{}", panicked.message);
+        assert!(panicked.file.ends_with("runtimes.rs"), "{}", panicked.file);
+    }
     // When it is used in a runtime, it belongs there.
     mainspring::block_on(async {
         queue.insert((), us(10));
