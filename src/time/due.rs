@@ -147,10 +147,17 @@ impl<T> Due<T> {
 
     /// Tells the agenda the time: an entry that is inserted or reset now has a share of the time from now on as its
     /// slack. On the runtime's thread the latest reading is of this turn. On another it may be from before a long park.
+    #[inline]
     pub(super) fn tell_time(&mut self) {
+        // Apart, because it would need registers in which the caller keeps something.
+        #[cold]
+        fn read(timers: &Timers) -> Nanos {
+            timers.now()
+        }
+
         if let Some(runtime) = &self.runtime {
             let timers = runtime.timers();
-            self.agenda.note(if runtime.is_running_here() { timers.latest() } else { timers.now() });
+            self.agenda.note(if runtime.is_running_here() { timers.latest() } else { read(timers) });
         }
     }
 
