@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant as StdInstant};
 
-use common::{Dropped, HOUR, LONG, compute, metrics, ms, panicked, paused, turn, us, watchdog};
+use common::{Dropped, HOUR, LONG, metrics, ms, panicked, paused, turn, us, watchdog};
 use futures::channel::oneshot;
 #[cfg(feature = "net")]
 use futures::future::{Either, FutureExt, select};
@@ -252,7 +252,7 @@ fn many_answers_are_seen_before_their_deadlines_after_a_woken_task_has_held_the_
         let (hold, held) = oneshot::channel();
         let holds = spawn(async move {
             held.await.unwrap();
-            compute(ms(300));
+            thread::sleep(ms(300));
         });
         turn().await;
         peers.iter().for_each(|peer| assert_eq!(peer.send(b"here").unwrap(), 4));
