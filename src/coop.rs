@@ -522,10 +522,16 @@ pub(crate) fn take_exhausted() -> bool {
 /// Wakes the task that is polled, with its own `waker`, as something else would: it goes behind the tasks that sockets have woken by
 /// now, whatever they use of the time. A task that yields shares time with them.
 pub(crate) fn wake_as_others(waker: &Waker) {
+    /// A task of another thread is woken there, and a foreign waker may panic.
+    struct Ends;
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            take_as_others();
+        }
+    }
     BUDGET.with(|budget| budget.as_others.set(true));
+    let _ends = Ends;
     waker.wake_by_ref();
-    // A task of another thread is woken there.
-    take_as_others();
 }
 
 /// Returns whether a task is woken by [`wake_as_others`], once.

@@ -15,6 +15,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Output;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant as StdInstant};
 
@@ -282,6 +284,45 @@ fn a_broken_connection_is_closed_before_the_next_one_needs_its_descriptor() {
     let report = Report(stdout(&run_with(fewest + 1, address, flags)));
     assert_eq!((report.number("answers"), report.number("errors")), (0.0, 100.0), "{report:?}");
     assert!(!report.0.contains("cannot connect"), "{report:?}");
+}
+
+/// After a hold-up requests have timed out before a connection takes them. These are not sent, and say nothing about the connection.
+#[cfg(unix)]
+#[test]
+fn a_request_that_is_not_sent_costs_no_connection() {
+    use rustix::process::Signal;
+    let _watchdog = watchdog(LONG);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (made, asked) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (makes, asks) = (made.clone(), asked.clone());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            makes.fetch_add(1, Ordering::Relaxed);
+            let asks = asks.clone();
+            thread::spawn(move || {
+                // What is read at once is one request: the next one is sent after the answer.
+                while stream.read(&mut [0; 1024]).is_ok_and(|read| read > 0) {
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi");
+                    asks.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let flags = ["--connections", "2", "--rate", "1", "--duration", "4s", "--timeout", "1s"];
+    let mut load = Running::start("load", &[&[url.as_str()], &flags[..]].concat());
+    while asked.load(Ordering::Relaxed) == 0 {
+        thread::sleep(ms(1));
+    }
+    thread::sleep(ms(50));
+    // The second request times out meanwhile.
+    load.signal(Signal::STOP);
+    thread::sleep(ms(2500));
+    load.signal(Signal::CONT);
+    let errors = load.wait_for("  errors ");
+    assert_ne!(errors.split_whitespace().next(), Some("0"), "{errors}");
+    assert_eq!(made.load(Ordering::Relaxed), 2);
+    assert!(load.ended().success());
 }
 
 #[cfg(unix)]

@@ -281,8 +281,18 @@ fn a_timeout_that_is_found_late_is_polled_once_more_and_others_are_not() {
         assert_eq!(polls.take(), 3);
         blocks.await.unwrap();
 
-        // One whose time is up before its first poll ends in that.
-        assert!(timeout_at(Instant::now() - HOUR, counts()).await.is_err());
+        // One whose time is up before its first poll ends in that, and again in each later one.
+        let mut past = pin!(timeout_at(Instant::now() - HOUR, counts()));
+        for _ in 0..2 {
+            assert!(past.as_mut().await.is_err());
+            assert_eq!(polls.take(), 1);
+        }
+        // So does one that has ended in time, whenever it is polled again.
+        let mut in_time = pin!(timeout(ms(5), counts()));
+        assert!(in_time.as_mut().await.is_err());
+        polls.set(0);
+        sleep(ms(5)).await;
+        assert!(in_time.await.is_err());
         assert_eq!(polls.take(), 1);
 
         // It is late again when it has a new deadline, and not when it is only polled again.

@@ -187,8 +187,9 @@ impl Run {
             let moment = self.schedule.moment(number);
             let waited = moment.elapsed();
             self.tally.borrow_mut().taken(waited);
-            // A request that has already timed out is not sent.
-            let end = if waited < self.timeout {
+            // A request that has already timed out is not sent, and costs no connection.
+            let sends = waited < self.timeout;
+            let end = if sends {
                 match timeout_at(moment + self.timeout, self.target.ask(&mut connection)).await {
                     Ok(Ok((status, bytes))) => End::Answer(status, bytes),
                     Ok(Err(failure)) => End::Failed(failure),
@@ -198,7 +199,7 @@ impl Run {
                 End::NoAnswer
             };
             self.tally.borrow_mut().ended(&end, moment.elapsed());
-            if !matches!(end, End::Answer(..)) {
+            if sends && !matches!(end, End::Answer(..)) {
                 if let Some(broken) = connection.take() {
                     broken.close().await;
                 }

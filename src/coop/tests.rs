@@ -388,3 +388,16 @@ fn the_clock_is_read_after_few_results_at_first_and_then_after_many() {
     assert_eq!(readings(1_500)[0], 1);
     set_slice(None);
 }
+
+#[test]
+fn a_waker_that_panics_leaves_the_next_task_that_wakes_itself_as_it_is() {
+    struct Panics;
+    impl std::task::Wake for Panics {
+        fn wake(self: std::sync::Arc<Self>) {
+            panic!("no wake");
+        }
+    }
+    let waker = std::sync::Arc::new(Panics).into();
+    std::panic::catch_unwind(|| wake_as_others(&waker)).unwrap_err();
+    assert!(!take_as_others());
+}

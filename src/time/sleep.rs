@@ -442,15 +442,15 @@ impl Sleep {
             Some(ready!(self.as_mut().poll_permit(cx)))
         };
         let result = ready!(self.poll_entry(|mut entry| {
-            let had_fired = entry.is_elapsed();
-            let fired = entry.as_mut().poll_fired(cx);
-            if had_fired && is_late(&entry) && !entry.is_terminated() {
-                // Polled as a future, it is terminated for the next time.
-                let _ = entry.poll(cx);
+            let is_new = entry.is_elapsed() && !entry.is_terminated();
+            let fired = ready!(entry.as_mut().poll_fired(cx));
+            // Polled as a future, it is terminated for the next time. One that ends now would be late by then, too.
+            let _ = entry.as_mut().poll(cx);
+            if is_new && is_late(&entry) {
                 coop::wake_as_others(cx.waker());
                 return Poll::Pending;
             }
-            fired
+            Poll::Ready(fired)
         }));
         if let Some(permit) = permit {
             permit.spend();
