@@ -489,3 +489,53 @@ fn a_moment_sent_to_a_map_on_another_thread_has_the_tolerance_of_the_time_that_i
     // It may be late by 20 ms, half of what was left, and not by half of the second since the last reading.
     assert!(key == "first" && late < ms(300), "{key} late by {late:?}");
 }
+
+/// The owner is woken by a timer, and before the tasks that sockets wake.
+#[cfg(feature = "net")]
+#[test]
+fn what_has_arrived_in_time_puts_an_entry_off_although_the_thread_was_held_up() {
+    let _dog = watchdog(LONG);
+    mainspring::block_on(async {
+        let map = Rc::new(RefCell::new(TimerMap::new()));
+        let mut peers = vec![];
+        for n in 0..20 {
+            let socket = mainspring::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            peer.connect(socket.local_addr().unwrap()).unwrap();
+            peers.push(peer);
+            map.borrow_mut().insert(n, (), ms(100));
+            let map = map.clone();
+            spawn(async move {
+                socket.recv(&mut [0; 8]).await.unwrap();
+                assert!(map.borrow_mut().reset(&n, HOUR));
+            })
+            .detach();
+        }
+        map.borrow_mut().insert(20, (), ms(100));
+        let (polls, expired) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(vec![])));
+        let owner = spawn({
+            let (map, polls, expired) = (map.clone(), polls.clone(), expired.clone());
+            poll_fn(move |cx| {
+                polls.set(polls.get() + 1);
+                while let Poll::Ready(Some((n, ()))) = map.borrow_mut().poll_expired(cx) {
+                    expired.borrow_mut().push(n);
+                }
+                Poll::<()>::Pending
+            })
+        });
+        let holds = spawn(async move {
+            yield_now().await;
+            peers.iter().for_each(|peer| assert_eq!(peer.send(b"here").unwrap(), 4));
+            std::thread::sleep(ms(150));
+        });
+        holds.await.unwrap();
+        while expired.borrow().is_empty() {
+            yield_now().await;
+        }
+        assert_eq!((expired.take(), map.borrow().len()), (vec![20], 20));
+        // It was polled before, when it found itself late, and when the others had run; and it may be once more where the entries were
+        // that have been put off.
+        assert!((3..=4).contains(&polls.get()), "{} polls", polls.get());
+        owner.abort();
+    });
+}

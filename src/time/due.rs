@@ -11,6 +11,7 @@
 //!   [`Due::fewer`] last.
 //! * The agenda is told the time by whoever reads the clock for an entry, and otherwise by [`Due::tell_time`], before an entry is
 //!   inserted or moved.
+//! * If the alarm rings late, the tasks that sockets have woken run first: what they have read may put an entry off.
 //! * It belongs to one runtime: the one in which it was made or, if it was made outside a runtime, the one in which it
 //!   was first used.
 
@@ -24,6 +25,7 @@ use mainspring_driver::{Handle as Timers, Nanos, TimerEntry};
 
 use super::error::{Error, Kind};
 use super::instant::{self, Instant};
+use super::sleep;
 use crate::coop::{self, Permit};
 use crate::runtime::Handle;
 
@@ -225,6 +227,9 @@ impl<T> Due<T> {
     #[track_caller]
     fn poll_due(&mut self, cx: &mut Context<'_>, end: bool) -> Poll<Option<Entry<T>>> {
         self.until = Nanos::ZERO;
+        if self.alarm.as_mut().is_some_and(|alarm| sleep::waits_for_others(alarm.as_mut(), cx)) {
+            return Poll::Pending;
+        }
         let mut moves = MOVES_PER_POLL;
         loop {
             if self.agenda.is_empty() {
@@ -266,7 +271,8 @@ impl<T> Due<T> {
                 }
             };
             self.slack = slack;
-            match alarm.as_mut().poll_elapsed(cx) {
+            // As a future: if it ends now, the next poll does not take it for one that the runtime has found late.
+            match alarm.as_mut().poll(cx) {
                 // At least that time has passed now: an entry is due, or the agenda's bound gets better.
                 Poll::Ready(Ok(())) => {}
                 // Perhaps an entry came due and nobody has read the clock since: then it comes out all the same.

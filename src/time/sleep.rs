@@ -28,7 +28,7 @@ use crate::clock::instant::{self, Instant};
 use crate::coop::{self, Permit};
 use crate::runtime::context;
 
-/// If a timeout's time has been up for longer than this, the thread was held up, or has too much to do.
+/// If a timer fires later than this after its deadline, the thread was held up, or has too much to do.
 const LATE: Duration = Duration::from_millis(1);
 
 /// Waits until `duration` has passed.
@@ -442,14 +442,12 @@ impl Sleep {
             Some(ready!(self.as_mut().poll_permit(cx)))
         };
         let result = ready!(self.poll_entry(|mut entry| {
-            let is_new = entry.is_elapsed() && !entry.is_terminated();
-            let fired = ready!(entry.as_mut().poll_fired(cx));
-            // Polled as a future, it is terminated for the next time. One that ends now would be late by then, too.
-            let _ = entry.as_mut().poll(cx);
-            if is_new && is_late(&entry) {
-                coop::wake_as_others(cx.waker());
+            if waits_for_others(entry.as_mut(), cx) {
                 return Poll::Pending;
             }
+            let fired = ready!(entry.as_mut().poll_fired(cx));
+            // If it ends only now, it is not new for the next poll.
+            let _ = entry.poll(cx);
             Poll::Ready(fired)
         }));
         if let Some(permit) = permit {
@@ -476,12 +474,22 @@ impl Sleep {
     }
 }
 
-/// Whether a timer that has fired is [`LATE`]. By time that the program controls the thread is never held up.
+/// Returns whether the task has to wait once more for the tasks that sockets have woken by now: its timer has fired [`LATE`], and this
+/// is the first poll that finds it so. The task is woken then. By time that the program controls the thread is never held up.
 #[inline]
-fn is_late(entry: &TimerEntry) -> bool {
+pub(super) fn waits_for_others(mut entry: Pin<&mut TimerEntry>, cx: &mut Context<'_>) -> bool {
+    if !entry.is_elapsed() || entry.is_terminated() {
+        return false;
+    }
+    // Polled as a future, it is terminated for the next time.
+    let _ = entry.as_mut().poll(cx);
     let timers = entry.handle();
     let late = timers.latest().saturating_duration_since(entry.deadline());
-    late > LATE && !timers.is_paused() && !timers.clock().is_test()
+    let waits = late > LATE && !timers.is_paused() && !timers.clock().is_test();
+    if waits {
+        coop::wake_as_others(cx.waker());
+    }
+    waits
 }
 
 impl Future for Sleep {
