@@ -15,8 +15,6 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Output;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant as StdInstant};
 
@@ -291,6 +289,8 @@ fn a_broken_connection_is_closed_before_the_next_one_needs_its_descriptor() {
 #[test]
 fn a_request_that_is_not_sent_costs_no_connection() {
     use rustix::process::Signal;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     let _watchdog = watchdog(LONG);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
