@@ -97,7 +97,7 @@ impl<T> Expired<T> {
 /// * A value may come out as late as a sleep may end, including its [tolerance](super#how-exact): values that are due at about
 ///   the same time come out at one wake-up. In virtual time each comes out at its own moment, except if time is
 ///   [paused](super::pause) while a task waits for the queue already.
-/// * If the thread was held up for more than a millisecond while a task waited, the tasks that sockets have woken run before that one
+/// * If the thread was held up for more than two milliseconds while a task waited, the tasks that sockets have woken run before that one
 ///   takes values out: what has arrived in time may put them off.
 /// * Every duration is legal: `Duration::MAX` means never.
 /// * A key is never used again: an old key, or one of another queue, finds nothing.

@@ -28,8 +28,9 @@ use crate::clock::instant::{self, Instant};
 use crate::coop::{self, Permit};
 use crate::runtime::context;
 
-/// If a timer fires later than this after its deadline, the thread was held up, or has too much to do.
-const LATE: Duration = Duration::from_millis(1);
+/// If a timer fires later than this after its deadline, the thread was held up, or has too much to do. By default a park may outlast a
+/// deadline by half of it.
+const LATE: Duration = Duration::from_millis(2);
 
 /// Waits until `duration` has passed.
 ///

@@ -34,7 +34,7 @@ use crate::coop;
 /// `Duration::MAX` never elapses.
 ///
 /// If the thread was held up, what has arrived in time comes first: the runtime looks at the sockets before it ends a timeout, and one
-/// that is late by more than a millisecond lets the tasks that sockets have woken run once, because one of them may have to read the
+/// that is late by more than two milliseconds lets the tasks that sockets have woken run once, because one of them may have to read the
 /// answer, as the task of a connection does for a hyper client.
 ///
 /// Unlike a [`sleep`](super::sleep()) a timeout belongs to the runtime in which that poll happens, wherever the timeout

@@ -48,7 +48,7 @@ const COMMANDS_PER_POLL: usize = 1024;
 /// * A value may come out as late as a sleep may end, including its [tolerance](super#how-exact): values that are due at about
 ///   the same time come out at one wake-up. In virtual time each comes out at its own moment, except if time is
 ///   [paused](super::pause) while a task waits for the map already.
-/// * If the thread was held up for more than a millisecond while a task waited, the tasks that sockets have woken run before that one
+/// * If the thread was held up for more than two milliseconds while a task waited, the tasks that sockets have woken run before that one
 ///   takes values out: what has arrived in time may put them off.
 /// * Every duration is legal: `Duration::MAX` means never, an entry with zero comes out at the next poll.
 /// * After a stall, all entries that came due meanwhile come out, in order.
