@@ -6,6 +6,7 @@ mod inbox;
 mod join;
 mod panics;
 mod queue;
+mod root;
 mod shutdown;
 mod threads;
 
