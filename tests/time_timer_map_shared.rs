@@ -503,7 +503,7 @@ fn what_has_arrived_in_time_puts_an_entry_off_although_the_thread_was_held_up() 
             let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
             peer.connect(socket.local_addr().unwrap()).unwrap();
             peers.push(peer);
-            map.borrow_mut().insert(n, (), ms(100));
+            map.borrow_mut().insert(n, (), ms(500));
             let map = map.clone();
             spawn(async move {
                 socket.recv(&mut [0; 8]).await.unwrap();
@@ -511,7 +511,7 @@ fn what_has_arrived_in_time_puts_an_entry_off_although_the_thread_was_held_up() 
             })
             .detach();
         }
-        map.borrow_mut().insert(20, (), ms(100));
+        map.borrow_mut().insert(20, (), ms(500));
         let (polls, expired) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(vec![])));
         let owner = spawn({
             let (map, polls, expired) = (map.clone(), polls.clone(), expired.clone());
@@ -526,7 +526,7 @@ fn what_has_arrived_in_time_puts_an_entry_off_although_the_thread_was_held_up() 
         let holds = spawn(async move {
             yield_now().await;
             peers.iter().for_each(|peer| assert_eq!(peer.send(b"here").unwrap(), 4));
-            std::thread::sleep(ms(150));
+            std::thread::sleep(ms(600));
         });
         holds.await.unwrap();
         while expired.borrow().is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Timer      tasks that an expired timer woke                             ── served first
-//!   Woken      new tasks, those that sockets, tasks, threads woke, and timeouts that have found themselves late
+//!   Woken      new tasks, those that sockets, tasks, threads woke, and those whose timeout or queue was late
 //!   Exhausted  tasks that used up their budget                               ┐  served last, each before what
 //!   Yielded    other tasks that woke themselves while they were polled       ┘  came into the other later
 //! ```

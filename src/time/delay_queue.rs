@@ -283,8 +283,7 @@ impl<T> DelayQueue<T> {
 
     /// Moves a value's time to `when`. Returns whether the value is in the queue.
     pub fn try_reset_at(&mut self, key: &Key, when: Instant) -> bool {
-        self.due.tell_time();
-        self.due.reset(key.0, instant::to_nanos(when))
+        self.due.reset_at(key.0, when)
     }
 
     /// Returns when a value is due.

@@ -147,6 +147,12 @@ impl<T> Due<T> {
         there
     }
 
+    /// The same, with a moment. Needs no runtime if there is no such entry.
+    pub(super) fn reset_at(&mut self, key: Key, when: Instant) -> bool {
+        self.tell_time();
+        self.reset(key, instant::to_nanos(when))
+    }
+
     /// Tells the agenda the time: an entry that is inserted or reset now has a share of the time from now on as its
     /// slack. On the runtime's thread the latest reading is of this turn. On another it may be from before a long park.
     #[inline]

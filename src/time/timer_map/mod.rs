@@ -333,8 +333,7 @@ impl<K: Hash + Eq, V> TimerMap<K, V> {
         K: Borrow<Q>,
     {
         let Some(entry) = self.find(key) else { return false };
-        self.due.tell_time();
-        self.due.reset(entry, instant::to_nanos(when))
+        self.due.reset_at(entry, when)
     }
 
     /// Removes a key and returns its value; `None` if the key is not there.
