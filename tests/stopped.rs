@@ -5,10 +5,15 @@ mod common;
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket as StdSocket;
+use std::pin::pin;
 use std::process::{ChildStdout, Command, Stdio};
+use std::rc::Rc;
 use std::time::Duration;
 
 use common::{Killed, LONG, ms, watchdog};
+use futures::StreamExt;
+use futures::channel::mpsc;
+use futures::future::{Either, select};
 use mainspring::net::UdpSocket;
 use mainspring::time::{sleep, timeout};
 use mainspring::{block_on, spawn, task};
@@ -196,6 +201,62 @@ fn an_answer_in_time_is_seen_also_if_the_process_is_continued_while_the_timer_ha
         socket.send_to(&buf[..8], peer).unwrap();
         in_time.push(now() < up);
         let continued = up + ms(30).as_nanos() as u64;
+        std::thread::sleep(Duration::from_nanos(continued.saturating_sub(now())));
+        kill_process(pid, Signal::CONT).unwrap();
+    }
+    let late = late(told, &in_time);
+    assert!(late.is_empty(), "false timeouts: {late:?}");
+}
+
+const SLEEP_TEST: &str = "a_message_in_time_is_seen_before_a_sleep_ends_if_the_process_was_stopped_for_long";
+const SLEEP_ROUNDS: usize = 5;
+
+/// Waits for each answer, which another task reads and passes on, or for a sleep.
+fn ask_beside_a_sleep(peer: &str) {
+    block_on(async {
+        let socket = Rc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        socket.connect(peer).await.unwrap();
+        let (send, mut answers) = mpsc::unbounded();
+        let reader = socket.clone();
+        spawn(async move {
+            let mut buf = [0; 8];
+            while reader.recv(&mut buf).await.is_ok() {
+                send.unbounded_send(buf).unwrap();
+            }
+        })
+        .detach();
+        for round in 0..SLEEP_ROUNDS {
+            socket.send(&now().to_le_bytes()).await.unwrap();
+            if let Either::Right(_) = select(answers.next(), pin!(sleep(SLACK_PATIENCE))).await {
+                println!("late {round}");
+                answers.next().await;
+            }
+        }
+        println!("end");
+    });
+}
+
+#[test]
+fn a_message_in_time_is_seen_before_a_sleep_ends_if_the_process_was_stopped_for_long() {
+    if let Ok(peer) = std::env::var(ROLE) {
+        return ask_beside_a_sleep(&peer);
+    }
+    let _watchdog = watchdog(LONG);
+    let socket = StdSocket::bind("127.0.0.1:0").unwrap();
+    let (child, told) = child(SLEEP_TEST, socket.local_addr().unwrap().to_string());
+    let pid = Pid::from_child(&child.0);
+    let mut buf = [0; 8];
+    let mut in_time = vec![];
+    for _ in 0..SLEEP_ROUNDS {
+        let (n, peer) = socket.recv_from(&mut buf).unwrap();
+        let up = u64::from_le_bytes(buf) + SLACK_PATIENCE.as_nanos() as u64;
+        // The child is asleep by then, on most machines.
+        std::thread::sleep(ms(20));
+        kill_process(pid, Signal::STOP).unwrap();
+        while !is_stopped(&child) {}
+        socket.send_to(&buf[..n], peer).unwrap();
+        in_time.push(now() < up);
+        let continued = up + ms(200).as_nanos() as u64;
         std::thread::sleep(Duration::from_nanos(continued.saturating_sub(now())));
         kill_process(pid, Signal::CONT).unwrap();
     }

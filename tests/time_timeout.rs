@@ -264,6 +264,35 @@ fn many_answers_are_seen_before_their_deadlines_after_a_woken_task_has_held_the_
     });
 }
 
+// Sleeps that programs have made their own timeouts of; more than a turn fires, if it fires few.
+#[cfg(feature = "net")]
+#[test]
+fn what_other_tasks_have_to_read_is_seen_before_sleeps_end_that_a_long_hold_up_has_made_late() {
+    let _watchdog = watchdog(LONG);
+    for budget in [256, 3] {
+        let runtime = Builder::new().timer_budget(budget).build().unwrap();
+        runtime.block_on(async {
+            let (mut peers, mut answers) = (vec![], vec![]);
+            for _ in 0..10 {
+                let (peer, mut receive) = peer().await;
+                peers.push(peer);
+                answers.push(spawn(async move {
+                    match select(&mut receive, pin!(sleep(ms(200)))).await {
+                        Either::Left((read, _)) => read.ok(),
+                        Either::Right(_) => None,
+                    }
+                }));
+            }
+            turn().await;
+            peers.iter().for_each(|peer| assert_eq!(peer.send(b"here").unwrap(), 4));
+            thread::sleep(ms(400));
+            for answer in answers {
+                assert_eq!(answer.await.unwrap(), Some(4), "with a budget of {budget} timers");
+            }
+        });
+    }
+}
+
 #[test]
 fn a_timeout_that_is_found_late_is_polled_once_more_and_others_are_not() {
     let _watchdog = watchdog(LONG);

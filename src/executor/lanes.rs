@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Timer      tasks that an expired timer woke                             ── served first
-//!   Woken      new tasks, those that sockets, tasks, threads woke, and those whose timeout or queue was late
+//!   Woken      new tasks, those that sockets, tasks, threads woke, those whose timeout or queue was late, and, after a
+//!              hold-up, those that an expired timer woke
 //!   Exhausted  tasks that used up their budget                               ┐  served last, each before what
 //!   Yielded    other tasks that woke themselves while they were polled       ┘  came into the other later
 //! ```
