@@ -277,7 +277,7 @@ fn what_other_tasks_have_to_read_is_seen_before_sleeps_end_that_a_long_hold_up_h
                 let (peer, mut receive) = peer().await;
                 peers.push(peer);
                 answers.push(spawn(async move {
-                    match select(&mut receive, pin!(sleep(ms(200)))).await {
+                    match select(&mut receive, pin!(sleep(ms(500)))).await {
                         Either::Left((read, _)) => read.ok(),
                         Either::Right(_) => None,
                     }
@@ -285,7 +285,7 @@ fn what_other_tasks_have_to_read_is_seen_before_sleeps_end_that_a_long_hold_up_h
             }
             turn().await;
             peers.iter().for_each(|peer| assert_eq!(peer.send(b"here").unwrap(), 4));
-            thread::sleep(ms(400));
+            thread::sleep(ms(700));
             for answer in answers {
                 assert_eq!(answer.await.unwrap(), Some(4), "with a budget of {budget} timers");
             }
