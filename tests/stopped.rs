@@ -89,6 +89,15 @@ fn is_stopped(child: &Killed) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
+/// Stops the child while `meanwhile` runs.
+fn while_stopped(child: &Killed, meanwhile: impl FnOnce()) {
+    let pid = Pid::from_child(&child.0);
+    kill_process(pid, Signal::STOP).unwrap();
+    while !is_stopped(child) {}
+    meanwhile();
+    kill_process(pid, Signal::CONT).unwrap();
+}
+
 /// Which rounds the child calls late although their answers were sent in time.
 fn late(told: impl BufRead, in_time: &[bool]) -> Vec<usize> {
     let mut late = vec![];
@@ -110,7 +119,6 @@ fn false_timeouts(beside: &str) -> Vec<usize> {
     let socket = StdSocket::bind("127.0.0.1:0").unwrap();
     let name = "a_peer_that_answers_while_the_process_is_stopped_has_answered_in_time";
     let (child, told) = child(name, format!("{beside} {}", socket.local_addr().unwrap()));
-    let pid = Pid::from_child(&child.0);
     let mut buf = [0; 8];
     let mut in_time = vec![];
     for round in 0..ROUNDS {
@@ -118,13 +126,12 @@ fn false_timeouts(beside: &str) -> Vec<usize> {
         assert_eq!(n, 8);
         let stop = now() + 1_000_000 + round * 7_919 % 1_000_000;
         while now() < stop {}
-        kill_process(pid, Signal::STOP).unwrap();
-        while !is_stopped(&child) {}
-        socket.send_to(&buf[..n], peer).unwrap();
-        // The child begins to wait later than at the moment that its question names.
-        in_time.push(now() < u64::from_le_bytes(buf) + ms(PATIENCE).as_nanos() as u64);
-        std::thread::sleep(ms(PATIENCE + 5));
-        kill_process(pid, Signal::CONT).unwrap();
+        while_stopped(&child, || {
+            socket.send_to(&buf[..n], peer).unwrap();
+            // The child begins to wait later than at the moment that its question names.
+            in_time.push(now() < u64::from_le_bytes(buf) + ms(PATIENCE).as_nanos() as u64);
+            std::thread::sleep(ms(PATIENCE + 5));
+        });
     }
     late(told, &in_time)
 }
@@ -184,7 +191,6 @@ fn an_answer_in_time_is_seen_also_if_the_process_is_continued_while_the_timer_ha
     let _watchdog = watchdog(LONG);
     let socket = StdSocket::bind("127.0.0.1:0").unwrap();
     let (child, told) = child(SLACK_TEST, socket.local_addr().unwrap().to_string());
-    let pid = Pid::from_child(&child.0);
     let mut buf = [0; 16];
     let mut in_time = vec![];
     for _ in 0..SLACK_ROUNDS {
@@ -196,13 +202,12 @@ fn an_answer_in_time_is_seen_also_if_the_process_is_continued_while_the_timer_ha
         std::thread::sleep(ms(20));
         // It has looked at its sockets when it is stopped, and has seen this one only.
         socket.send_to(b"other", ("127.0.0.1", port as u16)).unwrap();
-        kill_process(pid, Signal::STOP).unwrap();
-        while !is_stopped(&child) {}
-        socket.send_to(&buf[..8], peer).unwrap();
-        in_time.push(now() < up);
-        let continued = up + ms(30).as_nanos() as u64;
-        std::thread::sleep(Duration::from_nanos(continued.saturating_sub(now())));
-        kill_process(pid, Signal::CONT).unwrap();
+        while_stopped(&child, || {
+            socket.send_to(&buf[..8], peer).unwrap();
+            in_time.push(now() < up);
+            let continued = up + ms(30).as_nanos() as u64;
+            std::thread::sleep(Duration::from_nanos(continued.saturating_sub(now())));
+        });
     }
     let late = late(told, &in_time);
     assert!(late.is_empty(), "false timeouts: {late:?}");
@@ -244,7 +249,6 @@ fn a_message_in_time_is_seen_before_a_sleep_ends_if_the_process_was_stopped_for_
     let _watchdog = watchdog(LONG);
     let socket = StdSocket::bind("127.0.0.1:0").unwrap();
     let (child, told) = child(SLEEP_TEST, socket.local_addr().unwrap().to_string());
-    let pid = Pid::from_child(&child.0);
     let mut buf = [0; 8];
     let mut in_time = vec![];
     for _ in 0..SLEEP_ROUNDS {
@@ -252,13 +256,12 @@ fn a_message_in_time_is_seen_before_a_sleep_ends_if_the_process_was_stopped_for_
         let up = u64::from_le_bytes(buf) + SLACK_PATIENCE.as_nanos() as u64;
         // The child is asleep by then, on most machines.
         std::thread::sleep(ms(20));
-        kill_process(pid, Signal::STOP).unwrap();
-        while !is_stopped(&child) {}
-        socket.send_to(&buf[..n], peer).unwrap();
-        in_time.push(now() < up);
-        let continued = up + ms(200).as_nanos() as u64;
-        std::thread::sleep(Duration::from_nanos(continued.saturating_sub(now())));
-        kill_process(pid, Signal::CONT).unwrap();
+        while_stopped(&child, || {
+            socket.send_to(&buf[..n], peer).unwrap();
+            in_time.push(now() < up);
+            let continued = up + ms(200).as_nanos() as u64;
+            std::thread::sleep(Duration::from_nanos(continued.saturating_sub(now())));
+        });
     }
     let late = late(told, &in_time);
     assert!(late.is_empty(), "false timeouts: {late:?}");

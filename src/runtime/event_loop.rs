@@ -76,7 +76,7 @@ pub(super) struct EventLoop {
     offset: AlarmOffset,
     pub(super) pace: Pace,
     timer_budget: usize,
-    /// When the sockets were looked at last.
+    /// When the sockets were looked at last, or zero. (What `pace` calls so begins anew with each `block_on`.)
     looked: Nanos,
     /// The thread was held up, and timers that were due meanwhile have yet to fire.
     held_up: bool,
@@ -98,14 +98,13 @@ impl EventLoop {
     pub(super) fn new(reactor: Reactor, driver: Driver, alarm: ClockId, builder: &Builder) -> EventLoop {
         let offset = AlarmOffset::measure(driver.handle(), alarm);
         let pace = Pace::new(builder.event_interval, driver.handle().clock().is_test());
-        let looked = driver.handle().now();
         EventLoop {
             reactor,
             driver,
             offset,
             pace,
             timer_budget: builder.timer_budget,
-            looked,
+            looked: Nanos::ZERO,
             held_up: false,
             backlog: false,
             releasing: false,
