@@ -310,7 +310,9 @@ impl<T> Drop for Unblock<T> {
         if let Stage::Queued(..) = unwanted {
             pool::note_unwanted();
         }
-        drop((unwanted, self.job.waker.take()));
+        // As a task's handle drops an output. The thread may be unwinding: a panic would end the process then.
+        quietly(|| drop(unwanted));
+        drop(self.job.waker.take());
     }
 }
 
@@ -345,6 +347,24 @@ mod tests {
         fn drop(&mut self) {
             panic!("in the drop");
         }
+    }
+
+    #[test]
+    fn what_panics_as_it_is_dropped_with_its_future_harms_nobody() {
+        fn dropped<T: Send + 'static>(closure: impl FnOnce() -> T + Send + 'static) {
+            let job = unblock(closure);
+            while !matches!(*job.job.lock(), Stage::Done(_)) {
+                std::thread::yield_now();
+            }
+            let panicked = catch_unwind(move || {
+                let _job = job;
+                panic!("outside");
+            });
+            // Not reached if the drop panics: that would end the process.
+            assert_eq!(*panicked.unwrap_err().downcast::<&str>().unwrap(), "outside");
+        }
+        dropped(|| PanicsInDrop);
+        dropped(|| std::panic::panic_any(PanicsInDrop));
     }
 
     struct Tells(AtomicUsize, mpsc::Sender<()>);
