@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::process::Stdio;
 use std::task::{Context, Poll, ready};
 
 /// The pipe to a child's standard input.
@@ -116,6 +117,15 @@ impl ChildStdin {
     }
 }
 
+/// As [`ChildStdin::into_owned_fd`].
+impl TryFrom<ChildStdin> for Stdio {
+    type Error = io::Error;
+
+    fn try_from(pipe: ChildStdin) -> io::Result<Stdio> {
+        pipe.into_owned_fd().map(Stdio::from)
+    }
+}
+
 impl AsyncWrite for ChildStdin {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.pipe(cx))?.poll_write(cx, buf)
@@ -172,6 +182,15 @@ macro_rules! output {
             /// ```
             pub fn into_owned_fd(self) -> io::Result<OwnedFd> {
                 unwatch(self.pipe)
+            }
+        }
+
+        #[doc = concat!("As [`", stringify!($type), "::into_owned_fd`].")]
+        impl TryFrom<$type> for Stdio {
+            type Error = io::Error;
+
+            fn try_from(pipe: $type) -> io::Result<Stdio> {
+                pipe.into_owned_fd().map(Stdio::from)
             }
         }
 

@@ -183,6 +183,34 @@ fn a_pipe_is_handed_on_to_another_child_in_blocking_mode() {
 }
 
 #[test]
+fn a_pipe_becomes_the_stream_of_another_child_as_in_tokio() {
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let mut first = Command::new("sh");
+        first.args(["-c", "echo out; echo err >&2"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut first = first.spawn().unwrap();
+        let [out, err]: [Stdio; 2] = [
+            first.stdout.take().unwrap().try_into().unwrap(),
+            first.stderr.take().unwrap().try_into().unwrap(),
+        ];
+        assert_eq!(Command::new("cat").stdin(out).output().await.unwrap().stdout, b"out\n");
+        assert_eq!(Command::new("cat").stdin(err).output().await.unwrap().stdout, b"err\n");
+        assert!(first.wait().await.unwrap().success());
+
+        let mut second = cat();
+        let stdin: Stdio = second.stdin.take().unwrap().try_into().unwrap();
+        assert!(Command::new("echo").arg("there").stdout(stdin).status().await.unwrap().success());
+        assert_eq!(second.wait_with_output().await.unwrap().stdout, b"there\n");
+
+        let mut third = cat();
+        let mut stdin = third.stdin.take().unwrap();
+        stdin.close().await.unwrap();
+        assert_eq!(Stdio::try_from(stdin).unwrap_err().kind(), ErrorKind::BrokenPipe);
+        assert!(third.wait().await.unwrap().success());
+    });
+}
+
+#[test]
 fn a_timeout_around_a_wait_loses_nothing() {
     let _watchdog = watchdog(LONG);
     block_on(async {
