@@ -18,6 +18,8 @@
 //! * Outside a task (a foreign executor, a plain thread) there is no limit. An executor that runs inside a task is recognised
 //!   because it goes on polling although it is refused ([`REFUSALS`] times). From then on it has no limit.
 //! * Only a result that was really taken is charged: a leaf that turns out to be pending is charged nothing.
+//! * What the runtime has seen of the sockets belongs to the thread as well, as long as the runtime runs. A late timer of a timeout, or of
+//!   a queue of timers, waits for it. An executor inside a task would not see it: there that end is the one above.
 //! * When the budget of a poll is used up, one timer that is overdue may end all the same. Otherwise, where a task polls a socket
 //!   that always has something before a timer, the timer would never end. Overdue are timers that the runtime has fired, and queues
 //!   of timers that were refused the last time: there is no end to timers that are ready at once.
@@ -273,6 +275,10 @@ const FIRST: u16 = 3;
 /// task.
 const REFUSALS: u32 = 100_000;
 
+/// If a timer fires later than this after its deadline, in nanoseconds, the thread was held up, or has too much to do. By default a park
+/// may outlast a deadline by half of it.
+const LATE: u64 = 2_000_000;
+
 /// Until when a poll may take results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
@@ -323,8 +329,10 @@ struct Budget {
     /// The latest reading.
     looked: Cell<Nanos>,
     slice: Cell<Option<Slice>>,
-    /// The task that wakes itself now does not yield: see [`wake_as_others`].
-    as_others: Cell<bool>,
+    /// Whatever had arrived at a socket by the first moment has been read; what has arrived since has been seen at the second.
+    seen: Cell<(Nanos, Nanos)>,
+    /// The task that wakes itself now waits for others: see [`waits_for_others`].
+    waits: Cell<bool>,
 }
 
 thread_local! {
@@ -339,7 +347,8 @@ thread_local! {
             first: Cell::new(FIRST),
             looked: Cell::new(Nanos::ZERO),
             slice: Cell::new(None),
-            as_others: Cell::new(false),
+            seen: Cell::new((Nanos::ZERO, Nanos::ZERO)),
+            waits: Cell::new(false),
         }
     };
 }
@@ -519,30 +528,45 @@ pub(crate) fn take_exhausted() -> bool {
     BUDGET.with(|budget| budget.exhausted.get() && budget.exhausted.replace(false))
 }
 
-/// Wakes the task that is polled, with its own `waker`, as something else would: it goes behind the tasks that sockets have woken by
-/// now, whatever they use of the time. A task that yields shares time with them.
-pub(crate) fn wake_as_others(waker: &Waker) {
+/// Whether a timer that was due at `deadline` must not end yet: it is late, and the tasks that sockets have woken meanwhile have yet to
+/// have their turn. The task that is polled is woken then, with its own `waker`: it goes on when these have had it.
+pub(crate) fn waits_for_others(deadline: Nanos, waker: &Waker) -> bool {
     /// A task of another thread is woken there, and a foreign waker may panic.
     struct Ends;
     impl Drop for Ends {
         fn drop(&mut self) {
-            take_as_others();
+            take_waits();
         }
     }
-    BUDGET.with(|budget| budget.as_others.set(true));
-    let _ends = Ends;
-    waker.wake_by_ref();
+    let waits = BUDGET.with(|budget| {
+        let (settled, looked) = budget.seen.get();
+        let waits = settled < deadline && deadline.saturating_add_nanos(LATE) < looked && budget.refuse();
+        budget.waits.set(waits);
+        waits
+    });
+    if waits {
+        let _ends = Ends;
+        waker.wake_by_ref();
+    }
+    waits
 }
 
-/// Returns whether a task is woken by [`wake_as_others`], once.
+/// Returns whether a task is woken by [`waits_for_others`], once.
 #[inline]
-pub(crate) fn take_as_others() -> bool {
-    BUDGET.with(|budget| budget.as_others.get() && budget.as_others.replace(false))
+pub(crate) fn take_waits() -> bool {
+    BUDGET.with(|budget| budget.waits.get() && budget.waits.replace(false))
+}
+
+/// Says that whatever had arrived at a socket by `settled` has been read, and that the sockets were looked at last at `looked`.
+pub(crate) fn set_seen(settled: Nanos, looked: Nanos) {
+    BUDGET.with(|budget| budget.seen.set((settled, looked)));
 }
 
 /// Sets until when polls on this thread may take results. `None`: for as long as they want.
 pub(crate) fn set_slice(slice: Option<Slice>) {
     BUDGET.with(|budget| {
+        // The polls that follow are others.
+        budget.refused.set(0);
         budget.slice.set(slice);
         budget.first.set(slice.map_or(budget.every.get(), |slice| budget.within(slice.length).min(FIRST)));
     });

@@ -6,7 +6,8 @@ use std::cell::Cell;
 use std::future::{pending, poll_fn, ready};
 use std::io::ErrorKind;
 use std::pin::pin;
-use std::task::Poll;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant as StdInstant};
 
@@ -18,7 +19,9 @@ use futures::poll;
 #[cfg(feature = "net")]
 use futures::stream::{FuturesUnordered, StreamExt};
 use mainspring::time::error::Elapsed;
-use mainspring::time::{Clock, Instant, TestClock, advance_to, interval_at, sleep, timeout, timeout_at};
+use mainspring::time::{
+    Clock, Instant, TestClock, advance_to, interval_at, sleep, sleep_until, timeout, timeout_at,
+};
 use mainspring::{Builder, Runtime, block_on, spawn};
 
 #[test]
@@ -223,6 +226,10 @@ fn what_another_task_has_to_read_is_seen_before_the_deadline() {
         let waits = spawn(async move { timeout(up, passed_on(up).await).await });
         assert_eq!(waits.await.unwrap(), Ok(Ok(4)), "in a task");
         let mut several = FuturesUnordered::from_iter([timeout(up, passed_on(up).await)]);
+        assert_eq!(several.next().await, Some(Ok(Ok(4))), "in a set");
+        let (_peer, never) = peer().await;
+        let mut several = FuturesUnordered::from_iter([timeout(HOUR, never)]);
+        several.push(timeout(up, passed_on(up).await));
         assert_eq!(several.next().await, Some(Ok(Ok(4))), "among others");
         let nested = timeout(up, timeout(up, passed_on(up).await));
         assert_eq!(nested.await, Ok(Ok(Ok(4))), "in another timeout");
@@ -293,41 +300,152 @@ fn what_other_tasks_have_to_read_is_seen_before_sleeps_end_that_a_long_hold_up_h
     }
 }
 
+#[cfg(feature = "net")]
+fn works(duration: Duration) {
+    let start = StdInstant::now();
+    while start.elapsed() < duration {}
+}
+
+// Otherwise all of them would run before what arrives meanwhile.
+#[cfg(feature = "net")]
 #[test]
-fn a_timeout_that_is_found_late_is_polled_once_more_and_others_are_not() {
+fn what_arrives_does_not_wait_for_all_timers_that_are_late() {
+    const TIMERS: usize = 3_000;
+    let _watchdog = watchdog(LONG);
+    for (hold_up, timeouts, others) in
+        [(0, true, 0), (50, true, 0), (50, true, 300), (300, true, 300), (300, false, 300)]
+    {
+        block_on(async {
+            let (peer, receive) = peer().await;
+            let (peer, ended) = (Rc::new(peer), Rc::new(Cell::new(0)));
+            let until = Instant::now() + ms(100);
+            for _ in 0..TIMERS {
+                let (ended, peer) = (ended.clone(), peer.clone());
+                spawn(async move {
+                    if timeouts {
+                        timeout_at(until, pending::<()>()).await.unwrap_err();
+                    } else {
+                        sleep_until(until).await;
+                    }
+                    ended.set(ended.get() + 1);
+                    if ended.get() == 500 {
+                        peer.send(b"here").unwrap();
+                    }
+                    works(us(50));
+                })
+                .detach();
+            }
+            turn().await;
+            sleep_until(until - ms(1)).await;
+            thread::sleep(ms(hold_up));
+            (0..others).for_each(|_| spawn(async { works(us(100)) }).detach());
+            assert_eq!(receive.await, Ok(4));
+            assert!(ended.get() < TIMERS / 2, "{} ended before, after {hold_up} ms", ended.get());
+        });
+    }
+}
+
+// Each poll is a hold-up, and there is always a task that has been woken.
+#[test]
+fn timers_fire_beside_tasks_that_hold_the_thread_up_again_and_again() {
+    let _watchdog = watchdog(LONG);
+    for timeouts in [false, true] {
+        block_on(async {
+            let (polls, other) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(Waker::noop().clone())));
+            let tasks: Vec<_> = (0..3)
+                .map(|_| {
+                    let (polls, other) = (polls.clone(), other.clone());
+                    spawn(poll_fn(move |cx| {
+                        // The first poll is at the beginning.
+                        if polls.replace(polls.get() + 1) >= 3 {
+                            thread::sleep(ms(120));
+                        }
+                        other.replace(cx.waker().clone()).wake();
+                        Poll::<()>::Pending
+                    }))
+                    .abort_on_drop()
+                })
+                .collect();
+            if timeouts {
+                timeout(ms(10), pending::<()>()).await.unwrap_err();
+            } else {
+                sleep(ms(10)).await;
+            }
+            assert!(polls.get() < 15, "after {} polls", polls.get());
+            drop(tasks);
+        });
+    }
+}
+
+/// A future that is never ready, and counts its polls.
+fn counts(polls: &Cell<i32>) -> impl Future<Output = ()> {
+    poll_fn(|_| {
+        polls.set(polls.get() + 1);
+        Poll::<()>::Pending
+    })
+}
+
+#[cfg(feature = "net")]
+#[test]
+fn a_late_timeout_is_polled_once_more_if_a_socket_has_woken_a_task_and_at_once_by_an_executor_in_its_task() {
     let _watchdog = watchdog(LONG);
     let polls = Cell::new(0);
-    let counts = || {
-        poll_fn(|_| {
-            polls.set(polls.get() + 1);
-            Poll::<()>::Pending
-        })
-    };
     block_on(async {
-        let mut late = pin!(timeout(ms(5), counts()));
-        assert!(poll!(late.as_mut()).is_pending());
-        polls.set(0);
-        thread::sleep(ms(10));
-        // The first poll is before the turn that fires the timer.
-        assert!(late.await.is_err());
-        assert_eq!(polls.take(), 3);
+        for woken in [true, false] {
+            let (peer, _receive) = peer().await;
+            turn().await;
+            let mut late = pin!(timeout(ms(5), counts(&polls)));
+            assert!(poll!(late.as_mut()).is_pending());
+            if woken {
+                peer.send(b"here").unwrap();
+            }
+            polls.set(0);
+            thread::sleep(ms(10));
+            // The first poll is before the turn that fires the timer.
+            assert!(late.await.is_err());
+            assert_eq!(polls.take(), if woken { 3 } else { 2 });
+        }
+        // The task that was woken has no turn before this one returns.
+        let (peer, _receive) = peer().await;
+        turn().await;
+        let mut late = pin!(timeout(ms(5), counts(&polls)));
+        let mut times = 0;
+        poll_fn(|cx| {
+            times += 1;
+            if times == 1 {
+                assert!(late.as_mut().poll(cx).is_pending());
+                peer.send(b"here").unwrap();
+                thread::sleep(ms(10));
+                return Poll::Pending;
+            }
+            while late.as_mut().poll(cx).is_pending() {}
+            Poll::Ready(())
+        })
+        .await;
+    });
+}
 
+#[test]
+fn a_late_timeout_is_not_polled_once_more_for_nothing() {
+    let _watchdog = watchdog(LONG);
+    let polls = Cell::new(0);
+    block_on(async {
         // One whose time is up before its first poll ends in that, and again in each later one.
-        let mut past = pin!(timeout_at(Instant::now() - HOUR, counts()));
+        let mut past = pin!(timeout_at(Instant::now() - HOUR, counts(&polls)));
         for _ in 0..2 {
             assert!(past.as_mut().await.is_err());
             assert_eq!(polls.take(), 1);
         }
         // So does one that has ended in time, whenever it is polled again.
-        let mut in_time = pin!(timeout(ms(5), counts()));
+        let mut in_time = pin!(timeout(ms(5), counts(&polls)));
         assert!(in_time.as_mut().await.is_err());
         polls.set(0);
         sleep(ms(5)).await;
         assert!(in_time.await.is_err());
         assert_eq!(polls.take(), 1);
 
-        // It is late again when it has a new deadline, and not when it is only polled again.
-        let mut again = pin!(timeout(ms(5), counts()));
+        // And one that is late, also with a new deadline.
+        let mut again = pin!(timeout(ms(5), counts(&polls)));
         for reset in [false, true] {
             if reset {
                 again.as_mut().reset(Instant::now() + ms(5));
@@ -336,7 +454,7 @@ fn a_timeout_that_is_found_late_is_polled_once_more_and_others_are_not() {
             polls.set(0);
             thread::sleep(ms(10));
             assert!(again.as_mut().await.is_err());
-            assert_eq!(polls.take(), 3);
+            assert_eq!(polls.take(), 2);
             assert!(again.as_mut().await.is_err());
             assert_eq!(polls.take(), 1);
         }
@@ -345,15 +463,17 @@ fn a_timeout_that_is_found_late_is_polled_once_more_and_others_are_not() {
     let clock = TestClock::new();
     let runtime = Builder::new().clock(Clock::Test(clock.clone())).build().unwrap();
     runtime.block_on(async {
-        let mut late = pin!(timeout(ms(5), counts()));
+        let mut late = pin!(timeout(ms(5), counts(&polls)));
         assert!(poll!(late.as_mut()).is_pending());
+        spawn(async {}).detach();
         clock.advance(HOUR);
         assert!(late.await.is_err());
         assert_eq!(polls.take(), 3);
     });
     paused().block_on(async {
-        let mut late = pin!(timeout(ms(5), counts()));
+        let mut late = pin!(timeout(ms(5), counts(&polls)));
         assert!(poll!(late.as_mut()).is_pending());
+        spawn(async {}).detach();
         advance_to(Instant::now() + HOUR).await;
         assert!(late.await.is_err());
         assert_eq!(polls.take(), 2);

@@ -398,6 +398,8 @@ fn a_waker_that_panics_leaves_the_next_task_that_wakes_itself_as_it_is() {
         }
     }
     let waker = std::sync::Arc::new(Panics).into();
-    std::panic::catch_unwind(|| wake_as_others(&waker)).unwrap_err();
-    assert!(!take_as_others());
+    set_seen(Nanos::ZERO, Nanos::LAST);
+    std::panic::catch_unwind(|| waits_for_others(Nanos::new(1), &waker)).unwrap_err();
+    assert!(!take_waits());
+    set_seen(Nanos::ZERO, Nanos::ZERO);
 }

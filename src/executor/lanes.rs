@@ -1,9 +1,11 @@
 //! The run queue: four lanes of ready tasks, and the rule that says which lane is next.
 //!
 //! ```text
+//!   Late       tasks that found a timeout or a queue late, until the runtime says that what sockets woke has had its turn
+//!     │
+//!     ▼ release_late
 //!   Timer      tasks that an expired timer woke                             ── served first
-//!   Woken      new tasks, those that sockets, tasks, threads woke, those whose timeout or queue was late, and, after a
-//!              hold-up, those that an expired timer woke
+//!   Woken      new tasks, and those that sockets, tasks, threads woke
 //!   Exhausted  tasks that used up their budget                               ┐  served last, each before what
 //!   Yielded    other tasks that woke themselves while they were polled       ┘  came into the other later
 //! ```
@@ -56,6 +58,8 @@ pub(crate) enum Lane {
     Exhausted,
     /// For a task that woke itself while it was polled, for any other reason.
     Yielded,
+    /// For a task whose timeout or queue of timers was late. It waits here for [`release_late`](Lanes::release_late), and is not served.
+    Late,
 }
 
 const LANES: usize = 4;
@@ -66,6 +70,8 @@ const YIELDED: u8 = 1 << Lane::Yielded as u8;
 /// The queues of the lanes, and the time that each lane has used. What the keys in the queues mean is up to the owner.
 pub(super) struct Lanes {
     queues: [VecDeque<u32>; LANES],
+    /// What waits for [`release_late`](Lanes::release_late).
+    late: VecDeque<u32>,
     /// Which lanes have work: one bit for each lane, the lowest for the first lane.
     ready: u8,
     /// [`WOKEN`] if more tasks than there are in this lane wait for it elsewhere; otherwise zero.
@@ -127,6 +133,7 @@ impl Default for Lanes {
         Lanes {
             // Each has some room from the beginning, so that nothing is allocated later when a budget happens to be exhausted.
             queues: std::array::from_fn(|_| VecDeque::with_capacity(ROOM)),
+            late: VecDeque::new(),
             ready: 0,
             more: 0,
             unseen: 0,
@@ -156,7 +163,7 @@ impl Lanes {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.ready == 0
+        self.ready == 0 && self.late.is_empty()
     }
 
     /// Says whether more tasks wait elsewhere, which will be put into the lane `Woken`. So this lane has work even if it is empty.
@@ -204,22 +211,41 @@ impl Lanes {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.queues.iter().map(VecDeque::len).sum()
+        self.queues.iter().map(VecDeque::len).sum::<usize>() + self.late.len()
     }
 
     /// Returns whether no key other than `key` waits.
     pub(super) fn all(&self, key: u32) -> bool {
-        self.queues.iter().flatten().all(|other| *other == key)
+        self.queues.iter().chain([&self.late]).flatten().all(|other| *other == key)
     }
 
     /// The capacity of all queues together.
     pub(super) fn capacity(&self) -> usize {
-        self.queues.iter().map(VecDeque::capacity).sum()
+        self.queues.iter().map(VecDeque::capacity).sum::<usize>() + self.late.capacity()
     }
 
     #[inline]
     pub(super) fn push(&mut self, lane: Lane, key: u32) {
+        if lane == Lane::Late {
+            return self.late.push_back(key);
+        }
         let lane = if self.single { Lane::Woken } else { lane };
+        self.open(lane);
+        self.queues[lane as usize].push_back(key);
+    }
+
+    /// What waited in the lane `Late` has been woken by its timer, as it were.
+    pub(super) fn release_late(&mut self) {
+        if !self.late.is_empty() {
+            let lane = if self.single { Lane::Woken } else { Lane::Timer };
+            self.open(lane);
+            self.queues[lane as usize].append(&mut self.late);
+        }
+    }
+
+    /// Notes that this lane has work from now on.
+    #[inline]
+    fn open(&mut self, lane: Lane) {
         if self.ready & (1 << lane as u8) == 0 {
             self.ready |= 1 << lane as u8;
             if lane == Lane::Yielded {
@@ -230,7 +256,6 @@ impl Lanes {
                 self.balance(self.working());
             }
         }
-        self.queues[lane as usize].push_back(key);
     }
 
     /// Begins a batch: this number of tasks that have yielded go after the tasks that are ready now.
@@ -398,6 +423,7 @@ impl Lanes {
 
     /// Takes `key` out, wherever it waits.
     pub(super) fn remove(&mut self, key: u32) {
+        self.late.retain(|other| *other != key);
         for lane in 0..LANES {
             let queue = &mut self.queues[lane];
             if let Some(at) = queue.iter().position(|other| *other == key) {
@@ -442,7 +468,7 @@ impl Lanes {
 
     /// Frees memory of a past burst: each queue shrinks to what `kept` returns for its capacity.
     pub(super) fn trim(&mut self, kept: impl Fn(usize) -> usize) {
-        for queue in &mut self.queues {
+        for queue in self.queues.iter_mut().chain([&mut self.late]) {
             queue.shrink_to(kept(queue.capacity()));
         }
     }

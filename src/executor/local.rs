@@ -477,8 +477,8 @@ impl Drop for Local {
 /// Returns the lane for a task that wakes itself while it is polled.
 #[inline]
 pub(super) fn yielding() -> Lane {
-    if coop::take_as_others() {
-        Lane::Woken
+    if coop::take_waits() {
+        Lane::Late
     } else if coop::has_budget_remaining() {
         Lane::Yielded
     } else {

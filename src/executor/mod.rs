@@ -223,6 +223,11 @@ impl Executor {
         self.local.lanes(|lanes| lanes.turns_of_woken())
     }
 
+    /// Gives the tasks their turn that found a timeout, or a queue of timers, late.
+    pub(crate) fn release_late(&self) {
+        self.local.lanes(Lanes::release_late);
+    }
+
     /// Returns whether tasks are ready in this lane.
     pub(crate) fn is_waiting(&self, lane: Lane) -> bool {
         self.local.lanes(|lanes| lanes.is_ready(lane))

@@ -18,11 +18,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::{fmt, io, mem};
 
-use mainspring_driver::Handle as Timers;
+use mainspring_driver::{Handle as Timers, Nanos};
 use pin_project_lite::pin_project;
 
 use super::Handle;
-use crate::clock;
+use crate::{clock, coop};
 
 thread_local! {
     static STACK: RefCell<Stack> = const { RefCell::new(Stack { top: None, below: Vec::new() }) };
@@ -282,6 +282,7 @@ impl BlockOnGuard {
 
 impl Drop for BlockOnGuard {
     fn drop(&mut self) {
+        coop::set_seen(Nanos::ZERO, Nanos::ZERO);
         // Without the thread-local there is nothing to mark.
         let _ = RUNNING.try_with(|running| running.set(false));
     }

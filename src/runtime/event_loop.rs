@@ -34,9 +34,8 @@
 //!   readings, and the length of a turn is computed from them.
 //! * A backlog of timers that exceeds the budget keeps the next turn from sleeping. So does memory of a past burst that is to be freed;
 //!   and while much is kept that may be freed later, no sleep lasts longer than [`SPARE_SLEEP`].
-//! * Timers that are late because nobody has looked at the sockets for long wake their tasks behind those that sockets wake: one of
-//!   these may have to read what has arrived in time, and to pass it on.
-//! * Timers that are due stay in the wheel while they and the tasks that they wake have had more than their share.
+//! * Timers that are due stay in the wheel while they and the tasks that they wake have had more than their share; and after a long
+//!   hold-up, until what has arrived meanwhile has been read (`seen.rs`).
 //! * Directly before a sleep the loop checks once more whether a task is ready: a subscriber of `tracing` may have woken one.
 //! * Except by `advance_to`, paused time moves only in a step, by one deadline a step, and only after a look that found nothing:
 //!   what has arrived, and what a step wakes, comes to rest before the next step.
@@ -60,9 +59,6 @@ const LOOKS: usize = 64;
 /// If the clock is later by this, in nanoseconds, than a look was to end, the look is repeated. Waking a thread seldom takes so long.
 const STOPPED: u64 = 200_000;
 
-/// If nobody has looked at the sockets for so long, in nanoseconds, the thread was held up. Polls seldom take so long.
-const HELD_UP: u64 = 100_000_000;
-
 /// The longest sleep while much memory of a past burst is kept: whether it was needed is decided in each second.
 const SPARE_SLEEP: Duration = Duration::from_secs(1);
 
@@ -76,10 +72,6 @@ pub(super) struct EventLoop {
     offset: AlarmOffset,
     pub(super) pace: Pace,
     timer_budget: usize,
-    /// When the sockets were looked at last, or zero. (What `pace` calls so begins anew with each `block_on`.)
-    looked: Nanos,
-    /// The thread was held up, and timers that were due meanwhile have yet to fire.
-    held_up: bool,
     /// Timers were left over when the budget of the last turn ran out.
     backlog: bool,
     /// Memory of a past burst is left to be freed, a little in each turn.
@@ -104,8 +96,6 @@ impl EventLoop {
             offset,
             pace,
             timer_budget: builder.timer_budget,
-            looked: Nanos::ZERO,
-            held_up: false,
             backlog: false,
             releasing: false,
             auto_advance: builder.auto_advance,
@@ -175,21 +165,18 @@ impl EventLoop {
         if now > end.saturating_add_nanos(STOPPED) && !self.pace.is_counted(handle) {
             self.look(handle, executor, Until::Now);
         }
-        self.held_up |= self.was_held_up(handle, now);
-        self.looked = now;
         if !idle {
             self.end_turn(handle, now);
         }
         self.pace.found = handle.counters().events.get() != events;
         executor.looked(self.pace.found);
-        let must_wait = self.pace.begin(handle, executor, now);
+        let must_wait = self.pace.begin(handle, executor, now) | self.pace.saw(handle, executor, now);
         self.releasing = executor.trim(self.age(handle, now));
         let mut fired = 0;
         if !must_wait {
-            let _waking = executor.waking(if self.held_up { Lane::Woken } else { Lane::Timer });
+            let _waking = executor.waking(Lane::Timer);
             let processed = self.driver.process(now, self.timer_budget);
             self.backlog = processed.more;
-            self.held_up &= processed.more;
             self.releasing |= processed.releasing;
             fired = processed.fired;
         }
@@ -197,14 +184,6 @@ impl EventLoop {
             self.pace.charge(executor, Lane::Timer, self.driver.handle().now());
         }
         self.begin_turn(handle, now, fired);
-    }
-
-    /// Whether the thread was held up: the last look at the sockets was long before `now`, and a timer has been due for as long. (The
-    /// thread, or another event loop, may have slept since that look, but not past a timer, except by its slack.)
-    fn was_held_up(&self, handle: &Handle, now: Nanos) -> bool {
-        let is_long_since = |then: Nanos| now > then.saturating_add_nanos(HELD_UP);
-        let timers = self.driver.handle();
-        is_long_since(self.looked) && !self.pace.is_counted(handle) && is_long_since(timers.earliest_due())
     }
 
     /// The time by which the executor judges whether memory is still needed. Virtual time, and a test clock, may pass hours between

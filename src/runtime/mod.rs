@@ -32,6 +32,7 @@ mod virtual_time;
 
 #[allow(clippy::module_inception, reason = "the room and its main piece share the name")]
 mod runtime;
+mod seen;
 
 pub use builder::Builder;
 pub use context::{EnterGuard, NoRuntime};

@@ -27,6 +27,7 @@
 //!
 //! * While tasks that a timer woke are waiting, a deadline that passes does not end the turn: its task would wait behind
 //!   them. Nor does it end the turn while timers have had more than their share: no timer would fire.
+//! * After a long hold-up no timer fires before the tasks have had their turn that sockets have woken by then ([`Seen`]).
 //! * While nothing is left to run, the thread sleeps or does what is not the runtime's business. Nobody waited for the lanes that are
 //!   ahead then, so they are forgiven as much time.
 //! * Under another event loop there is no [`LONGEST`], since what that loop finds need not wait.
@@ -37,6 +38,7 @@
 use mainspring_driver::Nanos;
 
 use super::Handle;
+use super::seen::Seen;
 use crate::clock::system;
 use crate::coop::{self, Slice};
 use crate::executor::{Executor, Lane};
@@ -88,6 +90,8 @@ pub(super) struct Pace {
     ended_for: Option<Lane>,
     /// Nothing was left to run after the last stretch.
     rested: bool,
+    /// What has been seen at the sockets.
+    seen: Seen,
     /// The look at the sockets has found something.
     pub(super) found: bool,
     /// The number of the last turn of those tasks that were ready at the look, among all turns of woken tasks.
@@ -113,6 +117,7 @@ impl Pace {
             due: None,
             ended_for: None,
             rested: false,
+            seen: Seen::default(),
             found: false,
             last: 0,
             soon: None,
@@ -155,6 +160,17 @@ impl Pace {
             executor.begin_counting();
         }
         must_wait
+    }
+
+    /// Notes in [`Seen`] what `begin` has been told: the sockets were looked at `now`. Returns whether the timers must wait for what was
+    /// found.
+    pub(super) fn saw(&mut self, handle: &Handle, executor: &Executor, now: Nanos) -> bool {
+        if self.counted {
+            self.seen.clear(executor);
+        } else {
+            self.seen.looked(executor, now, handle.timers().earliest_due());
+        }
+        self.seen.holds_timers()
     }
 
     /// Returns whether the clock says nothing about how long the turn under way has taken.
@@ -205,6 +221,7 @@ impl Pace {
         handle.remote().polling().set_since(now.get());
         self.read = now;
         self.most = (2 * self.most).min(MOST);
+        self.seen.settle(executor);
         let have_run = self.yet_to_run(executor) == 0;
         if self.found && self.soon.is_none() && have_run {
             let used = now.get().saturating_sub(self.looked.get());
@@ -261,7 +278,8 @@ impl Pace {
 
     /// The deadline that ends the turn.
     fn next_deadline(&self, handle: &Handle, executor: &Executor) -> Nanos {
-        let in_vain = executor.is_waiting(Lane::Timer) || executor.must_wait(Lane::Timer);
+        let in_vain =
+            executor.is_waiting(Lane::Timer) || executor.must_wait(Lane::Timer) || self.seen.holds_timers();
         if in_vain { Nanos::NEVER } else { handle.timers().earliest_due() }
     }
 

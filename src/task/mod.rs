@@ -209,9 +209,9 @@ use crate::runtime::spawn;
 /// tasks that are woken continuously, a task that only yields has one turn per round, and not half of the time. A task that
 /// waits in one lane stays there if it is woken again. The future of `block_on` takes its turn among the tasks.
 ///
-/// If the thread was held up for a tenth of a second (the process was stopped, or a task computed for so long), the timers that were
-/// due meanwhile wake their tasks in the second lane, behind those that sockets wake. So a task that waits for a message or a
-/// [`sleep`](crate::time::sleep()) gets the message first, if it came in time and another task had only to read and send it.
+/// If the thread was held up so long that a timer is late by a tenth of a second (the process was stopped, or a task computed meanwhile),
+/// the timers that are due fire when the tasks have had their turn that sockets have woken by then. So a task that waits for a message or
+/// a [`sleep`](crate::time::sleep()) gets the message first, if it came in time and another task had only to read and send it.
 ///
 /// What other threads wake and what they spawn enters its lane a few tasks at a time, each in order, in turns. So neither a task
 /// that becomes ready on this thread nor one that another thread wakes waits for all that other threads spawn, however much

@@ -233,7 +233,7 @@ impl<T> Due<T> {
     #[track_caller]
     fn poll_due(&mut self, cx: &mut Context<'_>, end: bool) -> Poll<Option<Entry<T>>> {
         self.until = Nanos::ZERO;
-        if self.alarm.as_mut().is_some_and(|alarm| sleep::waits_for_others(alarm.as_mut(), cx)) {
+        if self.alarm.as_ref().is_some_and(|alarm| sleep::waits_for_others(alarm, cx)) {
             return Poll::Pending;
         }
         let mut moves = MOVES_PER_POLL;
@@ -277,8 +277,7 @@ impl<T> Due<T> {
                 }
             };
             self.slack = slack;
-            // As a future: if it ends now, the next poll does not take it for one that the runtime has found late.
-            match alarm.as_mut().poll(cx) {
+            match alarm.as_mut().poll_elapsed(cx) {
                 // At least that time has passed now: an entry is due, or the agenda's bound gets better.
                 Poll::Ready(Ok(())) => {}
                 // Perhaps an entry came due and nobody has read the clock since: then it comes out all the same.

@@ -28,10 +28,6 @@ use crate::clock::instant::{self, Instant};
 use crate::coop::{self, Permit};
 use crate::runtime::context;
 
-/// If a timer fires later than this after its deadline, the thread was held up, or has too much to do. By default a park may outlast a
-/// deadline by half of it.
-const LATE: Duration = Duration::from_millis(2);
-
 /// Waits until `duration` has passed.
 ///
 /// It never ends early: at least `duration` lies between the call and the end. (See [the module](super) for how late it
@@ -429,8 +425,8 @@ impl Sleep {
     /// Polls the sleep after a future that was polled just before; `had` says whether the budget had something left
     /// before that. If that future has used the budget up, the deadline is checked all the same: the future must not
     /// keep an elapsed deadline from being noticed. A sleep that waits ends in the runtime's next turn, after a look at the
-    /// sockets: what that future waits for may have arrived in time. If that turn is [`LATE`], the tasks that sockets have woken
-    /// run first: one of them may have to read what has arrived.
+    /// sockets: what that future waits for may have arrived in time. If that turn is late, the tasks that sockets have woken run first: one
+    /// of them may have to read what has arrived.
     #[inline]
     pub(super) fn poll_beside(
         mut self: Pin<&mut Self>,
@@ -443,13 +439,7 @@ impl Sleep {
             Some(ready!(self.as_mut().poll_permit(cx)))
         };
         let result = ready!(self.poll_entry(|mut entry| {
-            if waits_for_others(entry.as_mut(), cx) {
-                return Poll::Pending;
-            }
-            let fired = ready!(entry.as_mut().poll_fired(cx));
-            // If it ends only now, it is not new for the next poll.
-            let _ = entry.poll(cx);
-            Poll::Ready(fired)
+            if waits_for_others(&entry, cx) { Poll::Pending } else { entry.as_mut().poll_fired(cx) }
         }));
         if let Some(permit) = permit {
             permit.spend();
@@ -475,22 +465,11 @@ impl Sleep {
     }
 }
 
-/// Returns whether the task has to wait once more for the tasks that sockets have woken by now: its timer has fired [`LATE`], and this
-/// is the first poll that finds it so. The task is woken then. By time that the program controls the thread is never held up.
+/// Returns whether the task has to wait for the tasks that sockets have woken by now: its timer has fired, and is late. The task is woken
+/// then.
 #[inline]
-pub(super) fn waits_for_others(mut entry: Pin<&mut TimerEntry>, cx: &mut Context<'_>) -> bool {
-    if !entry.is_elapsed() || entry.is_terminated() {
-        return false;
-    }
-    // Polled as a future, it is terminated for the next time.
-    let _ = entry.as_mut().poll(cx);
-    let timers = entry.handle();
-    let late = timers.latest().saturating_duration_since(entry.deadline());
-    let waits = late > LATE && !timers.is_paused() && !timers.clock().is_test();
-    if waits {
-        coop::wake_as_others(cx.waker());
-    }
-    waits
+pub(super) fn waits_for_others(entry: &TimerEntry, cx: &mut Context<'_>) -> bool {
+    entry.is_elapsed() && coop::waits_for_others(entry.deadline(), cx.waker())
 }
 
 impl Future for Sleep {

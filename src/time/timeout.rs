@@ -11,7 +11,7 @@
 //!   has arrived in time is seen before the timeout that waits for it. Only where no turn comes does a poll end it, after
 //!   some thousands.
 //! * What has arrived may have to be read by another task, which a socket has woken: the timeout's task, which a timer has woken,
-//!   runs before it. So a timeout that is found late lets the tasks that sockets have woken run once.
+//!   runs before it. So a timeout that is found late lets the tasks run first that sockets have woken by then, if there are any.
 //! * An elapsed timeout is a result like any other, and is charged to the budget. So a loop of timeouts that elapse at
 //!   once lets other tasks run.
 
@@ -34,7 +34,7 @@ use crate::coop;
 /// `Duration::MAX` never elapses.
 ///
 /// If the thread was held up, what has arrived in time comes first: the runtime looks at the sockets before it ends a timeout, and one
-/// that is late by more than two milliseconds lets the tasks that sockets have woken run once, because one of them may have to read the
+/// that is late by more than two milliseconds lets the tasks run first that sockets have woken, because one of them may have to read the
 /// answer, as the task of a connection does for a hyper client.
 ///
 /// Unlike a [`sleep`](super::sleep()) a timeout belongs to the runtime in which that poll happens, wherever the timeout

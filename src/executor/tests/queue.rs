@@ -41,40 +41,47 @@ fn a_thousand_wakes_are_one_poll() {
     assert_eq!(bell.rings(), 1);
 }
 
-/// A task that yields shares time with those that are woken, and goes before them if they have had much more.
+/// A task that yields shares time with those that are woken, and goes before them if they have had much more. One that waits for others
+/// does not, in whichever lane these are.
 #[test]
-fn a_task_that_wakes_itself_as_others_would_goes_behind_those_that_they_have_woken() {
-    for as_others in [true, false] {
+fn a_task_whose_timeout_is_late_goes_on_when_it_is_released() {
+    for single in [false, true] {
         let (executor, _) = executor();
+        if single {
+            executor.make_single_lane();
+        }
         let _entered = executor.enter();
         executor.begin_charging();
         let order = Rc::new(RefCell::new(vec![]));
         let seen = order.clone();
-        let mut polls = 0;
+        // The second poll yields.
+        let mut lates = vec![true, false];
         let first = executor.spawn(poll_fn(move |cx| {
             seen.borrow_mut().push("first");
-            polls += 1;
-            if polls == 2 {
-                return Poll::Ready(());
-            }
-            if as_others {
-                coop::wake_as_others(cx.waker())
-            } else {
-                cx.waker().wake_by_ref()
+            match lates.pop() {
+                None => return Poll::Ready(()),
+                Some(true) => assert!(coop::waits_for_others(Nanos::new(2), cx.waker())),
+                Some(false) => cx.waker().wake_by_ref(),
             }
             Poll::Pending
         }));
         let seen = order.clone();
         let second = executor.spawn(async move { seen.borrow_mut().push("second") });
+        coop::set_seen(Nanos::new(1), Nanos::new(1_000_000_000));
         assert_eq!(run(&executor, 1), 1);
         executor.charge(300_000_000);
-        settle(&executor);
+        assert_eq!(run(&executor, 10), 2);
         assert_eq!(
             order.take(),
-            if as_others { ["first", "second", "first"] } else { ["first", "first", "second"] }
+            if single { ["first", "second", "first"] } else { ["first", "first", "second"] }
         );
+        assert!(executor.has_ready() && run(&executor, 10) == 0, "it waits");
+        assert!(!coop::take_waits(), "it is for one wake");
+        executor.release_late();
+        assert_eq!(settle(&executor), 1);
+        assert_eq!(order.take(), ["first"]);
+        coop::set_seen(Nanos::ZERO, Nanos::ZERO);
         drop((first, second));
-        assert!(!coop::take_as_others(), "it is for one wake");
     }
 }
 
