@@ -1,9 +1,9 @@
 //! The run queue: four lanes of ready tasks, and the rule that says which lane is next.
 //!
 //! ```text
-//!   Late       tasks that found a timeout or a queue late, until the runtime says that what sockets woke has had its turn
-//!     │
-//!     ▼ release_late
+//!   put_off    tasks that found a timeout or a queue late: they wait until what sockets have woken has had its turn
+//!      │
+//!      ▼ release_late
 //!   Timer      tasks that an expired timer woke                             ── served first
 //!   Woken      new tasks, and those that sockets, tasks, threads woke
 //!   Exhausted  tasks that used up their budget                               ┐  served last, each before what
@@ -58,8 +58,6 @@ pub(crate) enum Lane {
     Exhausted,
     /// For a task that woke itself while it was polled, for any other reason.
     Yielded,
-    /// For a task whose timeout or queue of timers was late. It waits here for [`release_late`](Lanes::release_late), and is not served.
-    Late,
 }
 
 const LANES: usize = 4;
@@ -226,15 +224,18 @@ impl Lanes {
 
     #[inline]
     pub(super) fn push(&mut self, lane: Lane, key: u32) {
-        if lane == Lane::Late {
-            return self.late.push_back(key);
-        }
         let lane = if self.single { Lane::Woken } else { lane };
         self.open(lane);
         self.queues[lane as usize].push_back(key);
     }
 
-    /// What waited in the lane `Late` has been woken by its timer, as it were.
+    /// Puts a task off whose timeout, or queue of timers, was late. It is ready after [`release_late`](Lanes::release_late).
+    #[cold]
+    pub(super) fn put_off(&mut self, key: u32) {
+        self.late.push_back(key);
+    }
+
+    /// Gives what was put off its turn, as if a timer had woken it now.
     pub(super) fn release_late(&mut self) {
         if !self.late.is_empty() {
             let lane = if self.single { Lane::Woken } else { Lane::Timer };

@@ -331,7 +331,11 @@ impl Local {
     pub(super) fn wake(&self, task: &TaskRef) {
         if !self.closed.get() {
             task.set_queued(true);
-            let lane = if task.is_polled() { yielding() } else { self.lane.get() };
+            let polled = task.is_polled();
+            if polled && coop::take_waits() {
+                return self.tasks.borrow_mut().put_off(task.key());
+            }
+            let lane = if polled { yielding() } else { self.lane.get() };
             self.tasks.borrow_mut().queue(lane, task.key());
         }
     }
@@ -477,11 +481,5 @@ impl Drop for Local {
 /// Returns the lane for a task that wakes itself while it is polled.
 #[inline]
 pub(super) fn yielding() -> Lane {
-    if coop::take_waits() {
-        Lane::Late
-    } else if coop::has_budget_remaining() {
-        Lane::Yielded
-    } else {
-        Lane::Exhausted
-    }
+    if coop::has_budget_remaining() { Lane::Yielded } else { Lane::Exhausted }
 }

@@ -353,6 +353,9 @@ impl Local {
         if let Some(current) = &mut *self.root.borrow_mut() {
             if Arc::ptr_eq(&current.root, root) && !current.queued {
                 current.queued = true;
+                if current.polled && coop::take_waits() {
+                    return self.tasks.borrow_mut().put_off(tasks::ROOT);
+                }
                 let lane = if current.polled { yielding() } else { self.lane.get() };
                 self.tasks.borrow_mut().queue_root(lane);
             }

@@ -172,7 +172,7 @@ const TAILS_AHEAD: usize = 2;
 const SPARE_REMOTES: usize = 1024;
 
 /// The place of the future of `block_on`.
-const ROOT: u32 = u32::MAX;
+pub(super) const ROOT: u32 = u32::MAX;
 
 /// What to do next.
 pub(super) enum Ready {
@@ -252,6 +252,12 @@ impl Tasks {
             }
         };
         self.lanes.push(Lane::Woken, key);
+    }
+
+    /// Queues the task at this place, or the root, once what is late is released. A task is marked as queued.
+    #[cold]
+    pub(super) fn put_off(&mut self, key: u32) {
+        self.lanes.put_off(key);
     }
 
     /// Queues the task at this place, which is marked as queued.

@@ -10,7 +10,7 @@
 //!        │ after a long hold-up                                                                                       ▼
 //!        └──────────────────────▶ no timer fires ───────────────────────────────────────────────────────────▶ timers fire
 //!
-//!   a timeout or a queue is found late ─▶ coop::waits_for_others: its task waits in Lane::Late ────▶ release_late: Lane::Timer
+//!   a timeout or a queue is found late ─▶ coop::waits_for_others: its task is put off ─────────────▶ release_late: it has its turn
 //! ```
 //!
 //! Ground rules:
