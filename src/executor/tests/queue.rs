@@ -54,7 +54,7 @@ fn a_task_whose_timeout_is_late_goes_on_when_it_is_released() {
         executor.begin_charging();
         let order = Rc::new(RefCell::new(vec![]));
         let seen = order.clone();
-        // The second poll yields.
+        // The first poll yields, the second waits.
         let mut lates = vec![true, false];
         let first = executor.spawn(poll_fn(move |cx| {
             seen.borrow_mut().push("first");
