@@ -551,6 +551,13 @@ pub(crate) fn waits_for_others(deadline: Nanos, waker: &Waker) -> bool {
     waits
 }
 
+/// Whether there may be a timer for which [`waits_for_others`] is true.
+#[inline]
+pub(crate) fn is_behind() -> bool {
+    let (settled, looked) = BUDGET.with(|budget| budget.seen.get());
+    settled.saturating_add_nanos(LATE) < looked
+}
+
 /// Returns whether a task is woken by [`waits_for_others`], once.
 #[inline]
 pub(crate) fn take_waits() -> bool {

@@ -300,6 +300,62 @@ fn what_other_tasks_have_to_read_is_seen_before_sleeps_end_that_a_long_hold_up_h
     }
 }
 
+// The timer fires as one `block_on` ends, and its task has its turn in the next.
+#[cfg(feature = "net")]
+#[test]
+fn what_another_task_has_to_read_is_seen_before_the_deadline_in_the_next_block_on() {
+    let _watchdog = watchdog(LONG);
+    let runtime = Runtime::new().unwrap();
+    let waits = runtime.block_on(async {
+        let (peer, receive) = peer().await;
+        let up = Instant::now() + ms(50);
+        let waits = spawn(timeout_at(up, receive));
+        spawn(async move {
+            sleep_until(up - ms(20)).await;
+            peer.send(b"here").unwrap();
+            thread::sleep(ms(40));
+        })
+        .detach();
+        sleep_until(up - ms(1)).await;
+        Some(waits)
+    });
+    assert_eq!(runtime.block_on(waits.unwrap()).unwrap(), Ok(Ok(4)));
+}
+
+#[cfg(feature = "net")]
+#[test]
+fn what_one_task_has_to_read_in_several_turns_is_seen_before_the_deadlines() {
+    const MESSAGES: u8 = 40;
+    let _watchdog = watchdog(LONG);
+    block_on(async {
+        let socket = mainspring::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        peer.connect(socket.local_addr().unwrap()).unwrap();
+        let up = Instant::now() + ms(50);
+        let (mut sends, receives): (Vec<_>, Vec<_>) =
+            (0..MESSAGES).map(|_| oneshot::channel()).map(|(send, receive)| (Some(send), receive)).unzip();
+        let waits: Vec<_> = receives.into_iter().map(|receive| spawn(timeout_at(up, receive))).collect();
+        // It uses up its budget again and again.
+        spawn(async move {
+            let mut buf = [0];
+            while socket.recv(&mut buf).await.is_ok() {
+                works(us(20));
+                sends[usize::from(buf[0])].take().unwrap().send(()).unwrap();
+            }
+        })
+        .detach();
+        spawn(async move {
+            sleep_until(up - ms(10)).await;
+            (0..MESSAGES).for_each(|n| assert_eq!(peer.send(&[n]).unwrap(), 1));
+            thread::sleep(ms(30));
+        })
+        .detach();
+        for waits in waits {
+            assert_eq!(waits.await.unwrap(), Ok(Ok(())));
+        }
+    });
+}
+
 #[cfg(feature = "net")]
 fn works(duration: Duration) {
     let start = StdInstant::now();

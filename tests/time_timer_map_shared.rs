@@ -14,7 +14,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::channel::oneshot;
+#[cfg(feature = "net")]
+use futures::poll as poll_once;
 use mainspring::task::{unconstrained, yield_now};
+#[cfg(feature = "net")]
+use mainspring::time::sleep_until;
 use mainspring::time::timer_map::TimerMapHandle;
 use mainspring::time::{Instant, TimerMap, Tolerance, advance, sleep};
 use mainspring::{Builder, spawn};
@@ -537,5 +541,38 @@ fn what_has_arrived_in_time_puts_an_entry_off_although_the_thread_was_held_up() 
         // that have been put off.
         assert!((3..=4).contains(&polls.get()), "{} polls", polls.get());
         owner.abort();
+    });
+}
+
+/// The owner is woken for an entry that was due before the hold-up, and finds another.
+#[cfg(feature = "net")]
+#[test]
+fn what_has_arrived_in_time_puts_an_entry_off_although_an_earlier_entry_is_due() {
+    let _dog = watchdog(LONG);
+    mainspring::block_on(async {
+        let socket = mainspring::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        peer.connect(socket.local_addr().unwrap()).unwrap();
+        let map = Rc::new(RefCell::new(TimerMap::new().precise()));
+        let at = Instant::now() + ms(50);
+        let holds = spawn(async move {
+            sleep_until(at).await;
+            peer.send(b"here").unwrap();
+            std::thread::sleep(ms(18));
+        });
+        yield_now().await;
+        map.borrow_mut().insert_at("first", (), at);
+        map.borrow_mut().insert_at("second", (), at + ms(5));
+        let owner = map.clone();
+        spawn(async move {
+            socket.recv(&mut [0; 8]).await.unwrap();
+            assert!(owner.borrow_mut().reset(&"second", HOUR));
+        })
+        .detach();
+        assert_eq!(poll_fn(|cx| map.borrow_mut().poll_expired(cx)).await, Some(("first", ())));
+        assert!(poll_once!(poll_fn(|cx| map.borrow_mut().poll_expired(cx))).is_pending());
+        holds.await.unwrap();
+        yield_now().await;
+        assert_eq!(map.borrow().len(), 1);
     });
 }

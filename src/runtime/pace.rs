@@ -130,6 +130,7 @@ impl Pace {
         self.hosted = hosted;
         self.ended_for = None;
         self.found = false;
+        self.seen.enter();
     }
 
     /// Begins a turn. The sockets were looked at `now`. Returns whether the timers must wait, because they have had more than

@@ -16,10 +16,11 @@
 //! Ground rules:
 //!
 //! * All timers wait only after a hold-up of [`HELD_UP`]: in a shorter time, beside tasks that compute, sleeps would wait for these.
-//! * A timer that is due at a moment that is settled does not wait: all that may put it off has been read. So each hold-up delays timers
+//! * A timer that is due before a moment that is settled does not wait: all that may put it off has been read. So each hold-up delays timers
 //!   once, however often the thread is held up.
 //! * A later look does not replace one whose tasks have yet to have their turn, but follows it. So with two looks in mind everything is
 //!   settled in the end, however many tasks each look finds.
+//! * A late timeout or queue, but not all timers, waits for tasks as well that have used up their budget, for [`MORE`] questions at most.
 //! * If time is paused, or is advanced by the program, the thread is never held up.
 
 use mainspring_driver::Nanos;
@@ -29,6 +30,10 @@ use crate::executor::{Executor, Lane};
 
 /// If nobody has looked at the sockets for so long, in nanoseconds, the thread was held up. Polls seldom take so long.
 const HELD_UP: u64 = 100_000_000;
+
+/// So often it is asked whether a task is ready that has used up its budget: one that was woken may have more to read. It is asked at least
+/// once for each time slice of such a task. (A time would be over if the process is stopped once more.)
+const MORE: u32 = 250;
 
 /// A look at the sockets.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +48,10 @@ struct Look {
 pub(super) struct Seen {
     /// Whatever had arrived by then has been read.
     settled: Nanos,
+    /// The tasks have had a turn that were woken by then, but may have used up their budget.
+    polled: Nanos,
+    /// What is settled next, when no such task is ready; and how often that is still to be asked.
+    next: (Nanos, u32),
     /// The first look after that, and the latest one; they may be one.
     first: Look,
     latest: Look,
@@ -51,18 +60,23 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// Begins a `block_on`, or a turn in another event loop. Timers that have fired before may be late.
+    pub(super) fn enter(&self) {
+        coop::set_seen(self.settled, self.latest.at);
+    }
+
     /// The sockets were looked at `now`, and the earliest timer is due at `due`.
     pub(super) fn looked(&mut self, executor: &Executor, now: Nanos, due: Nanos) {
         let long_since = |then: Nanos| now > then.saturating_add_nanos(HELD_UP);
         let held_up = long_since(self.latest.at) && long_since(due);
         self.settle(executor);
         let look = Look { at: now, last: executor.turns_of_woken().wrapping_add(executor.woken() as u64) };
-        if self.first.at <= self.settled {
+        if self.first.at <= self.polled {
             self.first = look;
         }
         self.latest = look;
         self.settle(executor);
-        if held_up && due > self.settled && !self.holds_timers() {
+        if held_up && due > self.polled && !self.holds_timers() {
             self.awaited = now;
         }
         coop::set_seen(self.settled, now);
@@ -70,25 +84,34 @@ impl Seen {
 
     /// Notes whether the tasks have had their turn that were woken by the first look, or the latest.
     pub(super) fn settle(&mut self, executor: &Executor) {
-        let before = self.settled;
         // Some of those tasks may have ended in another way.
         let turns = if executor.is_waiting(Lane::Woken) { executor.turns_of_woken() } else { u64::MAX };
         if turns >= self.first.last {
-            self.settled = self.first.at;
+            self.polled = self.first.at;
             self.first = self.latest;
         }
         if turns >= self.latest.last {
-            self.settled = self.latest.at;
+            self.polled = self.latest.at;
         }
-        if self.settled > before {
+        if self.next.0 == self.settled {
+            self.next = (self.polled, MORE);
+        }
+        let (next, more) = self.next;
+        if next == self.settled {
+            return;
+        }
+        if more > 0 && executor.is_waiting(Lane::Exhausted) {
+            self.next = (next, more - 1);
+        } else {
+            self.settled = next;
             coop::set_seen(self.settled, self.latest.at);
             executor.release_late();
         }
     }
 
-    /// Whether no timer may fire, because a look after a hold-up is not settled.
+    /// Whether no timer may fire, because tasks that a look after a hold-up has found have yet to have a turn.
     pub(super) fn holds_timers(&self) -> bool {
-        self.settled < self.awaited
+        self.polled < self.awaited
     }
 
     /// Forgets everything: time is not what the clock shows.

@@ -25,7 +25,6 @@ use mainspring_driver::{Handle as Timers, Nanos, TimerEntry};
 
 use super::error::{Error, Kind};
 use super::instant::{self, Instant};
-use super::sleep;
 use crate::coop::{self, Permit};
 use crate::runtime::Handle;
 
@@ -233,9 +232,6 @@ impl<T> Due<T> {
     #[track_caller]
     fn poll_due(&mut self, cx: &mut Context<'_>, end: bool) -> Poll<Option<Entry<T>>> {
         self.until = Nanos::ZERO;
-        if self.alarm.as_ref().is_some_and(|alarm| sleep::waits_for_others(alarm, cx)) {
-            return Poll::Pending;
-        }
         let mut moves = MOVES_PER_POLL;
         loop {
             if self.agenda.is_empty() {
@@ -250,6 +246,13 @@ impl<T> Due<T> {
             let mut now = self.timers().latest();
             if let Some(alarm) = self.alarm.as_ref().filter(|alarm| alarm.is_elapsed()) {
                 now = now.max(alarm.deadline());
+            }
+            if coop::is_behind() {
+                // The alarm may have been due long before this entry.
+                let due = self.agenda.next_deadline().filter(|at| *at <= now);
+                if due.is_some_and(|at| coop::waits_for_others(at, cx.waker())) {
+                    return Poll::Pending;
+                }
             }
             match self.agenda.pop_due_within(now, &mut moves) {
                 Popped::Entry(entry) => return Poll::Ready(Some(entry)),

@@ -468,7 +468,7 @@ impl Sleep {
 /// Returns whether the task has to wait for the tasks that sockets have woken by now: its timer has fired, and is late. The task is woken
 /// then.
 #[inline]
-pub(super) fn waits_for_others(entry: &TimerEntry, cx: &mut Context<'_>) -> bool {
+fn waits_for_others(entry: &TimerEntry, cx: &mut Context<'_>) -> bool {
     entry.is_elapsed() && coop::waits_for_others(entry.deadline(), cx.waker())
 }
 
