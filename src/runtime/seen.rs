@@ -31,9 +31,9 @@ use crate::executor::{Executor, Lane};
 /// If nobody has looked at the sockets for so long, in nanoseconds, the thread was held up. Polls seldom take so long.
 const HELD_UP: u64 = 100_000_000;
 
-/// So often it is asked whether a task is ready that has used up its budget: one that was woken may have more to read. It is asked at least
-/// once for each time slice of such a task. (A time would be over if the process is stopped once more.)
-const MORE: u32 = 250;
+/// So often it is asked whether a task is ready that has used up its budget: one that was woken may have more to read. It is asked about three
+/// times for each time slice of such a task. (A time would be over if the process is stopped once more.)
+const MORE: u32 = 150;
 
 /// A look at the sockets.
 #[derive(Clone, Copy, Debug, Default)]
