@@ -277,7 +277,7 @@ const REFUSALS: u32 = 100_000;
 
 /// If a timer fires later than this after its deadline, in nanoseconds, the thread was held up, or has too much to do. By default a park
 /// may outlast a deadline by half of it.
-const LATE: u64 = 2_000_000;
+pub(crate) const LATE: u64 = 2_000_000;
 
 /// Until when a poll may take results.
 #[derive(Clone, Copy, Debug)]

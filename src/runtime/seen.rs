@@ -20,7 +20,8 @@
 //!   once, however often the thread is held up.
 //! * A later look does not replace one whose tasks have yet to have their turn, but follows it. So with two looks in mind everything is
 //!   settled in the end, however many tasks each look finds.
-//! * A late timeout or queue, but not all timers, waits for tasks as well that have used up their budget, for [`MORE`] questions at most.
+//! * After any hold-up that makes a timer late, but not in a busy program that looks at its sockets, late timeouts and queues wait as well for
+//!   tasks that have used up their budget; for [`MORE`] questions at most.
 //! * If time is paused, or is advanced by the program, the thread is never held up.
 
 use mainspring_driver::Nanos;
@@ -55,6 +56,8 @@ pub(super) struct Seen {
     /// The first look after that, and the latest one; they may be one.
     first: Look,
     latest: Look,
+    /// The latest look before which nobody had looked for so long that a timer is late.
+    late: Nanos,
     /// The look that timers wait for.
     awaited: Nanos,
 }
@@ -67,8 +70,11 @@ impl Seen {
 
     /// The sockets were looked at `now`, and the earliest timer is due at `due`.
     pub(super) fn looked(&mut self, executor: &Executor, now: Nanos, due: Nanos) {
-        let long_since = |then: Nanos| now > then.saturating_add_nanos(HELD_UP);
-        let held_up = long_since(self.latest.at) && long_since(due);
+        let since = self.latest.at.max(due);
+        let held_up = now > since.saturating_add_nanos(HELD_UP);
+        if now > since.saturating_add_nanos(coop::LATE) {
+            self.late = now;
+        }
         self.settle(executor);
         let look = Look { at: now, last: executor.turns_of_woken().wrapping_add(executor.woken() as u64) };
         if self.first.at <= self.polled {
@@ -94,7 +100,8 @@ impl Seen {
             self.polled = self.latest.at;
         }
         if self.next.0 == self.settled {
-            self.next = (self.polled, MORE);
+            let is_late = self.settled < self.late && self.late <= self.polled;
+            self.next = (self.polled, if is_late { MORE } else { 0 });
         }
         let (next, more) = self.next;
         if next == self.settled {
