@@ -394,12 +394,22 @@ fn with_work_that_blocks() {
 }
 
 /// Other threads begin such work while the child is made, and may hold the locks that they need for it: these are locked in
-/// the child.
+/// the child. All threads of the parent have begun before: std holds a lock of its own while a thread begins, and a child in which it is
+/// locked cannot begin one.
 fn while_others_begin_work_that_blocks() {
+    use std::sync::{Arc, Barrier};
+
     use mainspring::task::unblock;
 
-    let others = Others(AtomicBool::new(true));
+    let all = Arc::new(Barrier::new(200));
+    let meets = |_| {
+        let all = all.clone();
+        unblock(move || drop(all.wait()))
+    };
+    futures::executor::block_on(join_all((0..200).map(meets)));
+    let (others, begun) = (Others(AtomicBool::new(true)), Barrier::new(3));
     let work = || {
+        begun.wait();
         while others.go_on() {
             let batch = join_all((0..50).map(|_| unblock(|| ())));
             futures::executor::block_on(batch);
@@ -409,6 +419,7 @@ fn while_others_begin_work_that_blocks() {
         let _end = others.end();
         scope.spawn(work);
         scope.spawn(work);
+        begun.wait();
         let children = (0..100).map(|_| {
             in_child(|| {
                 // SAFETY: It ends the child, should that wait for ever.

@@ -10,7 +10,8 @@
 //! * Threads are started under the lock: a caller that fails to start the only thread takes its work back, and no other work is
 //!   left stranded. No foreign code runs under the lock.
 //! * A child by `fork` has none of the threads, and may find its parent's lock taken by one of them. So the child has its own
-//!   pool, and never looks at its parent's: the work that is queued there is the parent's.
+//!   pool, and never looks at its parent's: the work that is queued there is the parent's. (std holds a lock while any thread begins or
+//!   ends. A child in which it is locked can begin no thread, whoever wants one; nothing can be done about that here.)
 //!
 //! The crate `blocking` (1.7.0) would do, except for three things: its threads end only above their limit, and each idle thread
 //! wakes twice a second forever; up to five closures wait behind an idle thread before there is another thread; and it does not

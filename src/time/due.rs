@@ -11,7 +11,7 @@
 //!   [`Due::fewer`] last.
 //! * The agenda is told the time by whoever reads the clock for an entry, and otherwise by [`Due::tell_time`], before an entry is
 //!   inserted or moved.
-//! * If the alarm rings late, the tasks that sockets have woken run first: what they have read may put an entry off.
+//! * Before an entry comes out late, the tasks run that sockets have woken by then: what they have read may put the entry off.
 //! * It belongs to one runtime: the one in which it was made or, if it was made outside a runtime, the one in which it
 //!   was first used.
 
@@ -248,7 +248,7 @@ impl<T> Due<T> {
                 now = now.max(alarm.deadline());
             }
             if coop::is_behind() {
-                // The alarm may have been due long before this entry.
+                // The alarm may have rung in time for an earlier entry.
                 let due = self.agenda.next_deadline().filter(|at| *at <= now);
                 if due.is_some_and(|at| coop::waits_for_others(at, cx.waker())) {
                     return Poll::Pending;
