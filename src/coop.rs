@@ -24,13 +24,17 @@
 //!   that always has something before a timer, the timer would never end. Overdue are timers that the runtime has fired, and queues
 //!   of timers that were refused the last time: there is no end to timers that are ready at once.
 
+mod others;
+
+pub(crate) use others::{LATE, is_behind, set_seen, take_waits, waits_for_others};
+
 use crate::sync::thread_local;
 use mainspring_driver::Nanos;
 use pin_project_lite::pin_project;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
 /// Lets every other ready task run before this one goes on.
 ///
@@ -275,10 +279,6 @@ const FIRST: u16 = 3;
 /// task.
 const REFUSALS: u32 = 100_000;
 
-/// If a timer fires later than this after its deadline, in nanoseconds, the thread was held up, or has too much to do. By default a park
-/// may outlast a deadline by half of it.
-pub(crate) const LATE: u64 = 2_000_000;
-
 /// Until when a poll may take results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
@@ -331,7 +331,7 @@ struct Budget {
     slice: Cell<Option<Slice>>,
     /// Whatever had arrived at a socket by the first moment has been read; what has arrived since has been seen at the second.
     seen: Cell<(Nanos, Nanos)>,
-    /// The task that wakes itself now waits for others: see [`waits_for_others`].
+    /// The task that wakes itself now waits for others: see [`waits_for_others`](others::waits_for_others).
     waits: Cell<bool>,
 }
 
@@ -526,47 +526,6 @@ pub(crate) fn poll_charge_error<R, E>(cx: &mut Context<'_>, result: Result<R, E>
 #[inline]
 pub(crate) fn take_exhausted() -> bool {
     BUDGET.with(|budget| budget.exhausted.get() && budget.exhausted.replace(false))
-}
-
-/// Whether a timer that was due at `deadline` must not end yet: it is late, and the tasks that sockets have woken meanwhile have yet to
-/// have their turn. The task that is polled is woken then, with its own `waker`: it goes on when these have had it.
-pub(crate) fn waits_for_others(deadline: Nanos, waker: &Waker) -> bool {
-    /// A task of another thread is woken there, and a foreign waker may panic.
-    struct Ends;
-    impl Drop for Ends {
-        fn drop(&mut self) {
-            take_waits();
-        }
-    }
-    let waits = BUDGET.with(|budget| {
-        let (settled, looked) = budget.seen.get();
-        let waits = settled < deadline && deadline.saturating_add_nanos(LATE) < looked && budget.refuse();
-        budget.waits.set(waits);
-        waits
-    });
-    if waits {
-        let _ends = Ends;
-        waker.wake_by_ref();
-    }
-    waits
-}
-
-/// Whether there may be a timer for which [`waits_for_others`] is true.
-#[inline]
-pub(crate) fn is_behind() -> bool {
-    let (settled, looked) = BUDGET.with(|budget| budget.seen.get());
-    settled.saturating_add_nanos(LATE) < looked
-}
-
-/// Returns whether a task is woken by [`waits_for_others`], once.
-#[inline]
-pub(crate) fn take_waits() -> bool {
-    BUDGET.with(|budget| budget.waits.get() && budget.waits.replace(false))
-}
-
-/// Says that whatever had arrived at a socket by `settled` has been read, and that the sockets were looked at last at `looked`.
-pub(crate) fn set_seen(settled: Nanos, looked: Nanos) {
-    BUDGET.with(|budget| budget.seen.set((settled, looked)));
 }
 
 /// Sets until when polls on this thread may take results. `None`: for as long as they want.

@@ -404,7 +404,9 @@ fn while_others_begin_work_that_blocks() {
     let all = Arc::new(Barrier::new(200));
     let meets = |_| {
         let all = all.clone();
-        unblock(move || drop(all.wait()))
+        unblock(move || {
+            all.wait();
+        })
     };
     futures::executor::block_on(join_all((0..200).map(meets)));
     let (others, begun) = (Others(AtomicBool::new(true)), Barrier::new(3));
