@@ -18,8 +18,8 @@
 //! * Outside a task (a foreign executor, a plain thread) there is no limit. An executor that runs inside a task is recognised
 //!   because it goes on polling although it is refused ([`REFUSALS`] times). From then on it has no limit.
 //! * Only a result that was really taken is charged: a leaf that turns out to be pending is charged nothing.
-//! * What the runtime has seen of the sockets belongs to the thread as well, as long as the runtime runs. A late timer of a timeout, or of
-//!   a queue of timers, waits for it. An executor inside a task would not see it: there that end is the one above.
+//! * A late timeout or queue of timers waits for tasks that sockets have woken (`others.rs`). They have no turn before an executor inside
+//!   a task returns: there it ends after as many refusals.
 //! * When the budget of a poll is used up, one timer that is overdue may end all the same. Otherwise, where a task polls a socket
 //!   that always has something before a timer, the timer would never end. Overdue are timers that the runtime has fired, and queues
 //!   of timers that were refused the last time: there is no end to timers that are ready at once.
@@ -329,7 +329,7 @@ struct Budget {
     /// The latest reading.
     looked: Cell<Nanos>,
     slice: Cell<Option<Slice>>,
-    /// Whatever had arrived at a socket by the first moment has been read; what has arrived since has been seen at the second.
+    /// Whatever had arrived at a socket by the first moment has been read. The sockets were looked at last at the second.
     seen: Cell<(Nanos, Nanos)>,
     /// The task that wakes itself now waits for others: see [`waits_for_others`](others::waits_for_others).
     waits: Cell<bool>,

@@ -6,6 +6,7 @@ mod common;
 
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
+use std::net::UdpSocket as StdSocket;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
@@ -17,20 +18,28 @@ use futures::channel::oneshot;
 use futures::future::{Either, FutureExt, select};
 use futures::poll;
 use futures::stream::{FuturesUnordered, StreamExt};
+use mainspring::net::UdpSocket;
 use mainspring::time::{Clock, Instant, TestClock, advance_to, sleep, sleep_until, timeout, timeout_at};
 use mainspring::{Builder, Runtime, block_on, spawn};
+
+/// A socket, and a peer that sends to it.
+async fn connected() -> (UdpSocket, StdSocket) {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let peer = StdSocket::bind("127.0.0.1:0").unwrap();
+    peer.connect(socket.local_addr().unwrap()).unwrap();
+    (socket, peer)
+}
 
 // The task itself holds the thread up, and reads the clock, before it polls the timeout again.
 #[test]
 fn what_has_arrived_while_the_thread_was_held_up_is_seen_before_the_deadline() {
     let _watchdog = watchdog(LONG);
     block_on(async {
-        let socket = mainspring::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (socket, peer) = connected().await;
         let mut buf = [0; 8];
         let mut answer = pin!(timeout(ms(20), socket.recv(&mut buf)));
         assert!(poll!(answer.as_mut()).is_pending());
-        peer.send_to(b"here", socket.local_addr().unwrap()).unwrap();
+        peer.send(b"here").unwrap();
         thread::sleep(ms(25));
         assert!(Instant::now() > answer.deadline().unwrap());
         assert_eq!(answer.await.expect("it was there in time").unwrap(), 4);
@@ -38,10 +47,8 @@ fn what_has_arrived_while_the_thread_was_held_up_is_seen_before_the_deadline() {
 }
 
 /// A peer whose message a task reads from a socket and passes on.
-async fn peer() -> (std::net::UdpSocket, oneshot::Receiver<usize>) {
-    let socket = mainspring::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    peer.connect(socket.local_addr().unwrap()).unwrap();
+async fn peer() -> (StdSocket, oneshot::Receiver<usize>) {
+    let (socket, peer) = connected().await;
     let (send, receive) = oneshot::channel();
     spawn(async move { send.send(socket.recv(&mut [0; 8]).await.unwrap()) }).detach();
     (peer, receive)
@@ -167,9 +174,7 @@ fn what_one_task_has_to_read_in_several_turns_is_seen_before_the_deadlines() {
     const MESSAGES: u8 = 12;
     let _watchdog = watchdog(LONG);
     block_on(async {
-        let socket = mainspring::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        peer.connect(socket.local_addr().unwrap()).unwrap();
+        let (socket, peer) = connected().await;
         let up = Instant::now() + ms(50);
         let (mut sends, receives): (Vec<_>, Vec<_>) =
             (0..MESSAGES).map(|_| oneshot::channel()).map(|(send, receive)| (Some(send), receive)).unzip();
@@ -377,14 +382,13 @@ fn a_late_timeout_is_not_polled_once_more_for_nothing() {
 fn what_has_arrived_before_a_deadline_that_was_reset_is_seen_before_it() {
     let _watchdog = watchdog(LONG);
     block_on(async {
-        let socket = mainspring::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (socket, peer) = connected().await;
         let mut buf = [0; 8];
         let mut next = pin!(socket.recv(&mut buf));
         let mut silence = pin!(timeout(LONG, pending::<()>()));
         assert!(poll!(next.as_mut()).is_pending() && poll!(silence.as_mut()).is_pending());
         silence.as_mut().reset(Instant::now() + ms(20));
-        peer.send_to(b"here", socket.local_addr().unwrap()).unwrap();
+        peer.send(b"here").unwrap();
         thread::sleep(ms(25));
         // Anything may have read the clock meanwhile.
         drop(mainspring::sleep(ms(1)));

@@ -439,7 +439,10 @@ impl Sleep {
             Some(ready!(self.as_mut().poll_permit(cx)))
         };
         let result = ready!(self.poll_entry(|mut entry| {
-            if waits_for_others(&entry, cx) { Poll::Pending } else { entry.as_mut().poll_fired(cx) }
+            if entry.is_elapsed() && coop::waits_for_others(entry.deadline(), cx.waker()) {
+                return Poll::Pending;
+            }
+            entry.as_mut().poll_fired(cx)
         }));
         if let Some(permit) = permit {
             permit.spend();
@@ -463,13 +466,6 @@ impl Sleep {
         };
         panic!("{error} (the timer was made at {origin})")
     }
-}
-
-/// Returns whether the task has to wait for the tasks that sockets have woken by now: its timer has fired, and is late. The task is woken
-/// then.
-#[inline]
-fn waits_for_others(entry: &TimerEntry, cx: &mut Context<'_>) -> bool {
-    entry.is_elapsed() && coop::waits_for_others(entry.deadline(), cx.waker())
 }
 
 impl Future for Sleep {
