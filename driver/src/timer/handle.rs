@@ -344,11 +344,14 @@ impl Handle {
     }
 
     /// Takes the lock, to link an entry or bring it forward: its slack is computed from the latest reading of the clock.
+    #[inline]
     pub(crate) fn lock_to_link(&self) -> BiasedGuard<'_, Inner> {
         let locked = self.lock();
-        if locked.parked_until.is_none() {
-            return locked;
-        }
+        if locked.parked_until.is_none() { locked } else { self.lock_in_park(locked) }
+    }
+
+    #[cold]
+    fn lock_in_park<'a>(&'a self, locked: BiasedGuard<'a, Inner>) -> BiasedGuard<'a, Inner> {
         // Nobody may have read the clock since the park began.
         drop(locked);
         self.now();

@@ -155,6 +155,12 @@ impl SlotId {
         Some(SlotId::new(level as usize, slot))
     }
 
+    /// Whether `other` waits in this slot, as `deadline` does.
+    #[inline]
+    pub(super) fn spans(self, deadline: Nanos, other: Nanos) -> bool {
+        (deadline.get() ^ other.get()) >> shift(self.level()) == 0
+    }
+
     /// The slot of a level in which `elapsed` is.
     #[inline]
     pub(super) fn current(elapsed: Nanos, level: usize) -> SlotId {

@@ -283,11 +283,11 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     pub fn refile(&mut self, store: &mut impl Store<K>, key: K, deadline: Nanos, slack: Slack) -> bool {
         let place = store.place(key);
         let id = SlotId::of(self.elapsed, place.when);
-        let same = id.filter(|_| id == SlotId::of(self.elapsed, deadline));
+        let same = id.filter(|id| id.spans(place.when, deadline));
         if let Some((id, slot)) = same.and_then(|id| Some((id, self.slots.get_mut(id)?))) {
             let bounds = (slot.earliest, slot.latest);
             if slot.edit(store, key, place.index, deadline, slack) {
-                if (slot.earliest, slot.latest) != bounds {
+                if slot.is_crowd() && (slot.earliest, slot.latest) != bounds {
                     self.note_crowd(id);
                 }
                 self.debug_check();
@@ -419,11 +419,14 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
     #[inline(never)]
     fn tidy(&mut self, store: &mut impl Store<K>, id: SlotId) {
         let Some(slot) = self.slots.get_mut(id) else { return };
+        if slot.is_empty() {
+            slot.clear(&mut self.pool);
+            self.occupied.clear(id);
+            return;
+        }
         let had_order = slot.has_order();
         slot.tidy(store, &mut self.pool);
-        if slot.is_empty() {
-            self.occupied.clear(id);
-        } else if had_order {
+        if had_order {
             // What is left may be out of order now, and a crowd.
             self.note_crowd(id);
         }
@@ -451,7 +454,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let current = SlotId::current(self.elapsed, 0);
         self.slots.make(if is_due_now { current } else { id });
         while let Some(slot) = self.slots.get_mut(id) {
-            if slot.fill(store, timer) {
+            if slot.fills_holes() && slot.fill(store, timer) {
                 return self.note_crowd(id);
             }
             if self.tree.len() >= STRAGGLERS || !slot.is_upset_by(&timer) {

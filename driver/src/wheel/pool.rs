@@ -46,7 +46,16 @@ impl<K> Pool<K> {
     where
         K: Copy,
     {
-        Block::new(self.cells.take().unwrap_or_else(|| self.cells.count(Box::new([timer; BLOCK]))))
+        Block::new(self.cells.take().unwrap_or_else(|| self.make(timer)))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn make(&mut self, timer: Timer<K>) -> Cells<K>
+    where
+        K: Copy,
+    {
+        self.cells.count(Box::new([timer; BLOCK]))
     }
 
     /// Appends a block to a list.

@@ -191,7 +191,7 @@ impl<K: Copy> Row<K> {
     }
 
     /// Puts a timer behind the last cell.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, timer: Timer<K>, pool: &mut Pool<K>) {
         let index = self.len();
         if index % BLOCK == 0 {
@@ -291,10 +291,13 @@ impl<K: Copy> Row<K> {
     }
 
     /// Removes all cells.
+    #[inline]
     pub(super) fn clear(&mut self, pool: &mut Pool<K>) {
-        self.truncate(0, pool);
+        if self.more.capacity() > 0 {
+            self.truncate(0, pool);
+        }
         pool.give_back(self.first.cells.take());
-        *self = Row::new();
+        (self.first.live, self.len, self.live) = (0, 0, 0);
     }
 
     /// Removes the holes, and puts the timers in order.

@@ -115,7 +115,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     }
 
     /// Puts a timer behind the last one and tells its owner.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, store: &mut impl Store<K>, timer: Timer<K>, pool: &mut Pool<K>) {
         self.restore_order();
         if !self.is_last(&timer) {
@@ -129,7 +129,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
 
     /// Whether new timers fill holes: it is out of order and has many.
     #[inline]
-    fn fills_holes(&self) -> bool {
+    pub(super) fn fills_holes(&self) -> bool {
         !self.has_order() && 3 * self.live() <= 2 * self.row.len()
     }
 
@@ -192,6 +192,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
     }
 
     /// Whether so many timers would cascade that others would have to wait. (A cascade of fewer takes as long as a sort.)
+    #[inline]
     pub(super) fn is_crowd(&self) -> bool {
         !self.has_order() && self.live() > SHORT
     }
@@ -250,11 +251,8 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         cells > SPARSE * self.live() + HOLES
     }
 
-    /// Clears a slot without timers, and shortens one with many holes.
+    /// Shortens a slot with many holes.
     pub(super) fn tidy(&mut self, store: &mut impl Store<K>, pool: &mut Pool<K>) {
-        if self.is_empty() {
-            return self.clear(pool);
-        }
         // As much as a removal takes off the length that is allowed.
         for _ in 0..SPARSE {
             if self.is_sparse() {
@@ -277,13 +275,15 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         if let Some(next) = last.checked_sub(AHEAD).and_then(|next| self.row.live_at(next)) {
             store.prefetch(next.key);
         }
+        self.row.prefetch(last.saturating_sub(2 * AHEAD));
     }
 
     /// Gives back the memory of a slot without timers.
     #[inline]
     pub(super) fn clear(&mut self, pool: &mut Pool<K>) {
         self.row.clear(pool);
-        *self = Slot::new();
+        // Without cells and a list it owns no memory.
+        std::mem::forget(std::mem::replace(self, Slot::new()));
     }
 
     /// Removes the last timer.
@@ -414,7 +414,9 @@ mod tests {
         fn leaves(&mut self, key: usize) {
             let place = self.places.0[key];
             assert!(self.slot.remove(place.index, Some(key), &mut self.pool));
-            if self.slot.is_untidy() {
+            if self.slot.is_empty() {
+                self.slot.clear(&mut self.pool);
+            } else if self.slot.is_untidy() {
                 self.slot.tidy(&mut self.places, &mut self.pool);
             }
             let (len, live) = (self.slot.row.len(), self.slot.live());
