@@ -156,8 +156,14 @@ impl<'a, F: Future> Busy<'a, F> {
         })
     }
 
-    /// Steps (4) and (5).
-    #[inline]
+    #[cold]
+    #[inline(never)]
+    fn cancel(self) {
+        self.complete(Err(JoinError::cancelled()));
+    }
+
+    /// Steps (4) and (5). (Inlined, so that the result need not be written to the stack and read back in wider words, which stalls.)
+    #[inline(always)]
     fn complete(self, result: Result<F::Output, JoinError>) {
         let header = &self.cell.header;
         self.cell.stage.with_mut(|stage| {
@@ -214,7 +220,7 @@ unsafe fn run<F: Future + 'static>(task: NonNull<Header>, owner: &Owner) -> Prog
         return Progress::Nothing;
     };
     if before.is_aborted() {
-        busy.complete(Err(JoinError::cancelled()));
+        busy.cancel();
         return Progress::Cancelled;
     }
     // SAFETY: By the caller's promise the task outlives this call, and the waker is only lent for the poll.
@@ -242,7 +248,7 @@ unsafe fn cancel<F: Future + 'static>(task: NonNull<Header>, owner: &Owner) {
     // SAFETY: By the caller's promise.
     let cell: &Cell<F> = unsafe { task.cast().as_ref() };
     match Busy::claim(cell, owner) {
-        Some(busy) => busy.complete(Err(JoinError::cancelled())),
+        Some(busy) => busy.cancel(),
         // If the task is being polled, `run` checks for this afterwards. Otherwise it is complete, and this has no effect.
         None => cell.header.state.abort(),
     }
