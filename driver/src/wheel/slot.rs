@@ -114,7 +114,8 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         has_pushed
     }
 
-    /// Puts a timer behind the last one and tells its owner.
+    /// Puts a timer behind the last one and tells its owner. (Inlined: a function would be passed the timer by a pointer. See
+    /// `Wheel::file_slowly`.)
     #[inline(always)]
     pub(super) fn push(&mut self, store: &mut impl Store<K>, timer: Timer<K>, pool: &mut Pool<K>) {
         self.restore_order();
@@ -275,6 +276,7 @@ impl<K: Copy + Eq, const SHORT: usize> Slot<K, SHORT> {
         if let Some(next) = last.checked_sub(AHEAD).and_then(|next| self.row.live_at(next)) {
             store.prefetch(next.key);
         }
+        // The end of a long row was last read when its timers came.
         self.row.prefetch(last.saturating_sub(2 * AHEAD));
     }
 
