@@ -287,7 +287,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         if let Some((id, slot)) = same.and_then(|id| Some((id, self.slots.get_mut(id)?))) {
             let bounds = (slot.earliest, slot.latest);
             if slot.edit(store, key, place.index, deadline, slack) {
-                if slot.is_crowd() && (slot.earliest, slot.latest) != bounds {
+                if (slot.earliest, slot.latest) != bounds {
                     self.note_crowd(id);
                 }
                 self.debug_check();
@@ -454,7 +454,7 @@ impl<K: Copy + Eq, const SHORT: usize> Wheel<K, SHORT> {
         let current = SlotId::current(self.elapsed, 0);
         self.slots.make(if is_due_now { current } else { id });
         while let Some(slot) = self.slots.get_mut(id) {
-            if slot.fills_holes() && slot.fill(store, timer) {
+            if slot.fill(store, timer) {
                 return self.note_crowd(id);
             }
             if self.tree.len() >= STRAGGLERS || !slot.is_upset_by(&timer) {
